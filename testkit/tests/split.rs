@@ -1,5 +1,6 @@
 //! Every v1model program as a program over a switch and servers, with all tables that can be
-//! mirrored and one entry of each in the switch: it passes its own STF test.
+//! mirrored and few entries of each in the switch: it passes its own STF test, and does with random
+//! packets and changes of entries what one device does.
 
 use std::path::Path;
 
@@ -38,7 +39,8 @@ fn check(path: &Path, program: &ir::Program, servers: u16, on: &str) -> Result<(
         mirror_all: Some(1),
         ..SplitOptions::default()
     };
-    let split = passes::split::split(program, &options).map_err(|error| format!("refused: {error}"))?;
+    let split =
+        passes::split::split(program, &options).map_err(|error| format!("refused: {error}"))?;
     for (name, half) in [("switch", &split.switch), ("server", &split.server)] {
         ir::verify(half).map_err(|errors| format!("{name}: {}", errors[0]))?;
     }
@@ -73,11 +75,18 @@ const ETHERNET: &str = "02000000000a02000000000b1234";
 /// Returns the program with an Ethernet header before all others, if it does not begin with one.
 fn behind_ethernet(program: &ir::Program) -> Option<ir::Program> {
     use ir::{BlockCode, BlockRole, Stmt, StmtKind};
-    let parser = program.pipeline.blocks.iter().find_map(|block| match block.code {
-        BlockCode::Parser(id) => Some(id),
-        BlockCode::Control(_) => None,
-    })?;
-    let options = SplitOptions { mirror_all: Some(1), ..SplitOptions::default() };
+    let parser = program
+        .pipeline
+        .blocks
+        .iter()
+        .find_map(|block| match block.code {
+            BlockCode::Parser(id) => Some(id),
+            BlockCode::Control(_) => None,
+        })?;
+    let options = SplitOptions {
+        mirror_all: Some(1),
+        ..SplitOptions::default()
+    };
     match passes::split::split(program, &options) {
         Err(error) if error.message.contains("not Ethernet") => {}
         _ => return None,
@@ -114,10 +123,14 @@ fn behind_ethernet(program: &ir::Program) -> Option<ir::Program> {
         transition: ir::Transition::Direct(ir::Target::State(old)),
         loc: None,
     });
-    let deparser = framed.pipeline.blocks.iter().find_map(|block| match block.code {
-        BlockCode::Control(id) if block.role == BlockRole::Deparser => Some(id),
-        _ => None,
-    })?;
+    let deparser = framed
+        .pipeline
+        .blocks
+        .iter()
+        .find_map(|block| match block.code {
+            BlockCode::Control(id) if block.role == BlockRole::Deparser => Some(id),
+            _ => None,
+        })?;
     let emit = stmt(StmtKind::Emit(header.into()));
     let stages = framed.controls[deparser].stages.iter_mut().next();
     let (_, first) = stages?;
@@ -152,7 +165,10 @@ fn check_all(directory: &str, servers: u16, on: &str) -> Outcome {
     let mut outcome = Outcome::default();
     let only = std::env::var("SPLIT_ONLY").ok();
     for path in testkit::tested(&root) {
-        if only.as_ref().is_some_and(|only| !path.to_string_lossy().contains(only.as_str())) {
+        if only
+            .as_ref()
+            .is_some_and(|only| !path.to_string_lossy().contains(only.as_str()))
+        {
             continue;
         }
         let program = testkit::compile(&path).expect("the program compiles");
@@ -161,11 +177,16 @@ fn check_all(directory: &str, servers: u16, on: &str) -> Outcome {
         }
         let name = path.file_stem().expect("a file has a name");
         let name = name.to_string_lossy().into_owned();
-        let known = REFUSED.iter().chain(LONGER).find(|(refused, _)| *refused == name);
+        let known = REFUSED
+            .iter()
+            .chain(LONGER)
+            .find(|(refused, _)| *refused == name);
         match (check(&path, &program, servers, on), known) {
             (Ok(()), None) => outcome.split += 1,
             (Err(fault), Some((_, reason))) if fault.contains(reason) => outcome.refused.push(name),
-            (Ok(()), Some(_)) => outcome.faults.push(format!("{name}: splits, but is listed")),
+            (Ok(()), Some(_)) => outcome
+                .faults
+                .push(format!("{name}: splits, but is listed")),
             (Err(fault), _) => outcome.faults.push(format!("{name}: {fault}")),
         }
     }
@@ -180,9 +201,18 @@ fn all_pass(servers: u16, on: &str) {
         all.refused.extend(some.refused);
         all.faults.extend(some.faults);
     }
-    assert!(all.faults.is_empty(), "{} split\n{}", all.split, all.faults.join("\n"));
+    assert!(
+        all.faults.is_empty(),
+        "{} split\n{}",
+        all.split,
+        all.faults.join("\n")
+    );
     let programs = all.split + all.refused.len();
-    assert!(all.split * 4 >= programs * 3, "{} of {programs} split", all.split);
+    assert!(
+        all.split * 4 >= programs * 3,
+        "{} of {programs} split",
+        all.split
+    );
 }
 
 #[test]
@@ -193,4 +223,280 @@ fn split_programs_with_one_server_pass_their_tests_on_the_interpreter() {
 #[test]
 fn split_programs_with_three_servers_pass_their_tests_as_native_code() {
     all_pass(3, "jit");
+}
+
+/// Programs with results that random numbers or the time of day of a packet decide.
+const RANDOM: &[&str] = &["random"];
+
+/// Number of random packets for each program.
+const PACKETS: u64 = 300;
+
+/// What a device does with packets, and what it counts.
+#[derive(Debug, PartialEq)]
+struct Observed {
+    /// Packets by egress port, in their order.
+    sent: std::collections::BTreeMap<u32, Vec<Vec<u8>>>,
+    digests: Vec<(bits::Value, Vec<u64>)>,
+    counters: Vec<String>,
+}
+
+/// Sends packets and changes to a test bed: the same for the same seed.
+fn observe<P: stf::PacketPlane>(
+    bed: &mut P,
+    commands: &[entries::stf::Command],
+    directory: &Path,
+    seed: u64,
+) -> Observed {
+    use entries::stf::CommandKind;
+    let program = std::sync::Arc::clone(bed.device().program());
+    let mut rng = support::rng::Rng::new(seed);
+    let mut packets: Vec<(u32, Vec<u8>)> = Vec::new();
+    for command in commands {
+        match &command.kind {
+            CommandKind::Packet { port, data } => packets.push((*port, data.clone())),
+            CommandKind::Update(update) | CommandKind::Labelled(update, _) => {
+                // A test may expect that an update fails; it fails on both beds.
+                let _ = apply_entries::apply(bed.device_mut(), update);
+            }
+            CommandKind::Entries(path) => {
+                let text = std::fs::read_to_string(directory.join(path)).expect("a file");
+                if let Ok(file) = entries::read(&program, path, &text) {
+                    let _ = apply_entries::apply_file(bed.device_mut(), &file);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut observed = Observed {
+        sent: Default::default(),
+        digests: Vec::new(),
+        counters: Vec::new(),
+    };
+    let tables: Vec<ir::TableId> = program.tables.ids().collect();
+    let mut now = packet::Nanos::from_millis(1);
+    for _ in 0..PACKETS {
+        now = now + packet::Nanos::from_micros(rng.between(1, 20));
+        if rng.one_in(10) && !tables.is_empty() {
+            change_an_entry(bed.device_mut(), tables[rng.index(tables.len())], &mut rng);
+        }
+        let Some((port, data)) = rng.pick(&packets) else {
+            break;
+        };
+        let data = mutated(data, &mut rng);
+        let mut frame = packet::Frame::from_bytes(&data).expect("a frame");
+        let port = if rng.one_in(8) {
+            rng.below(4) as u32
+        } else {
+            *port
+        };
+        frame.ingress = packet::PortId(port);
+        let sent = &mut observed.sent;
+        bed.forward(&mut [frame], now, |port, frame, _| {
+            sent.entry(port.0).or_default().push(frame.bytes().to_vec());
+        });
+        while let Some(digest) = bed.take_digest() {
+            let id = bits::Value::truncated(u128::from(digest.digest.get()), 32);
+            observed.digests.push((id, digest.limbs.clone()));
+        }
+    }
+    bed.collect_cells();
+    let device = bed.device();
+    for (id, _) in program.externs.iter() {
+        for index in 0..64 {
+            if let Some(reading) = device.read_counter(id, index) {
+                observed
+                    .counters
+                    .push(format!("{id:?} {index} {reading:?}"));
+            }
+            if let Some(values) = device.read_register(id, index) {
+                observed.counters.push(format!("{id:?} {index} {values:?}"));
+            }
+        }
+    }
+    for (table, entries) in device.configuration().tables.iter() {
+        for entry in entries.iter() {
+            let reading = device.read_direct_counter(table, entry.id);
+            observed
+                .counters
+                .push(format!("{table:?} {:?} {reading:?}", entry.id));
+        }
+    }
+    observed
+}
+
+/// Deletes an entry of a table, and perhaps inserts it again; or changes its action back and forth.
+fn change_an_entry(device: &mut switch::Device, table: ir::TableId, rng: &mut support::rng::Rng) {
+    use switch::Change;
+    let entries = device.configuration().tables[table].iter();
+    let entries: Vec<_> = entries.filter(|entry| !entry.is_const).cloned().collect();
+    let Some(entry) = rng.pick(&entries) else {
+        return;
+    };
+    let Some(written) = device.written(table, entry) else {
+        return;
+    };
+    match rng.below(3) {
+        0 => {
+            let _ = device.apply(Change::Delete(table, entry.id));
+            if !rng.one_in(3) {
+                let _ = device.apply(Change::Insert(table, written));
+            }
+        }
+        1 => {
+            let Some(other) = rng
+                .pick(&entries)
+                .and_then(|other| device.written(table, other))
+            else {
+                return;
+            };
+            let modify = Change::Modify(table, entry.id, other.action, written.idle_timeout);
+            let _ = device.apply(modify);
+        }
+        _ => {
+            let mut longer = written;
+            for key in &mut longer.keys {
+                if let ir::KeyMatch::Lpm(value, len) = key {
+                    *len = (*len + rng.below(9) as u32).min(value.width());
+                }
+            }
+            let _ = device.apply(Change::Insert(table, longer));
+        }
+    }
+}
+
+/// Returns a packet with a few other bytes, or another length.
+fn mutated(data: &[u8], rng: &mut support::rng::Rng) -> Vec<u8> {
+    let mut data = data.to_vec();
+    for _ in 0..rng.below(4) {
+        let at = rng.index(data.len().max(1));
+        if let Some(byte) = data.get_mut(at) {
+            *byte = match rng.below(3) {
+                0 => rng.bits() as u8,
+                1 => *byte ^ 1 << rng.below(8),
+                _ => byte.wrapping_add(1),
+            };
+        }
+    }
+    if rng.one_in(6) {
+        data.truncate(rng.index(data.len() + 1));
+    }
+    if rng.one_in(6) {
+        data.extend(std::iter::repeat_n(rng.bits() as u8, rng.index(40)));
+    }
+    // A shorter packet cannot be sent to a server.
+    if data.len() < 14 {
+        data.resize(14, 0);
+    }
+    data
+}
+
+fn behaves(
+    path: &Path,
+    program: &ir::Program,
+    servers: u16,
+    on: &str,
+    seed: u64,
+) -> Result<(), String> {
+    let options = SplitOptions {
+        mirror_all: Some(2),
+        ..SplitOptions::default()
+    };
+    let framed = behind_ethernet(program);
+    let is_framed = framed.is_some();
+    let program = framed.as_ref().unwrap_or(program);
+    let Ok(split) = passes::split::split(program, &options) else {
+        return Ok(());
+    };
+    let test = path.with_extension("stf");
+    let stf = std::fs::read_to_string(&test).expect("the test can be read");
+    let stf = if is_framed { with_ethernet(&stf) } else { stf };
+    let commands =
+        entries::stf::read(program, "test", &stf).map_err(|errors| format!("{errors:?}"))?;
+    let directory = path.parent().expect("a file is in a directory");
+    let local = LocalOptions {
+        servers,
+        request_port: options.request_port,
+        device: DeviceConfig::default(),
+    };
+    let bed = LocalSplit::new(&split, &local, |_| engine(on)).map_err(|error| error.to_string())?;
+    let mut bed = SplitBed(bed);
+    let whole = std::sync::Arc::new(split.whole.clone());
+    let mut one = switch::Device::new(whole, &*engine(on), &DeviceConfig::default())
+        .map_err(|error| error.to_string())?;
+    let expected = observe(&mut one, &commands, directory, seed);
+    let got = observe(&mut bed, &commands, directory, seed);
+    if let Some(refused) = bed.0.coordinator_mut().take_refused().first() {
+        return Err(format!("seed {seed}: a plane refused a change: {refused}"));
+    }
+    stf::PacketPlane::check_conservation(&bed).map_err(|error| format!("seed {seed}: {error}"))?;
+    let ports = expected.sent.keys().chain(got.sent.keys());
+    for port in ports {
+        let [expected, got] =
+            [&expected.sent, &got.sent].map(|sent| sent.get(port).cloned().unwrap_or_default());
+        if expected != got {
+            let at = expected.iter().zip(&got).position(|(a, b)| a != b);
+            let at = at.unwrap_or(expected.len().min(got.len()));
+            return Err(format!(
+                "seed {seed}: packet {at} at port {port} differs ({} and {} in all)\n  one device {:02x?}\n  split      {:02x?}",
+                expected.len(),
+                got.len(),
+                expected.get(at),
+                got.get(at)
+            ));
+        }
+    }
+    if expected.digests != got.digests {
+        return Err(format!("seed {seed}: digests differ"));
+    }
+    for (a, b) in expected.counters.iter().zip(&got.counters) {
+        if a != b {
+            return Err(format!("seed {seed}: one device counts {a}, split {b}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn split_programs_do_with_random_packets_and_changes_what_one_device_does() {
+    let seeds: u64 = std::env::var("SPLIT_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(2);
+    let mut faults = Vec::new();
+    let only = std::env::var("SPLIT_ONLY").ok();
+    for directory in ["programs", "../examples"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+        for path in testkit::tested(&root) {
+            if only
+                .as_ref()
+                .is_some_and(|only| !path.to_string_lossy().contains(only.as_str()))
+            {
+                continue;
+            }
+            let program = testkit::compile(&path).expect("the program compiles");
+            if program.arch != ir::Arch::V1model || !program.pipeline.steps.is_empty() {
+                continue;
+            }
+            let name = path
+                .file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            if RANDOM.contains(&name.as_str()) {
+                continue;
+            }
+            for seed in 0..seeds {
+                let (servers, on) = if seed % 2 == 0 {
+                    (1, "interp")
+                } else {
+                    (3, "jit")
+                };
+                if let Err(fault) = behaves(&path, &program, servers, on, seed) {
+                    faults.push(format!("{name}: {fault}"));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -17,8 +17,8 @@ use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
     ChannelEnd, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
-    ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup, Served,
-    StopSources, TraceSelection, WorkerConfig, compile_pool,
+    ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup,
+    Served, StopSources, TraceSelection, WorkerConfig, compile_pool,
 };
 use serde::Serialize;
 use support::wakeup::WakeupFd;

@@ -8,7 +8,8 @@ use table::CounterShard;
 
 use crate::externs::checksum::ChecksumUnit;
 use crate::{
-    BitBuffer, DropReason, Found, FrameRequest, LogBuffer, RandomStream, Requests, State, WorkBudget,
+    BitBuffer, DropReason, Found, FrameRequest, LogBuffer, RandomStream, Requests, State,
+    WorkBudget,
 };
 
 /// Maximum number of buffer bytes of a context that is reused. Field lists, headers and checksums

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ir::{
     Action, ActionId, Call, Control, Dim, Expr, ExternId, FieldId, HeaderId, HeaderPlace, KeySet,
-    Keyset, Op, Operand, Parser, Place, Program, Stage, StackId, StageKind, Stmt, StmtKind, TableId,
-    Transition,
+    Keyset, Op, Operand, Parser, Place, Program, StackId, Stage, StageKind, Stmt, StmtKind,
+    TableId, Transition,
 };
 use support::work::checkpoint;
 

@@ -97,11 +97,11 @@ impl PacketProcessor for Single {
         // At most a few frames of a burst have no server.
         let mut dropped = Vec::new();
         let frames = &mut frames[..kept];
-        Single::forward_unfiltered(worker, watch, frames, now, |port, frame, time| {
-            match filter.send(port, frame) {
-                Ok(port) => sent(port, frame, time),
-                Err(reason) => dropped.push(reason),
-            }
+        Single::forward_unfiltered(worker, watch, frames, now, |port, frame, time| match filter
+            .send(port, frame)
+        {
+            Ok(port) => sent(port, frame, time),
+            Err(reason) => dropped.push(reason),
         });
         dropped
             .into_iter()

@@ -12,7 +12,8 @@ use ir::{Program, TableId};
 use packet::Nanos;
 use passes::split::{CutKind, SplitPlan};
 use switch::{
-    Change, ControlCode, ControlError, Device, DeviceConfig, EntryId, LoadError, Record, TableEntry,
+    Change, ControlCode, ControlError, CounterReading, Device, DeviceConfig, EntryId, LoadError,
+    Record, TableEntry,
 };
 
 use crate::cache::MirrorIndex;
@@ -27,10 +28,22 @@ pub struct Coordinator {
     mirrors: Vec<MirrorIndex>,
     /// Changes that a plane has refused.
     refused: Vec<ControlError>,
-    /// Last uses in the switch of entries that it holds no more.
-    used: HashMap<(TableId, EntryId), u64>,
+    /// Use in the switch of entries that it has given up.
+    used: HashMap<(TableId, EntryId), PastUse>,
     /// Last uses for which entries were reported as idle.
     idle: HashMap<(TableId, EntryId), u64>,
+}
+
+/// Use of an entry in the switch before it gave the entry up.
+#[derive(Clone, Copy, Debug, Default)]
+struct PastUse {
+    last_ns: u64,
+    counted: CounterReading,
+}
+
+fn add(sum: &mut CounterReading, more: CounterReading) {
+    sum.packets += more.packets;
+    sum.bytes += more.bytes;
 }
 
 impl Coordinator {
@@ -133,6 +146,9 @@ impl Coordinator {
         match change {
             // The switch counts from zero what it counts later.
             Change::WriteDirectCounter(table, entry, _) => {
+                if let Some(past) = entry.and_then(|entry| self.used.get_mut(&(*table, entry))) {
+                    past.counted = CounterReading::default();
+                }
                 let zero = Change::WriteDirectCounter(*table, *entry, Default::default());
                 switch.apply(&zero, None)?;
                 let Some((first, others)) = servers.split_first_mut() else {
@@ -191,7 +207,9 @@ impl Coordinator {
     /// Puts the entry that a request's key finds into the switch, instead of the oldest one.
     pub fn asked(&mut self, cut: u16, key: &[u8], switch: &mut dyn Plane) {
         let number = usize::from(cut).checked_sub(1);
-        let kind = number.and_then(|at| self.plan.cuts.get(at)).map(|cut| cut.kind);
+        let kind = number
+            .and_then(|at| self.plan.cuts.get(at))
+            .map(|cut| cut.kind);
         let Some(CutKind::Table(table)) = kind else {
             return;
         };
@@ -217,16 +235,19 @@ impl Coordinator {
         }
     }
 
-    /// Takes an entry out of the switch. Its last use there still counts.
+    /// Takes an entry out of the switch. Its use there still counts.
     fn withdraw(
         &mut self,
         table: TableId,
         entry: EntryId,
         switch: &mut dyn Plane,
     ) -> Result<(), ControlError> {
+        let past = self.used.entry((table, entry)).or_default();
         if let Some(last) = switch.last_use(table, entry) {
-            let used = self.used.entry((table, entry)).or_default();
-            *used = last.max(*used);
+            past.last_ns = past.last_ns.max(last);
+        }
+        if let Some(reading) = switch.direct_counter(table, entry) {
+            add(&mut past.counted, reading);
         }
         switch.apply(&Change::Delete(table, entry), None)
     }
@@ -252,7 +273,8 @@ impl Coordinator {
                 let key = (table, entry.id);
                 let planes = servers.iter().copied().chain([switch]);
                 let uses = planes.filter_map(|plane| plane.last_use(table, entry.id));
-                let last = uses.chain(self.used.get(&key).copied()).max().unwrap_or(0);
+                let past = self.used.get(&key).map(|past| past.last_ns);
+                let last = uses.chain(past).max().unwrap_or(0);
                 let is_idle = now.0.saturating_sub(last) >= timeout;
                 if is_idle && self.idle.insert(key, last) != Some(last) {
                     idle.push(key);
@@ -269,7 +291,10 @@ impl Coordinator {
     /// Returns the width of the key of a cut in bits; 0 for the call of a handler.
     pub fn key_width(&self, cut: u16) -> usize {
         let number = usize::from(cut).checked_sub(1);
-        match number.and_then(|at| self.plan.cuts.get(at)).map(|cut| cut.kind) {
+        match number
+            .and_then(|at| self.plan.cuts.get(at))
+            .map(|cut| cut.kind)
+        {
             Some(CutKind::Table(table)) => {
                 let mirror = self.mirror_at(table);
                 mirror.map_or(0, |at| self.mirrors[at].width())
@@ -290,11 +315,13 @@ impl Coordinator {
                 let readings = of_servers
                     .filter_map(|server| server.direct_counter(table, entry))
                     .chain(switch.direct_counter(table, entry));
-                let sum = readings.reduce(|mut sum, reading| {
-                    sum.packets += reading.packets;
-                    sum.bytes += reading.bytes;
+                let mut sum = readings.reduce(|mut sum, reading| {
+                    add(&mut sum, reading);
                     sum
                 });
+                if let (Some(sum), Some(past)) = (&mut sum, self.used.get(&(table, entry))) {
+                    add(sum, past.counted);
+                }
                 if let Some(sum) = sum {
                     self.set_quietly(Change::WriteDirectCounter(table, Some(entry), sum));
                 }

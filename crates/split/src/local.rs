@@ -196,8 +196,10 @@ impl LocalSplit {
             ..
         } = self;
         let mut planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
-        let mut planes: Vec<&mut dyn Plane> =
-            planes.iter_mut().map(|plane| plane as &mut dyn Plane).collect();
+        let mut planes: Vec<&mut dyn Plane> = planes
+            .iter_mut()
+            .map(|plane| plane as &mut dyn Plane)
+            .collect();
         let mut switch = DevicePlane {
             device: switch.inner_mut(),
             ids: switch_ids,

@@ -120,9 +120,7 @@ impl Requests {
             None if !is_response && !self.wire.is_request(frame) => Ok(()),
             None => Err(self.reasons.unknown),
             Some(_) if !is_response || !self.wire.is_whole(frame) => Err(self.reasons.unknown),
-            Some(server) if self.wire.server(frame) != server.server.0 => {
-                Err(self.reasons.unknown)
-            }
+            Some(server) if self.wire.server(frame) != server.server.0 => Err(self.reasons.unknown),
             Some(_) if self.wire.epoch(frame) != self.options.epoch => Err(self.reasons.stale),
             Some(_) if !self.take(frame) => Err(self.reasons.duplicate),
             Some(_) => Ok(()),
@@ -135,8 +133,7 @@ impl Requests {
         let place = &self.outstanding[number as usize % MAX_OUTSTANDING];
         let held = place.load(Relaxed);
         let is_outstanding = held != 0 && (held - 1) as u32 == number;
-        let is_taken =
-            is_outstanding && place.compare_exchange(held, 0, Relaxed, Relaxed).is_ok();
+        let is_taken = is_outstanding && place.compare_exchange(held, 0, Relaxed, Relaxed).is_ok();
         self.answered.fetch_add(u64::from(is_taken), Relaxed);
         is_taken
     }

@@ -71,7 +71,9 @@ impl Wire {
     fn get(frame: &Frame, place: Place) -> u64 {
         let bytes = frame.bytes().get(place.at..place.at + place.bytes);
         let bytes = bytes.unwrap_or_default();
-        bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte))
+        bytes
+            .iter()
+            .fold(0, |value, &byte| value << 8 | u64::from(byte))
     }
 
     fn set(frame: &mut Frame, place: Place, value: u64) {

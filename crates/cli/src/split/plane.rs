@@ -123,7 +123,13 @@ impl SwitchPlane {
             let filter: Box<dyn FrameFilter> = Box::new(SwitchFilter(Arc::clone(&requests)));
             filter
         });
-        let carried = forwarded(&self.source.program, "switch half", device, &self.ports, filter);
+        let carried = forwarded(
+            &self.source.program,
+            "switch half",
+            device,
+            &self.ports,
+            filter,
+        );
         carry(vec![carried], habits, &self.carrying, early)
     }
 
@@ -214,8 +220,8 @@ fn start(
     let config = configure::device_config(setup);
     let plan = Arc::new(program.plan.clone());
     let whole = Arc::new(program.whole.clone());
-    let mut coordinator = Coordinator::new(whole, Arc::clone(&plan), &config)
-        .map_err(|error| error.to_string())?;
+    let mut coordinator =
+        Coordinator::new(whole, Arc::clone(&plan), &config).map_err(|error| error.to_string())?;
     if !add_entries(&mut coordinator, setup.entries.as_deref())? {
         return Ok(None);
     }

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use ir::{
-    Call, CounterUnit, Expr, ExternId, ExternKind, Op, Operand, Program, ScalarTy, Stage, StageKind,
-    Stmt, StmtKind, TableId,
+    Call, CounterUnit, Expr, ExternId, ExternKind, Op, Operand, Program, ScalarTy, Stage,
+    StageKind, Stmt, StmtKind, TableId,
 };
 use table::{COUNTER_WORDS, USAGE_WORDS};
 
@@ -38,21 +38,34 @@ pub(super) struct Applying {
 
 /// Returns true if the program sets the packet's length.
 pub(super) fn sets_length(program: &Program) -> bool {
-    let in_actions = program.actions.values().any(|action| is_set_in(&action.body));
-    let states = program.parsers.values().flat_map(|parser| parser.states.values());
-    let stages = program.controls.values().flat_map(|control| control.stages.values());
+    let in_actions = program
+        .actions
+        .values()
+        .any(|action| is_set_in(&action.body));
+    let states = program
+        .parsers
+        .values()
+        .flat_map(|parser| parser.states.values());
+    let stages = program
+        .controls
+        .values()
+        .flat_map(|control| control.stages.values());
     let stage_sets = |stage: &Stage| match &stage.kind {
         StageKind::Action { body, .. } => is_set_in(body),
         _ => false,
     };
-    in_actions || states.into_iter().any(|state| is_set_in(&state.body)) || stages.into_iter().any(stage_sets)
+    in_actions
+        || states.into_iter().any(|state| is_set_in(&state.body))
+        || stages.into_iter().any(stage_sets)
 }
 
 fn is_set_in(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| match &stmt.kind {
         StmtKind::Call(call) => call.op == Op::SetPacketLength,
         StmtKind::If(_, then, otherwise) => is_set_in(then) || is_set_in(otherwise),
-        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => is_set_in(body),
+        StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+            is_set_in(body)
+        }
         _ => false,
     })
 }

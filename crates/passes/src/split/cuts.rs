@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use bits::{Id, IdSet, IdVec};
 use ir::{
-    Control, ExternId, Loc, MatchKind, MatchNext, Next, Op, Program, Stage, StageId,
-    StageKind, Table, TableId,
+    Control, ExternId, Loc, MatchKind, MatchNext, Next, Op, Program, Stage, StageId, StageKind,
+    Table, TableId,
 };
 use support::work::checkpoint;
 
@@ -302,7 +302,8 @@ fn server_stages(
         let mut has_grown = false;
         for (id, stage) in stages.iter().rev() {
             checkpoint();
-            let leads = may_run(id, stage) && links(&stage.kind).iter().any(|&to| found.contains(to));
+            let leads =
+                may_run(id, stage) && links(&stage.kind).iter().any(|&to| found.contains(to));
             has_grown |= leads && found.insert(id);
         }
         if !has_grown {

@@ -119,7 +119,10 @@ impl WireLayout {
 
     /// Returns the number of bits of the parameters.
     pub fn parameter_bits(&self) -> u32 {
-        self.parameters.iter().map(|parameter| parameter.width).sum()
+        self.parameters
+            .iter()
+            .map(|parameter| parameter.width)
+            .sum()
     }
 }
 
@@ -344,11 +347,7 @@ impl Wire {
 
 /// Returns the fields that travel: those that are live where a packet leaves or resumes, and that
 /// have another value there than in a packet that was just parsed.
-fn travelling(
-    program: &Program,
-    ingress: ir::ControlId,
-    cuts: &Cuts,
-) -> FieldSet {
+fn travelling(program: &Program, ingress: ir::ControlId, cuts: &Cuts) -> FieldSet {
     let control = &program.controls[ingress];
     let live = Liveness::of(program, control);
     let set_before = set_by_architecture(program);
@@ -480,5 +479,7 @@ fn key_width(program: &Program, cuts: &Cuts) -> u32 {
         }
         _ => None,
     });
-    widths.max().map_or(0, |width| width.min(u64::from(u32::MAX)) as u32)
+    widths
+        .max()
+        .map_or(0, |width| width.min(u64::from(u32::MAX)) as u32)
 }

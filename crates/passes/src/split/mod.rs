@@ -29,7 +29,7 @@ use parser::Start;
 
 pub use cuts::{CutKind, Resume};
 pub use error::SplitError;
-pub use layout::{ETHERNET_BYTES, WireLayout, FrameOption, FrameParameter};
+pub use layout::{ETHERNET_BYTES, FrameOption, FrameParameter, WireLayout};
 
 /// EtherType of requests, if the user gives no other one.
 pub const REQUEST_TYPE: u16 = 0x88b5;
@@ -191,7 +191,10 @@ fn ingress_of(program: &Program) -> Result<ControlId, SplitError> {
     });
     match ingress {
         Some(ingress) => Ok(ingress),
-        None => refused("the program has no ingress control", "write a v1model program"),
+        None => refused(
+            "the program has no ingress control",
+            "write a v1model program",
+        ),
     }
 }
 

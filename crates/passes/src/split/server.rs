@@ -171,9 +171,9 @@ fn replace_marks(body: &mut Vec<Stmt>, marks: &[(FieldId, u64)], widths: &[u32])
             }
             StmtKind::Call(call) if call.op == Op::MarkToDrop => {
                 replaced.extend(
-                    marks
-                        .iter()
-                        .map(|&(field, value)| assign(field, constant(value, widths[field.index()]))),
+                    marks.iter().map(|&(field, value)| {
+                        assign(field, constant(value, widths[field.index()]))
+                    }),
                 );
                 continue;
             }

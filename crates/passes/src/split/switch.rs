@@ -89,7 +89,15 @@ pub(super) fn switch_half(
         }
     }
     for (index, cut) in cuts.cuts.iter().enumerate() {
-        let body = leave(&program, frame, index + 1, cut.kind, flow, &line.own()[cut.stage.index()], options);
+        let body = leave(
+            &program,
+            frame,
+            index + 1,
+            cut.kind,
+            flow,
+            &line.own()[cut.stage.index()],
+            options,
+        );
         let left = line.after(&format!("leave_{}", index + 1), body, Next::End);
         let stage = &mut line.own()[cut.stage.index()];
         stage.kind = cut_stage(&program, &stage.kind, left);
@@ -215,7 +223,9 @@ fn run_action(
     let chosen = line.choose(&format!("which_{number}"), (*action_run, 32), 0, &links);
     line.set_next_of(begin, chosen);
     let test = match &next {
-        MatchNext::ByHit { hit: found, miss } if found != miss => Some((line.reserve(), *found, *miss)),
+        MatchNext::ByHit { hit: found, miss } if found != miss => {
+            Some((line.reserve(), *found, *miss))
+        }
         _ => None,
     };
     for (position, (arguments, run)) in arguments.iter().zip(runs).enumerate() {
@@ -294,7 +304,10 @@ fn leave(
         && is_cached(&program.tables[table])
     {
         for value in &key {
-            missing -= value.ty(program, None).map_or(0, ScalarTy::width).min(missing);
+            missing -= value
+                .ty(program, None)
+                .map_or(0, ScalarTy::width)
+                .min(missing);
             values.push(value.clone());
         }
     }
@@ -361,7 +374,10 @@ fn key_of(program: &Program, kind: CutKind, stage: &Stage) -> Vec<Expr> {
             _ => None,
         });
     let request = request.unwrap_or_default();
-    let ir::ExternKind::Handler { request: record, .. } = &program.externs[handler].kind else {
+    let ir::ExternKind::Handler {
+        request: record, ..
+    } = &program.externs[handler].kind
+    else {
         return request;
     };
     let mut is_marked = Vec::new();
