@@ -231,7 +231,7 @@ const RANDOM: &[&str] = &["random"];
 /// Number of random packets for each program.
 const PACKETS: u64 = 300;
 
-/// What a device does with packets, and what it counts.
+/// Packets and counts of a test bed.
 #[derive(Debug, PartialEq)]
 struct Observed {
     /// Packets by egress port, in their order.

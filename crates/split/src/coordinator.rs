@@ -18,7 +18,7 @@ use switch::{
 
 use crate::cache::MirrorIndex;
 use crate::no_engine::NoEngine;
-use crate::plane::Plane;
+use crate::plane::PlaneControl;
 
 /// The coordinator of a switch and its servers.
 pub struct Coordinator {
@@ -109,7 +109,11 @@ impl Coordinator {
     }
 
     /// Sends all changes since the last call to the planes.
-    pub fn propagate(&mut self, switch: &mut dyn Plane, servers: &mut [&mut dyn Plane]) {
+    pub fn propagate(
+        &mut self,
+        switch: &mut dyn PlaneControl,
+        servers: &mut [&mut dyn PlaneControl],
+    ) {
         for record in self.take_records() {
             if let Err(error) = self.spread(&record, switch, servers) {
                 self.refused.push(error);
@@ -120,8 +124,8 @@ impl Coordinator {
     fn spread(
         &mut self,
         record: &Record,
-        switch: &mut dyn Plane,
-        servers: &mut [&mut dyn Plane],
+        switch: &mut dyn PlaneControl,
+        servers: &mut [&mut dyn PlaneControl],
     ) -> Result<(), ControlError> {
         let change = &record.change;
         let made = record.entry;
@@ -192,7 +196,7 @@ impl Coordinator {
 
     /// Takes over what a handler of a server has done to its tables, and sends it to the other
     /// servers.
-    pub fn learned(&mut self, change: &Change, others: &mut [&mut dyn Plane]) {
+    pub fn learned(&mut self, change: &Change, others: &mut [&mut dyn PlaneControl]) {
         self.set_quietly(change.clone());
         for other in others {
             match other.apply(change, None) {
@@ -205,7 +209,7 @@ impl Coordinator {
     }
 
     /// Puts the entry that a request's key finds into the switch, instead of the oldest one.
-    pub fn asked(&mut self, cut: u16, key: &[u8], switch: &mut dyn Plane) {
+    pub fn asked(&mut self, cut: u16, key: &[u8], switch: &mut dyn PlaneControl) {
         let number = usize::from(cut).checked_sub(1);
         let kind = number
             .and_then(|at| self.plan.cuts.get(at))
@@ -240,7 +244,7 @@ impl Coordinator {
         &mut self,
         table: TableId,
         entry: EntryId,
-        switch: &mut dyn Plane,
+        switch: &mut dyn PlaneControl,
     ) -> Result<(), ControlError> {
         let past = self.used.entry((table, entry)).or_default();
         if let Some(last) = switch.last_use(table, entry) {
@@ -257,8 +261,8 @@ impl Coordinator {
     pub fn take_idle(
         &mut self,
         now: Nanos,
-        switch: &dyn Plane,
-        servers: &[&dyn Plane],
+        switch: &dyn PlaneControl,
+        servers: &[&dyn PlaneControl],
     ) -> Vec<(TableId, EntryId)> {
         let mut idle = Vec::new();
         for (table, entries) in self.whole.configuration().tables.iter() {
@@ -304,7 +308,7 @@ impl Coordinator {
     }
 
     /// Adds up what the planes have counted for each entry.
-    pub fn collect_counters(&mut self, switch: &dyn Plane, servers: &[&dyn Plane]) {
+    pub fn collect_counters(&mut self, switch: &dyn PlaneControl, servers: &[&dyn PlaneControl]) {
         let tables: Vec<TableId> = self.whole.program().tables.ids().collect();
         for table in tables {
             let is_mirrored = self.mirror_at(table).is_some();
@@ -345,7 +349,7 @@ impl Coordinator {
 
 /// Applies a change on each plane.
 fn each(
-    planes: &mut [&mut dyn Plane],
+    planes: &mut [&mut dyn PlaneControl],
     change: &Change,
     made: Option<EntryId>,
 ) -> Result<(), ControlError> {

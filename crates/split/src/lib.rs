@@ -5,8 +5,8 @@
 //!
 //! - [`SwitchHalf`] and [`ServerHalf`] are packet processors around the devices of the halves. They
 //!   check and complete the frames between switch and servers.
-//! - [`Coordinator`] has the whole tables: a device without packets, and each of its changes goes to
-//!   the planes that hold the changed item. It sees planes by the trait [`Plane`].
+//! - [`Coordinator`] has the whole tables: a device without packets. Each of its changes goes to
+//!   the planes that hold the changed item. It sees planes by the trait [`PlaneControl`].
 //! - [`LocalSplit`] is a switch with its servers in one process, without links. It is the test bed.
 //!
 //! It may not import the crates of ports, threads and gRPC.
@@ -31,7 +31,7 @@ mod wire;
 pub use coordinator::Coordinator;
 pub use local::{LocalOptions, LocalSplit, StartError};
 pub use no_engine::NoEngine;
-pub use plane::{DevicePlane, EntryIds, NoPlane, Plane};
+pub use plane::{DevicePlane, EntryIds, NoPlane, PlaneControl};
 pub use requests::{Requests, SeenRequest, ServerPort, SwitchOptions};
 pub use server_half::{ServerFilter, ServerHalf};
 pub use switch_half::{SwitchFilter, SwitchHalf};

@@ -13,7 +13,7 @@ use switch::{
 };
 
 use crate::coordinator::Coordinator;
-use crate::plane::{DevicePlane, EntryIds, Plane};
+use crate::plane::{DevicePlane, EntryIds, PlaneControl};
 use crate::requests::{Requests, ServerPort, SwitchOptions};
 use crate::server_half::{ServerFilter, ServerHalf};
 use crate::switch_half::SwitchHalf;
@@ -62,7 +62,7 @@ pub struct LocalSplit {
 struct LocalServer {
     half: ServerHalf<Device>,
     ids: EntryIds,
-    /// What handlers have done to the tables.
+    /// Changes of tables by handlers.
     learned: Arc<Mutex<Vec<Record>>>,
     waiting: Vec<Frame>,
 }
@@ -196,9 +196,9 @@ impl LocalSplit {
             ..
         } = self;
         let mut planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
-        let mut planes: Vec<&mut dyn Plane> = planes
+        let mut planes: Vec<&mut dyn PlaneControl> = planes
             .iter_mut()
-            .map(|plane| plane as &mut dyn Plane)
+            .map(|plane| plane as &mut dyn PlaneControl)
             .collect();
         let mut switch = DevicePlane {
             device: switch.inner_mut(),
@@ -241,7 +241,10 @@ impl LocalSplit {
             ..
         } = self;
         let planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
-        let planes: Vec<&dyn Plane> = planes.iter().map(|plane| plane as &dyn Plane).collect();
+        let planes: Vec<&dyn PlaneControl> = planes
+            .iter()
+            .map(|plane| plane as &dyn PlaneControl)
+            .collect();
         let switch = DevicePlane {
             device: switch.inner_mut(),
             ids: switch_ids,
@@ -322,9 +325,9 @@ impl LocalSplit {
                     .filter(|(other, _)| *other != number)
                     .map(|(_, server)| server.plane())
                     .collect();
-                let mut planes: Vec<&mut dyn Plane> = planes
+                let mut planes: Vec<&mut dyn PlaneControl> = planes
                     .iter_mut()
-                    .map(|plane| plane as &mut dyn Plane)
+                    .map(|plane| plane as &mut dyn PlaneControl)
                     .collect();
                 self.coordinator.learned(&record.change, &mut planes);
             }
@@ -349,7 +352,10 @@ impl LocalSplit {
             ..
         } = self;
         let planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
-        let planes: Vec<&dyn Plane> = planes.iter().map(|plane| plane as &dyn Plane).collect();
+        let planes: Vec<&dyn PlaneControl> = planes
+            .iter()
+            .map(|plane| plane as &dyn PlaneControl)
+            .collect();
         let now = switch.inner().now();
         let switch = DevicePlane {
             device: switch.inner_mut(),

@@ -7,7 +7,7 @@ use switch::{Change, ControlError, CounterReading, Device, EntryId};
 
 /// A plane that holds entries and other state: a switch or a server. Entries have the coordinator's
 /// ids.
-pub trait Plane {
+pub trait PlaneControl {
     /// Applies a change of the whole program's state. An entry that the plane does not hold is no
     /// error.
     ///
@@ -27,7 +27,7 @@ pub trait Plane {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPlane;
 
-impl Plane for NoPlane {
+impl PlaneControl for NoPlane {
     fn apply(&mut self, _: &Change, _: Option<EntryId>) -> Result<(), ControlError> {
         Ok(())
     }
@@ -73,7 +73,7 @@ impl EntryIds {
     }
 }
 
-impl Plane for DevicePlane<'_> {
+impl PlaneControl for DevicePlane<'_> {
     fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
         let mut change = change.clone();
         match &mut change {

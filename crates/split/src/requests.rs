@@ -50,8 +50,9 @@ pub struct Requests {
     /// For each place, the number of the outstanding request, plus one.
     outstanding: Box<[AtomicU64]>,
     next: AtomicU64,
-    /// Numbers of answered requests, and of those whose place another one has taken.
+    /// Number of answered requests.
     answered: AtomicU64,
+    /// Number of requests that had no answer when another one took their place.
     lost: AtomicU64,
     reasons: Reasons,
 }

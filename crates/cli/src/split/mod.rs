@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
 }
 
-/// How a program is split.
+/// Options of a split.
 #[derive(Args)]
 struct Cut {
     /// EtherType of frames to servers.

@@ -11,7 +11,7 @@ use passes::split::SplitPlan;
 use port::PortSpec;
 use runtime::{MakeFilter, ProcessSetup};
 use split::{
-    Coordinator, DevicePlane, EntryIds, NoPlane, Plane, Requests, ServerFilter, ServerPort,
+    Coordinator, DevicePlane, EntryIds, NoPlane, PlaneControl, Requests, ServerFilter, ServerPort,
     SwitchFilter,
 };
 use switch::{Device, FrameFilter};
@@ -232,7 +232,7 @@ fn start(
     };
     let engine = engine_with(
         choice.engine_before_packets(),
-        server.unwrap_or_else(Natives::default),
+        server.unwrap_or_default(),
     );
     let mut device = Device::new(Arc::new(half.clone()), engine.as_ref(), &config)
         .map_err(|error| error.to_string())?;
@@ -248,7 +248,7 @@ fn start(
     };
     match is_server {
         true => {
-            let mut servers: [&mut dyn Plane; 1] = [&mut plane];
+            let mut servers: [&mut dyn PlaneControl; 1] = [&mut plane];
             coordinator.propagate(&mut NoPlane, &mut servers);
         }
         false => coordinator.propagate(&mut plane, &mut []),

@@ -70,7 +70,7 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
         let handlers = plane.map(|server| natives[usize::from(server)].clone());
         engine_with(
             options.choice.engine_before_packets(),
-            handlers.unwrap_or_else(Natives::default),
+            handlers.unwrap_or_default(),
         )
     });
     let mut bed = SplitBed(bed.map_err(|error| error.to_string())?);

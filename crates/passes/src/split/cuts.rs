@@ -224,7 +224,7 @@ fn check_reach(
                 program,
                 stage.loc,
                 format!("{name} comes before a mirrored table or the call of a handler"),
-                "move it behind, or take `@mirror` from the table",
+                "move it after them, or take `@mirror` from the table",
             ));
         }
     }
@@ -310,7 +310,7 @@ fn server_stages(
             break;
         }
     }
-    // The front of ingress is not among them unless a packet gets there behind a cut.
+    // The front of ingress is not among them unless a packet gets there after a cut.
     let mut reached: IdSet<StageId> = IdSet::new();
     let mut open: Vec<StageId> = cuts.iter().map(|cut| cut.stage).collect();
     while let Some(stage) = open.pop() {

@@ -49,7 +49,7 @@ impl<'c> Line<'c> {
         }
     }
 
-    /// Adds a stage before the own ones, behind those added before it.
+    /// Adds a stage before the own ones, after those added before it.
     pub(super) fn before(&mut self, id: StageId, name: &str, kind: StageKind) {
         let stage = self.stage(name, kind);
         self.before.push((id.get(), stage));
@@ -73,8 +73,8 @@ impl<'c> Line<'c> {
         Next::Stage(id)
     }
 
-    /// Adds a choice by the number in a field: `targets[n]` for the number `first + n`, the last one
-    /// for all larger numbers. Returns a link to it.
+    /// Adds a choice by the number in a field: `targets[n]` for the number `first + n`, and the
+    /// last one for all larger numbers. Returns a link to it.
     pub(super) fn choose(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Liveness: the fields whose values may be read from a stage of ingress on.
+//! Liveness: the fields that may be read from a stage of ingress on.
 //!
 //! The analysis runs backwards over the blocks that follow: deparser, checksum computation, egress,
 //! ingress. A statement that always writes a whole field ends the field's life; everything else is

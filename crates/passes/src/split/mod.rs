@@ -1,7 +1,7 @@
 //! Splits a program over a switch and servers (CLIP, section IV).
 //!
 //! - The switch half is the whole program. It leaves at a mirrored table that misses in the switch
-//!   and at the call of a handler, and resumes behind it.
+//!   and at the call of a handler, and resumes after it.
 //! - The server half starts there. It goes on through code without state of the switch as long as
 //!   another such stage may follow, so a miss that leads to a handler is one trip. Then it answers.
 //! - A frame between them has the values that are live and that the packet's bytes do not give: its

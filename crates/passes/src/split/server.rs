@@ -223,7 +223,7 @@ fn note_outcomes(stages: &mut [Stage], frame: &FrameHeader) {
     }
 }
 
-/// Replaces the blocks behind ingress by one that answers.
+/// Replaces the blocks after ingress by one that answers.
 fn answer(program: &mut Program, ingress: ControlId, frame: &FrameHeader, fields: &OwnFields) {
     let mut values: Vec<Expr> = frame
         .carried

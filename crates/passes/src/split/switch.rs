@@ -1,4 +1,4 @@
-//! The switch half: the whole program, which leaves at each cut and resumes behind it.
+//! The switch half: the whole program, which leaves at each cut and resumes after it.
 //!
 //! ```text
 //! begin:    is it a response ? take : the first stage
