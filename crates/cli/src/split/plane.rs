@@ -230,10 +230,7 @@ fn start(
         true => &program.server,
         false => &program.switch,
     };
-    let engine = engine_with(
-        choice.engine_before_packets(),
-        server.unwrap_or_default(),
-    );
+    let engine = engine_with(choice.engine_before_packets(), server.unwrap_or_default());
     let mut device = Device::new(Arc::new(half.clone()), engine.as_ref(), &config)
         .map_err(|error| error.to_string())?;
     device.step(Nanos::ZERO);

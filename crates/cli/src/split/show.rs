@@ -45,7 +45,18 @@ struct ShownFrame<'p> {
     /// Bytes that a frame is longer than its packet.
     header_bytes: u32,
     parameter_bits: u32,
+    /// Bits of all live values, also of those that are computed again.
+    live_bits: u64,
+    /// Values that are computed again after a cut and do not travel.
+    recomputed: Vec<ShownValue<'p>>,
     fields: Vec<ShownField<'p>>,
+}
+
+/// A value of the program, and its width in bits.
+#[derive(Serialize)]
+struct ShownValue<'p> {
+    name: &'p str,
+    width: u32,
 }
 
 /// A field of frames: its first bit, counted from the frame's start.
@@ -99,6 +110,8 @@ fn shown(program: &SplitProgram) -> Shown<'_> {
         resumes,
         mirrored,
         server_stages,
+        recomputed,
+        live_bits,
         frame,
     } = &program.plan;
     let cuts = cuts.iter().zip(1..).map(|(cut, number)| ShownCut {
@@ -157,6 +170,14 @@ fn shown(program: &SplitProgram) -> Shown<'_> {
             response_type: frame.response_type,
             header_bytes: frame.header_bytes,
             parameter_bits: frame.parameter_bits(),
+            live_bits: *live_bits,
+            recomputed: recomputed
+                .iter()
+                .map(|(name, width)| ShownValue {
+                    name,
+                    width: *width,
+                })
+                .collect(),
             fields,
         },
         tables: tables.collect(),
@@ -195,6 +216,15 @@ fn text(shown: &Shown<'_>) -> String {
             "  byte {place:7} {:5} bits  {}",
             field.width, field.name
         ));
+    }
+    if !frame.recomputed.is_empty() {
+        lines.push(format!(
+            "computed again after a cut, so that {} bits travel instead of {}:",
+            frame.parameter_bits, frame.live_bits
+        ));
+        for value in &frame.recomputed {
+            lines.push(format!("  {:5} bits  {}", value.width, value.name));
+        }
     }
     lines.push("tables".to_owned());
     for table in &shown.tables {

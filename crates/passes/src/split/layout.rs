@@ -14,6 +14,7 @@ use ir::{
 use super::cuts::{CutKind, Cuts, Resume, is_cached};
 use super::error::SplitError;
 use super::liveness::{FieldSet, Liveness, listed_fields};
+use super::recompute::{Recomputed, recomputed};
 use crate::uses::Uses;
 
 /// Part of the names of all items that a split adds. No P4 name contains it.
@@ -153,6 +154,10 @@ pub(super) struct FrameHeader {
     /// Parameters of captured actions, by match stage, action and parameter.
     pub(super) captured: Vec<CapturedStage>,
     pub(super) layout: WireLayout,
+    /// Values that both halves compute again instead of sending them.
+    pub(super) again: Vec<Recomputed>,
+    /// Bits of the live values, those values included.
+    pub(super) bits_before: u64,
 }
 
 /// A match stage of which a server selects the action and the switch runs it.
@@ -201,6 +206,11 @@ pub(super) fn add_header(
     let captured = captured_stages(program, ingress, cuts);
     let arrivals = arrivals(program);
     let mut fields = travelling(program, ingress, cuts);
+    let before = bits_of(program, &fields);
+    let again = recomputed(program, &program.controls[ingress], cuts, &fields);
+    for value in &again {
+        fields.remove(value.field);
+    }
     for arrival in &arrivals {
         fields.insert(arrival.copy);
     }
@@ -224,8 +234,7 @@ pub(super) fn add_header(
             ));
         }
     }
-    let widths = fields.iter().map(|field| program.fields[field].ty.width());
-    let parameter_bits = widths.map(u64::from).sum::<u64>();
+    let parameter_bits = bits_of(program, &fields);
     let key_width = key_width(program, cuts);
     let options: u32 = OPTIONS.iter().map(|(_, width)| width).sum();
     let used = 16 + parameter_bits + u64::from(key_width) + u64::from(options);
@@ -292,7 +301,15 @@ pub(super) fn add_header(
         options,
         captured,
         layout,
+        again,
+        bits_before: before,
     })
+}
+
+/// Returns the width of all fields together.
+fn bits_of(program: &Program, fields: &FieldSet) -> u64 {
+    let widths = fields.iter().map(|field| program.fields[field].ty.width());
+    widths.map(u64::from).sum()
 }
 
 /// Fields of the header under construction.
@@ -381,7 +398,7 @@ const ARRIVAL: [&str; 4] = [
 
 /// Returns the fields that have values before a packet is parsed: what the architecture says of the
 /// arrival, and what a resubmitted or recirculated packet keeps.
-fn set_by_architecture(program: &Program) -> FieldSet {
+pub(super) fn set_by_architecture(program: &Program) -> FieldSet {
     let intrinsics = &program.pipeline.intrinsics;
     let mut set: FieldSet = ARRIVAL
         .iter()

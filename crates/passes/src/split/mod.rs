@@ -19,12 +19,14 @@ mod layout;
 mod line;
 mod liveness;
 mod parser;
+mod recompute;
 mod server;
 mod switch;
 
 use ir::{Arch, BlockCode, BlockRole, ControlId, MatchKind, Program, StageKind, TableId};
 
 use cuts::Cuts;
+use layout::FrameHeader;
 use parser::Start;
 
 pub use cuts::{CutKind, Resume};
@@ -89,6 +91,10 @@ pub struct SplitPlan {
     pub mirrored: Vec<MirroredTable>,
     /// Names of the stages that servers run.
     pub server_stages: Vec<String>,
+    /// Values that are computed again after a cut instead of travelling: names and widths in bits.
+    pub recomputed: Vec<(String, u32)>,
+    /// Number of bits of live values, the recomputed ones included.
+    pub live_bits: u64,
     /// Layout of frames.
     pub frame: WireLayout,
 }
@@ -143,7 +149,7 @@ pub fn split(program: &Program, options: &SplitOptions) -> Result<SplitProgram, 
     let frame = layout::add_header(&mut with_header, ingress, &cuts, types)?;
     let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
     let switch = switch::switch_half(with_header, ingress, &cuts, &frame, &start, options);
-    let plan = plan(&whole, ingress, &cuts, frame.layout);
+    let plan = plan(&whole, ingress, &cuts, frame);
     Ok(SplitProgram {
         whole,
         switch,
@@ -159,6 +165,8 @@ fn uncut(whole: Program, (request_type, response_type): (u16, u16)) -> SplitProg
         resumes: Vec::new(),
         mirrored: Vec::new(),
         server_stages: Vec::new(),
+        recomputed: Vec::new(),
+        live_bits: 0,
         frame: WireLayout::without_parameters(request_type, response_type),
     };
     SplitProgram {
@@ -223,7 +231,7 @@ fn check_other_controls(program: &Program, ingress: ControlId) -> Result<(), Spl
     Ok(())
 }
 
-fn plan(program: &Program, ingress: ControlId, cuts: &Cuts, frame: WireLayout) -> SplitPlan {
+fn plan(program: &Program, ingress: ControlId, cuts: &Cuts, frame: FrameHeader) -> SplitPlan {
     let stages = &program.controls[ingress].stages;
     let cut_plans = cuts.cuts.iter().map(|cut| CutPlan {
         stage: stages[cut.stage].name.clone(),
@@ -270,6 +278,15 @@ fn plan(program: &Program, ingress: ControlId, cuts: &Cuts, frame: WireLayout) -
             .iter()
             .map(|stage| stages[stage].name.clone())
             .collect(),
-        frame,
+        recomputed: frame
+            .again
+            .iter()
+            .map(|value| {
+                let field = &program.fields[value.field];
+                (field.name.clone(), field.ty.width())
+            })
+            .collect(),
+        live_bits: frame.bits_before,
+        frame: frame.layout,
     }
 }

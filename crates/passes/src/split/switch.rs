@@ -62,6 +62,7 @@ pub(super) fn switch_half(
     let restored = frame.carried.iter();
     let body: Vec<Stmt> = restored
         .map(|carried| restore(&program, carried.field, carried.slot))
+        .chain(frame.again.iter().map(|value| value.stmt.clone()))
         .collect();
     line.before(
         take,
