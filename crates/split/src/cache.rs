@@ -7,7 +7,7 @@ use exec::BitBuffer;
 use ir::{KeyMatch, TableId};
 use passes::split::MirroredTable;
 use placement::{ItemId, Prefix, PrefixTree};
-use switch::EntryId;
+use switch::{EntryId, TableEntry};
 
 /// Maximum width of a prefix key.
 const MAX_PREFIX: u32 = 128;
@@ -23,8 +23,22 @@ pub(crate) struct MirrorIndex {
     exact: HashMap<Box<[u8]>, Found>,
     /// Keys of the entries.
     keys: HashMap<EntryId, Box<[KeyMatch]>>,
+    /// Entries that handlers have added, by their keys.
+    learned: HashMap<Box<[u64]>, EntryId>,
+    learned_entries: HashMap<EntryId, LearnedItem>,
+    next_learned: u64,
     /// Entries in the switch, the oldest first.
     cached: VecDeque<EntryId>,
+}
+
+/// First id of entries that handlers have added. Their servers' ids are not unique.
+const FIRST_LEARNED: u64 = 1 << 63;
+
+/// Entry that a handler has added.
+#[derive(Clone, Debug)]
+pub(crate) struct LearnedItem {
+    pub(crate) key: Box<[u64]>,
+    pub(crate) entry: TableEntry,
 }
 
 /// Entries with the same exact keys.
@@ -49,6 +63,9 @@ impl MirrorIndex {
             prefix_key: mirrored.prefix_key,
             exact: HashMap::new(),
             keys: HashMap::new(),
+            learned: HashMap::new(),
+            learned_entries: HashMap::new(),
+            next_learned: FIRST_LEARNED,
             cached: VecDeque::new(),
         }
     }
@@ -115,10 +132,44 @@ impl MirrorIndex {
         self.evict(entry)
     }
 
+    /// Adds an entry that a handler has added, or replaces the one with its key. Returns the
+    /// replaced one if the switch held it.
+    pub(crate) fn learn(&mut self, key: &[u64], entry: TableEntry) -> Option<EntryId> {
+        let replaced = self.forget(key);
+        let id = EntryId(self.next_learned);
+        self.next_learned += 1;
+        self.insert(&entry.keys, id);
+        self.learned.insert(key.into(), id);
+        let key = key.into();
+        self.learned_entries.insert(id, LearnedItem { key, entry });
+        replaced
+    }
+
+    /// Removes an entry that a handler has added. Returns it if the switch held it.
+    pub(crate) fn forget(&mut self, key: &[u64]) -> Option<EntryId> {
+        let id = self.learned.remove(key)?;
+        self.learned_entries.remove(&id);
+        self.remove(id).then_some(id)
+    }
+
+    /// Returns an entry that a handler has added.
+    pub(crate) fn learned(&self, id: EntryId) -> Option<&LearnedItem> {
+        self.learned_entries.get(&id)
+    }
+
+    /// Returns the entries with a time-out that handlers have added.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (EntryId, &LearnedItem)> {
+        let all = self.learned_entries.iter();
+        all.filter(|(_, item)| item.entry.idle_timeout.is_some())
+            .map(|(id, item)| (*id, item))
+    }
+
     /// Removes all entries. Returns those that the switch held.
     pub(crate) fn clear(&mut self) -> Vec<EntryId> {
         self.exact.clear();
         self.keys.clear();
+        self.learned.clear();
+        self.learned_entries.clear();
         self.cached.drain(..).collect()
     }
 

@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ir::{Program, TableId};
+use bits::Value;
+use ir::{ActionCall, KeyMatch, Program, TableId, limbs_of};
 use packet::Nanos;
 use passes::split::{CutKind, SplitPlan};
 use switch::{
-    Change, ControlCode, ControlError, CounterReading, Device, DeviceConfig, EntryId, LoadError,
-    Record, TableEntry,
+    Action, Change, ControlCode, ControlError, CounterReading, Device, DeviceConfig, EntryId,
+    LearnedEntry, LoadError, Record, TableEntry,
 };
 
 use crate::cache::MirrorIndex;
@@ -195,15 +196,71 @@ impl Coordinator {
     }
 
     /// Takes over what a handler of a server has done to its tables, and sends it to the other
-    /// servers.
-    pub fn learned(&mut self, change: &Change, others: &mut [&mut dyn PlaneControl]) {
-        self.set_quietly(change.clone());
+    /// servers. `server` is the server half.
+    pub fn learned(
+        &mut self,
+        change: &Change,
+        server: &Program,
+        switch: &mut dyn PlaneControl,
+        others: &mut [&mut dyn PlaneControl],
+    ) {
+        let change_of_whole = as_in_whole(change, server, self.whole.program());
+        self.set_quietly(change_of_whole.clone());
+        if let Err(error) = self.follow_learned(&change_of_whole, switch) {
+            self.refused.push(error);
+        }
         for other in others {
             match other.apply(change, None) {
                 // The entry has expired there, too.
                 Err(error) if error.code == ControlCode::NotFound => {}
                 Err(error) => self.refused.push(error),
                 Ok(()) => {}
+            }
+        }
+    }
+
+    /// Updates the index of a mirrored table after a handler's change, and takes an entry that is
+    /// wrong now out of the switch.
+    fn follow_learned(
+        &mut self,
+        change: &Change,
+        switch: &mut dyn PlaneControl,
+    ) -> Result<(), ControlError> {
+        let Some(table) = table_of(change) else {
+            return Ok(());
+        };
+        let Some(at) = self.mirror_at(table) else {
+            return Ok(());
+        };
+        let outdated = match change {
+            Change::Learn(_, entry) | Change::Relearn(_, entry) => {
+                match learned_entry(self.whole.program(), table, entry) {
+                    Some(made) => self.mirrors[at].learn(&entry.key, made),
+                    None => None,
+                }
+            }
+            Change::Expire(_, entry) => self.mirrors[at].forget(&entry.key),
+            Change::Forget(_, _, key) => self.mirrors[at].forget(key),
+            _ => None,
+        };
+        match outdated {
+            Some(entry) => self.withdraw(table, entry, switch),
+            None => Ok(()),
+        }
+    }
+
+    /// Restarts the servers' timers of handlers' entries that packets have used in the switch.
+    pub fn refresh(&mut self, switch: &dyn PlaneControl, servers: &mut [&mut dyn PlaneControl]) {
+        for mirror in &self.mirrors {
+            for (id, item) in mirror.timed() {
+                let past = self.used.remove(&(mirror.table, id));
+                let last = switch.last_use(mirror.table, id);
+                let last = last.max(past.map(|past| past.last_ns));
+                if let Some(last) = last {
+                    for server in servers.iter_mut() {
+                        server.touch(mirror.table, &item.key, last);
+                    }
+                }
             }
         }
     }
@@ -223,8 +280,14 @@ impl Coordinator {
         let Some(id) = self.mirrors[at].candidate(key) else {
             return;
         };
-        let entry = self.whole.configuration().tables[table].get(id).cloned();
-        let Some(entry) = entry.and_then(|entry| self.whole.written(table, &entry)) else {
+        let entry = match self.mirrors[at].learned(id) {
+            Some(item) => Some(item.entry.clone()),
+            None => {
+                let entry = self.whole.configuration().tables[table].get(id).cloned();
+                entry.and_then(|entry| self.whole.written(table, &entry))
+            }
+        };
+        let Some(entry) = entry else {
             return;
         };
         let victim = self.mirrors[at].put(id);
@@ -286,7 +349,12 @@ impl Coordinator {
             }
         }
         let tables = &self.whole.configuration().tables;
-        let exists = |(table, entry): &(TableId, EntryId)| tables[*table].get(*entry).is_some();
+        let mirrors = &self.mirrors;
+        let exists = |(table, entry): &(TableId, EntryId)| {
+            let mut mirrors = mirrors.iter().filter(|mirror| mirror.table == *table);
+            tables[*table].get(*entry).is_some()
+                || mirrors.any(|mirror| mirror.learned(*entry).is_some())
+        };
         self.used.retain(|key, _| exists(key));
         self.idle.retain(|key, _| exists(key));
         idle
@@ -377,4 +445,56 @@ fn table_of(change: &Change) -> Option<TableId> {
         | Change::Forget(table, ..) => Some(*table),
         _ => None,
     }
+}
+
+/// Returns a handler's change with the actions of the whole program. Both programs have the actions
+/// of a table in the same order.
+fn as_in_whole(change: &Change, server: &Program, whole: &Program) -> Change {
+    let translated = |table: &TableId, entry: &LearnedEntry| {
+        let own = |program: &Program| -> Vec<u32> {
+            let actions = program.tables[*table].actions.iter();
+            actions.map(|listed| listed.action.get()).collect()
+        };
+        let mut entry = entry.clone();
+        let place = own(server)
+            .iter()
+            .position(|&action| action == entry.action.action);
+        if let Some(action) = place.and_then(|place| own(whole).get(place).copied()) {
+            entry.action.action = action;
+        }
+        entry
+    };
+    match change {
+        Change::Learn(table, entry) => Change::Learn(*table, translated(table, entry)),
+        Change::Relearn(table, entry) => Change::Relearn(*table, translated(table, entry)),
+        Change::Expire(table, entry) => Change::Expire(*table, translated(table, entry)),
+        other => other.clone(),
+    }
+}
+
+/// Returns an entry that a handler has added as a controller would write it.
+fn learned_entry(program: &Program, table: TableId, entry: &LearnedEntry) -> Option<TableEntry> {
+    let declared = program.tables.get(table)?;
+    let mut limbs = &entry.key[..];
+    let mut keys = Vec::new();
+    for key in &declared.keys {
+        let ty = key.expr.ty(program, None)?;
+        let (value, rest) = limbs.split_at_checked(limbs_of(ty) as usize)?;
+        limbs = rest;
+        keys.push(KeyMatch::Exact(Value::from_limbs(value, ty.width())));
+    }
+    let mut listed = declared.actions.iter();
+    let action = listed.position(|listed| listed.action.get() == entry.action.action)?;
+    let code = program.actions.get(declared.actions[action].action)?;
+    Some(TableEntry {
+        keys,
+        priority: None,
+        action: Action::Call(ActionCall {
+            action,
+            args: switch::arguments(code, &entry.action.params),
+        }),
+        idle_timeout: entry.idle_timeout_ns.map(Nanos),
+        meter: None,
+        counter: None,
+    })
 }

@@ -311,6 +311,27 @@ impl LocalSplit {
         }
     }
 
+    /// Restarts the timers of entries that packets have used in the switch.
+    fn refresh(&mut self) {
+        let LocalSplit {
+            coordinator,
+            switch,
+            switch_ids,
+            servers,
+            ..
+        } = self;
+        let mut planes: Vec<DevicePlane<'_>> = servers.iter_mut().map(LocalServer::plane).collect();
+        let mut planes: Vec<&mut dyn PlaneControl> = planes
+            .iter_mut()
+            .map(|plane| plane as &mut dyn PlaneControl)
+            .collect();
+        let switch = DevicePlane {
+            device: switch.inner_mut(),
+            ids: switch_ids,
+        };
+        coordinator.refresh(&switch, &mut planes);
+    }
+
     /// Sends what handlers of one server have done to their tables to the others.
     fn spread_learned(&mut self) {
         for number in 0..self.servers.len() {
@@ -319,7 +340,12 @@ impl LocalSplit {
                 let mut learned = learned.lock().unwrap_or_else(PoisonError::into_inner);
                 std::mem::take(&mut *learned)
             };
+            let program = Arc::clone(self.servers[number].half.inner().program());
             for record in records {
+                let mut switch = DevicePlane {
+                    device: self.switch.inner_mut(),
+                    ids: &mut self.switch_ids,
+                };
                 let others = self.servers.iter_mut().enumerate();
                 let mut planes: Vec<DevicePlane<'_>> = others
                     .filter(|(other, _)| *other != number)
@@ -329,7 +355,8 @@ impl LocalSplit {
                     .iter_mut()
                     .map(|plane| plane as &mut dyn PlaneControl)
                     .collect();
-                self.coordinator.learned(&record.change, &mut planes);
+                self.coordinator
+                    .learned(&record.change, &program, &mut switch, &mut planes);
             }
             // The others' own records of it are not new.
             for (other, server) in self.servers.iter().enumerate() {
@@ -397,6 +424,7 @@ impl PacketProcessor for LocalSplit {
         if let Err(error) = self.propagate() {
             self.coordinator.refuse(error);
         }
+        self.refresh();
         self.forward_all(Vec::new(), now, &mut sent);
         for frame in frames {
             self.forward_all(vec![std::mem::take(frame)], now, &mut sent);

@@ -21,6 +21,9 @@ pub trait PlaneControl {
     /// Returns the time in nanoseconds at which a packet last used an entry, if the plane holds the
     /// entry.
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64>;
+
+    /// Restarts the timer of an entry that a handler added, as a hit at this time does.
+    fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64);
 }
 
 /// A plane that is elsewhere: changes for it are left out.
@@ -39,6 +42,8 @@ impl PlaneControl for NoPlane {
     fn last_use(&self, _: TableId, _: EntryId) -> Option<u64> {
         None
     }
+
+    fn touch(&mut self, _: TableId, _: &[u64], _: u64) {}
 }
 
 /// A plane that is a device of this process.
@@ -111,5 +116,16 @@ impl PlaneControl for DevicePlane<'_> {
         let entries = self.device.configuration().tables.get(table)?;
         let usage = entries.usage_of(Some(own))?;
         Some(usage.last_use_ns)
+    }
+
+    fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64) {
+        let learned = &self.device.configuration().learned;
+        let Some(learned) = learned.get(table).and_then(Option::as_ref) else {
+            return;
+        };
+        let mut params = vec![0; learned.param_limbs()];
+        if let Some(hit) = learned.find(key, &mut params) {
+            learned.restart_timer(&hit, time_ns);
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use command::split_bed::SplitBed;
-use exec::Natives;
 use split::{LocalOptions, LocalSplit};
 use stf::LoadRefusal;
 use switch::DeviceConfig;
