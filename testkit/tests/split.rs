@@ -2,7 +2,8 @@
 //! mirrored and few entries of each in the switch: it passes its own STF test, and does with random
 //! packets and changes of entries what one device does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use command::split_bed::SplitBed;
 use exec::Engine;
@@ -16,16 +17,17 @@ const REFUSED: &[(&str, &str)] = &[("shared_control", "in a loop")];
 /// Programs with a test of lengths, which an Ethernet header changes, and a part of the fault.
 const LONGER: &[(&str, &str)] = &[("counters", "the counter has 40 bytes")];
 
+/// Numbers of programs that pass and of listed ones, and the faults of others.
 #[derive(Default)]
 struct Outcome {
     split: usize,
-    refused: Vec<String>,
+    others: usize,
     faults: Vec<String>,
 }
 
 fn engine(name: &str) -> Box<dyn Engine> {
     match name {
-        "jit" => Box::new(jit::Jit::new(std::sync::Arc::new(interp::Interp))),
+        "jit" => Box::new(jit::Jit::new(Arc::new(interp::Interp))),
         _ => Box::new(interp::Interp),
     }
 }
@@ -160,58 +162,54 @@ fn with_ethernet(stf: &str) -> String {
     stf.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn check_all(directory: &str, servers: u16, on: &str) -> Outcome {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+/// Returns the v1model programs with a test, and their names. With `SPLIT_ONLY` in the environment
+/// only those with this text in their paths.
+fn programs() -> Vec<(String, PathBuf, Arc<ir::Program>)> {
+    let only = std::env::var("SPLIT_ONLY").unwrap_or_default();
+    let mut found = Vec::new();
+    for directory in ["programs", "../examples"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+        for path in testkit::tested(&root) {
+            if !path.to_string_lossy().contains(&only) {
+                continue;
+            }
+            let program = testkit::compile(&path).expect("the program compiles");
+            let is_chain = !program.pipeline.steps.is_empty();
+            if program.arch == ir::Arch::V1model && !is_chain {
+                let name = path.file_stem().expect("a file has a name");
+                found.push((name.to_string_lossy().into_owned(), path, program));
+            }
+        }
+    }
+    found
+}
+
+fn all_pass(servers: u16, on: &str) {
     let mut outcome = Outcome::default();
-    let only = std::env::var("SPLIT_ONLY").ok();
-    for path in testkit::tested(&root) {
-        if only
-            .as_ref()
-            .is_some_and(|only| !path.to_string_lossy().contains(only.as_str()))
-        {
-            continue;
-        }
-        let program = testkit::compile(&path).expect("the program compiles");
-        if program.arch != ir::Arch::V1model || !program.pipeline.steps.is_empty() {
-            continue;
-        }
-        let name = path.file_stem().expect("a file has a name");
-        let name = name.to_string_lossy().into_owned();
+    for (name, path, program) in programs() {
         let known = REFUSED
             .iter()
             .chain(LONGER)
             .find(|(refused, _)| *refused == name);
         match (check(&path, &program, servers, on), known) {
             (Ok(()), None) => outcome.split += 1,
-            (Err(fault), Some((_, reason))) if fault.contains(reason) => outcome.refused.push(name),
+            (Err(fault), Some((_, reason))) if fault.contains(reason) => outcome.others += 1,
             (Ok(()), Some(_)) => outcome
                 .faults
                 .push(format!("{name}: splits, but is listed")),
             (Err(fault), _) => outcome.faults.push(format!("{name}: {fault}")),
         }
     }
-    outcome
-}
-
-fn all_pass(servers: u16, on: &str) {
-    let mut all = Outcome::default();
-    for directory in ["programs", "../examples"] {
-        let some = check_all(directory, servers, on);
-        all.split += some.split;
-        all.refused.extend(some.refused);
-        all.faults.extend(some.faults);
-    }
+    let Outcome {
+        split,
+        others,
+        faults,
+    } = outcome;
+    assert!(faults.is_empty(), "{split} split\n{}", faults.join("\n"));
     assert!(
-        all.faults.is_empty(),
-        "{} split\n{}",
-        all.split,
-        all.faults.join("\n")
-    );
-    let programs = all.split + all.refused.len();
-    assert!(
-        all.split * 4 >= programs * 3,
-        "{} of {programs} split",
-        all.split
+        split * 4 >= (split + others) * 3,
+        "{split} of {} split",
+        split + others
     );
 }
 
@@ -248,7 +246,7 @@ fn observe<P: stf::PacketPlane>(
     seed: u64,
 ) -> Observed {
     use entries::stf::CommandKind;
-    let program = std::sync::Arc::clone(bed.device().program());
+    let program = Arc::clone(bed.device().program());
     let mut rng = support::rng::Rng::new(seed);
     let mut packets: Vec<(u32, Vec<u8>)> = Vec::new();
     for command in commands {
@@ -420,7 +418,7 @@ fn behaves(
     };
     let bed = LocalSplit::new(&split, &local, |_| engine(on)).map_err(|error| error.to_string())?;
     let mut bed = SplitBed(bed);
-    let whole = std::sync::Arc::new(split.whole.clone());
+    let whole = Arc::new(split.whole.clone());
     let mut one = switch::Device::new(whole, &*engine(on), &DeviceConfig::default())
         .map_err(|error| error.to_string())?;
     let expected = observe(&mut one, &commands, directory, seed);
@@ -458,45 +456,140 @@ fn behaves(
 
 #[test]
 fn split_programs_do_with_random_packets_and_changes_what_one_device_does() {
+    // `cargo xtask split-programs --seeds N` runs more.
     let seeds: u64 = std::env::var("SPLIT_SEEDS")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(2);
+        .unwrap_or(1);
     let mut faults = Vec::new();
-    let only = std::env::var("SPLIT_ONLY").ok();
-    for directory in ["programs", "../examples"] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
-        for path in testkit::tested(&root) {
-            if only
-                .as_ref()
-                .is_some_and(|only| !path.to_string_lossy().contains(only.as_str()))
-            {
-                continue;
-            }
-            let program = testkit::compile(&path).expect("the program compiles");
-            if program.arch != ir::Arch::V1model || !program.pipeline.steps.is_empty() {
-                continue;
-            }
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
-            if RANDOM.contains(&name.as_str()) {
-                continue;
-            }
-            for seed in 0..seeds {
-                let (servers, on) = if seed % 2 == 0 {
-                    (1, "interp")
-                } else {
-                    (3, "jit")
-                };
-                if let Err(fault) = behaves(&path, &program, servers, on, seed) {
-                    faults.push(format!("{name}: {fault}"));
-                    break;
-                }
+    for (number, (name, path, program)) in (0..).zip(programs()) {
+        if RANDOM.contains(&name.as_str()) {
+            continue;
+        }
+        for seed in number..number + seeds {
+            let (servers, on) = match seed % 2 {
+                0 => (1, "interp"),
+                _ => (3, "jit"),
+            };
+            if let Err(fault) = behaves(&path, &program, servers, on, seed) {
+                faults.push(format!("{name}: {fault}"));
+                break;
             }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A program for v1model with these declarations of ingress and this body.
+fn program_with(declarations: &str, body: &str) -> String {
+    format!(
+        "#include <v1model.p4>\n\
+         header e_t {{ bit<48> dst; bit<48> src; bit<16> type; }}\n\
+         header f_t {{ bit<8> a; varbit<80> v; }}\n\
+         struct h {{ e_t e; f_t f; }}\nstruct m {{ bit<8> x; }}\n\
+         parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {{\n\
+           state start {{ p.extract(hdr.e); transition accept; }}\n}}\n\
+         control V(inout h hdr, inout m meta) {{ apply {{}} }}\n\
+         control I(inout h hdr, inout m meta, inout standard_metadata_t s) {{\n\
+           action go(bit<9> p) {{ s.egress_spec = p; }}\n{declarations}\n\
+           apply {{ {body} }}\n}}\n\
+         control E(inout h hdr, inout m meta, inout standard_metadata_t s) {{ apply {{}} }}\n\
+         control D(packet_out p, in h hdr) {{ apply {{ p.emit(hdr); }} }}\n\
+         V1Switch(P(), V(), I(), E(), V(), D()) main;\n"
+    )
+}
+
+const TABLE: &str = "@mirror(4) table t { key = { hdr.e.dst: exact; } actions = { go; } }";
+
+#[test]
+fn what_cannot_be_split_is_refused_with_place_and_remedy() {
+    let cases = [
+        (
+            program_with("", "s.egress_spec = 1;"),
+            "applies no mirrored table",
+            "write `@mirror(N)`",
+        ),
+        (
+            program_with(TABLE, "clone(CloneType.I2E, 5); t.apply();"),
+            "`clone` comes before a mirrored table",
+            "move it after",
+        ),
+        (
+            program_with(TABLE, "truncate(60); t.apply();"),
+            "`truncate` comes before",
+            "move it after",
+        ),
+        (
+            program_with(
+                TABLE,
+                "if (hdr.e.type == 1) { resubmit_preserving_field_list(0); } t.apply();",
+            ),
+            "`resubmit` comes before",
+            "move it after",
+        ),
+        (
+            program_with(
+                "direct_meter<bit<8>>(MeterType.packets) r;\n\
+                 action read(bit<9> p) { s.egress_spec = p; r.read(meta.x); }\n\
+                 @mirror(4) table t { key = { hdr.e.dst: exact; } actions = { read; } meters = r; }",
+                "t.apply();",
+            ),
+            "has a direct meter",
+            "use a meter array",
+        ),
+        (
+            program_with(TABLE, "hdr.f.setValid(); hdr.f.v = hdr.f.v; t.apply();"),
+            "of variable length",
+            "write it",
+        ),
+        (
+            program_with(TABLE, "t.apply();").replace("bit<48> dst; bit<48> src;", "bit<48> dst;"),
+            "is not Ethernet",
+            "14 bytes",
+        ),
+    ];
+    for (text, message, hint) in cases {
+        let program = testkit::compile_text(&text).unwrap_or_else(|error| panic!("{error}"));
+        let error = passes::split::split(&program, &SplitOptions::default())
+            .expect_err("the program is refused");
+        assert!(error.message.contains(message), "{message}: {error}");
+        assert!(error.hint.contains(hint), "{hint}: {error}");
+        let needs_place = !message.contains("variable length");
+        assert!(error.place.is_some() || !needs_place, "{error}");
+    }
+}
+
+#[test]
+fn a_value_that_is_computed_before_a_cut_and_used_after_it_does_not_travel() {
+    let declarations = format!(
+        "bit<32> flow; bit<8> kept;\n{TABLE}\n\
+         action pick(bit<9> p) {{ s.egress_spec = p; }}\n\
+         table by_flow {{ key = {{ flow: exact; kept: exact; }} actions = {{ pick; }} }}"
+    );
+    let body = "hash(flow, HashAlgorithm.crc32, 32w0, { hdr.e.dst, hdr.e.src }, 32w16);\n\
+                kept = (bit<8>) hdr.e.type; hdr.e.type = hdr.e.type + 1; t.apply(); by_flow.apply();";
+    let program = testkit::compile_text(&program_with(&declarations, body)).expect("compiles");
+    let split = passes::split::split(&program, &SplitOptions::default()).expect("splits");
+    let again: Vec<&str> = split
+        .plan
+        .recomputed
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(again.len(), 1, "{again:?}");
+    assert!(again[0].ends_with("flow"), "{again:?}");
+    // `kept` depends on a field that is written before the cut, so it travels.
+    let names: Vec<&str> = split
+        .plan
+        .frame
+        .parameters
+        .iter()
+        .map(|parameter| parameter.name.as_str())
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with("kept")), "{names:?}");
+    assert!(names.contains(&"hdr.e.type"), "{names:?}");
+    assert_eq!(
+        split.plan.live_bits,
+        u64::from(split.plan.frame.parameter_bits()) + 32
+    );
 }

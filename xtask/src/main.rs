@@ -1,5 +1,5 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `split-programs`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod clients;
 mod corpus;
@@ -9,6 +9,7 @@ mod sanitize;
 mod scale;
 #[cfg(target_os = "linux")]
 mod soak;
+mod split_programs;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +51,9 @@ enum Task {
     Sanitize(sanitize::Options),
     /// Measure the time and memory of compilations as programs grow, construct by construct.
     Scale(scale::Options),
+    /// Send random packets and changes of entries through split programs, and compare with one
+    /// device.
+    SplitPrograms(split_programs::Options),
     /// Fill the tables of docs/results from what `polyplane bench --json` wrote.
     Figures(figures::Options),
     /// Run the switch under sustained overload. It must drop with counted reasons, never stall and
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Task::Isolation => isolation(),
         Task::Sanitize(options) => sanitize::run(&root(), &options),
         Task::Scale(options) => scale::run(&options),
+        Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),

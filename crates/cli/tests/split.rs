@@ -1,4 +1,4 @@
-//! Programs with handlers in C, on one device: `check`, `test` and `split header`.
+//! Programs with handlers in C: on one device, and over a switch and servers in one process.
 
 mod lab;
 
@@ -92,5 +92,128 @@ fn the_header_declares_handlers_and_mirrored_tables() {
         "PROTOCOL_TCP",
     ] {
         assert!(told.out.contains(part), "{part} in:\n{}", told.out);
+    }
+}
+
+#[test]
+fn nat_over_a_switch_and_a_server_passes_its_test() {
+    let files = ["split/snat.p4c", "split/snat.stf"].map(example);
+    for engine in ["interp", "jit"] {
+        let told = said(&["split", "test", "--engine", engine, &files[0], &files[1]]);
+        assert_eq!(told.status, Some(0), "{engine}: {}", told.err);
+        // The first packet of a flow asks a server, and the next ones find it in the switch.
+        let line = "7 packets went to the servers";
+        assert!(told.out.contains(line), "{}", told.out);
+    }
+}
+
+/// A UDP packet of one flow through the NAT, and what comes out with this port.
+fn flow(l4_port: &str) -> String {
+    format!(
+        "packet 0 020000000101 020000000110 0800 450000210001000040118edcc0a8010ac6336409 \
+         14e90035000d0000 7175657279\n\
+         expect 1 0200000002fe 020000000201 0800 45000021000100003f11158dcb007101c6336409 \
+         {l4_port}0035000d0000 7175657279 $\n"
+    )
+}
+
+#[test]
+fn hits_in_the_switch_keep_an_entry_of_a_handler_alive() {
+    let dir = Directory::new("split-idle");
+    let entries = example("split/snat.entries");
+    // The time-out is 30 s. The second and third packets hit in the switch.
+    let test = format!(
+        "entries {entries}\n{0}wait 20s\n{0}wait 20s\n{0}wait 31s\n{1}",
+        flow("0400"),
+        flow("0401")
+    );
+    let test = dir.with("idle.stf", test);
+    let program = example("split/snat.p4c");
+    for arguments in [
+        &["test", &program, &test][..],
+        &["split", "test", &program, &test],
+        &["split", "test", "--engine", "interp", &program, &test],
+    ] {
+        let told = said(arguments);
+        assert_eq!(told.status, Some(0), "{}", told.err);
+    }
+    let told = said(&["split", "test", &program, &test]);
+    assert!(told.out.contains("2 packets went"), "{}", told.out);
+}
+
+#[test]
+fn any_v1model_program_splits_with_all_its_tables_mirrored() {
+    let files = ["router/router.p4", "router/router.stf"].map(example);
+    for servers in ["1", "3"] {
+        let told = said(&[
+            "split",
+            "test",
+            "--mirror-all",
+            "1",
+            "--servers",
+            servers,
+            &files[0],
+            &files[1],
+        ]);
+        assert_eq!(told.status, Some(0), "{}", told.err);
+    }
+    let told = said(&["split", "test", &files[0], &files[1]]);
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.err.contains("applies no mirrored table"),
+        "{}",
+        told.err
+    );
+}
+
+#[test]
+fn cuts_and_frames_are_shown_as_text_and_json() {
+    let program = example("split/snat.p4c");
+    let told = said(&["split", "show", &program]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    for part in [
+        "table NatIngress.outbound (if the switch has no entry)",
+        "handler allocate (always)",
+        "servers; the switch holds at most 1024 of its entries",
+        "NatIngress.route: switch",
+    ] {
+        assert!(told.out.contains(part), "{part} in:\n{}", told.out);
+    }
+    let told = said(&["split", "show", "--json", &program]);
+    let shown: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    assert_eq!(shown["cuts"][2]["name"], "allocate");
+    assert_eq!(shown["frame"]["request_type"], 0x88b5);
+    assert_eq!(shown["tables"][1]["home"], "both");
+    let first = &shown["frame"]["fields"][0];
+    assert_eq!(
+        (&first["name"], &first["offset"]),
+        (&"load type".into(), &112.into())
+    );
+}
+
+#[test]
+fn servers_of_a_switch_have_different_numbers_and_ports_of_their_own() {
+    let program = example("split/snat.p4c");
+    let run = |more: &[&str]| {
+        let ports = ["--port", "0=lo", "--port", "1=lo"];
+        let mut arguments = vec!["split", "switch", program.as_str()];
+        arguments.extend(ports);
+        arguments.extend(more);
+        said(&arguments)
+    };
+    for (more, message) in [
+        (
+            &["--server", "1=0", "--server", "1=1"][..],
+            "server 1 is given twice",
+        ),
+        (
+            &["--server", "1=0", "--server", "2=0"],
+            "two servers are at port 0",
+        ),
+        (&["--server", "1=7"], "add --port 7=INTERFACE"),
+    ] {
+        let told = run(more);
+        assert_eq!(told.status, Some(1), "{}", told.err);
+        assert!(told.err.contains(message), "{message} in: {}", told.err);
     }
 }

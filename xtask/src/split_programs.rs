@@ -1,0 +1,44 @@
+//! `cargo xtask split-programs`: random packets and changes through split programs, compared with
+//! one device.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::{Outcome, root};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Number of seeds for each program.
+    #[arg(long, default_value_t = 50)]
+    seeds: u64,
+    /// Only programs with this in their paths.
+    #[arg(long)]
+    only: Option<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Outcome {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args([
+            "test",
+            "--release",
+            "--quiet",
+            "-p",
+            "testkit",
+            "--test",
+            "split",
+            "--",
+        ])
+        .arg("split_programs_do_with_random_packets_and_changes_what_one_device_does")
+        .env("SPLIT_SEEDS", options.seeds.to_string())
+        .current_dir(root());
+    if let Some(only) = &options.only {
+        command.env("SPLIT_ONLY", only);
+    }
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("a split program differs from one device".to_owned()),
+        Err(error) => Err(format!("cannot start cargo: {error}")),
+    }
+}
