@@ -99,6 +99,9 @@ control Hostile(inout headers_t hdr,
         digest<bit<32>>(1, hdr.key.value);
         log_msg("key {}", { hdr.key.value });
 #endif
+#ifdef CLONE_STORM
+        clone(CloneType.I2E, 1);
+#endif
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bits::IdVec;
 use ir::{ActionCall, ExternId, ExternKind, HashAlgorithm, Program, TableId, ValueSetId};
+use support::work::checkpoint;
 use table::{
     ActionProfile, ActionRef, CounterArray, EntryAction, Improved, KeyField, KeyShape,
     LearningTable, MeterArray, NewEntry, Table, TableError, ValueSet,
@@ -209,6 +210,7 @@ fn action_ref(program: &Program, table: &ir::Table, call: &ActionCall) -> Option
 }
 
 fn new_table(program: &Program, table: &ir::Table) -> Result<Table, ConfigurationError> {
+    checkpoint();
     let error = |entry: usize, reason: String| ConfigurationError::Entry {
         table: table.name.clone(),
         entry,
@@ -224,6 +226,7 @@ fn new_table(program: &Program, table: &ir::Table) -> Result<Table, Configuratio
     let needs_priority = spec.shape.needs_priority();
     let mut made = Table::new(spec, EntryAction::Direct(default));
     for (at, entry) in table.entries.iter().enumerate() {
+        checkpoint();
         let matches: Option<Vec<_>> = fields
             .iter()
             .zip(&entry.keys)
@@ -280,6 +283,7 @@ fn learning(program: &Program, table: &ir::Table) -> LearningTable {
 }
 
 fn profile(kind: &ExternKind) -> Option<ActionProfile> {
+    checkpoint();
     match kind {
         ExternKind::ActionProfile { size } | ExternKind::ActionSelector { size, .. } => {
             Some(ActionProfile::new(*size as usize, None))
@@ -298,6 +302,7 @@ pub fn state_bytes(program: &Program) -> u64 {
 fn check_memory(program: &Program) -> Result<(), ConfigurationError> {
     let mut bytes = 0u64;
     for (name, more) in preallocated(program) {
+        checkpoint();
         bytes = bytes.saturating_add(more);
         if bytes > MAX_STATE_BYTES {
             let name = name.clone();

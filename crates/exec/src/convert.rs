@@ -5,6 +5,7 @@ use ir::{
     Action, ActionScope, CounterUnit, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, Table,
 };
 use std::sync::Arc;
+use support::work::checkpoint;
 use table::{
     CounterKind, FieldMatch, KeyField, KeyShape, MeterUnit, PriorityOrder, RecordLayout, RunBy,
     TableSpec,
@@ -68,6 +69,7 @@ pub(crate) fn record_layout(program: &Program, table: &Table) -> RecordLayout {
         ty => ty.width(),
     };
     RecordLayout::new(table.actions.iter().map(|listed| {
+        checkpoint();
         let action = program.actions.get(listed.action);
         let params = action.map_or(&[][..], |action| &action.params);
         // Entries of a table with an action profile store a reference to a member or group, not an

@@ -6,6 +6,7 @@
 //! constant stride.
 
 use bits::IdVec;
+use support::work::checkpoint;
 
 use crate::program::{FieldId, Program};
 use crate::types::ScalarTy;
@@ -23,6 +24,7 @@ impl Layout {
         let mut offsets = IdVec::default();
         let mut limbs = 0;
         for (_, field) in program.fields.iter() {
+            checkpoint();
             offsets.push(limbs);
             limbs += limbs_of(field.ty);
         }

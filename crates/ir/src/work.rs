@@ -16,6 +16,7 @@
 //! of a payload, are charged by `exec`.
 
 use bits::IdVec;
+use support::work::checkpoint;
 
 use crate::code::*;
 use crate::layout::limbs_of;
@@ -175,6 +176,7 @@ impl<'p> Work<'p> {
     }
 
     fn whole_stage(&self, stage: &Stage) -> u64 {
+        checkpoint();
         let own = self.stage_steps(stage);
         let StageKind::Match { table, .. } = &stage.kind else {
             return own;
@@ -219,6 +221,7 @@ impl<'p> Work<'p> {
 
 fn called(body: &[Stmt], callees: &mut Vec<ActionId>) {
     for stmt in body {
+        checkpoint();
         match &stmt.kind {
             StmtKind::CallAction(callee, _) => callees.push(*callee),
             StmtKind::If(_, then, otherwise) => {
@@ -253,6 +256,7 @@ impl Code<'_> {
     }
 
     fn stmt(&self, stmt: &StmtKind) -> u64 {
+        checkpoint();
         match stmt {
             StmtKind::Assign(place, value) => {
                 let (steps, width) = self.expr(value);
@@ -376,6 +380,7 @@ impl Code<'_> {
     }
 
     fn keyset(&self, keyset: &Keyset) -> u64 {
+        checkpoint();
         const MEMBERSHIP: u64 = 16;
         let set = |set: &KeySet| match set {
             KeySet::Any => 0,
@@ -404,6 +409,7 @@ impl Code<'_> {
     }
 
     fn expr(&self, expr: &Expr) -> (u64, u32) {
+        checkpoint();
         match expr {
             Expr::Const(ty, _) => (0, ty.width()),
             Expr::Read(place) => {

@@ -1,5 +1,6 @@
 //! Cranelift back end: target selection, memory of compiled code, and its release.
 
+use std::mem::ManuallyDrop;
 use std::sync::Mutex;
 use std::thread;
 
@@ -31,20 +32,35 @@ pub(crate) struct Compiled {
     pub(crate) parsers: IdVec<ParserId, Native>,
     pub(crate) controls: IdVec<ControlId, Native>,
     /// Memory that contains the functions above.
-    _memory: Memory,
+    _memory: Mutex<OwnedModule>,
 }
 
-/// Owner of the memory of compiled code.
-struct Memory(Mutex<Option<JITModule>>);
+/// Owner of a module and of the memory of its compiled code. A compilation that fails or is
+/// interrupted frees the memory too.
+struct OwnedModule(ManuallyDrop<JITModule>);
 
-impl Drop for Memory {
+#[cfg(test)]
+thread_local! {
+    /// Number of modules of this thread.
+    static MODULES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl OwnedModule {
+    fn new(builder: JITBuilder) -> OwnedModule {
+        #[cfg(test)]
+        MODULES.set(MODULES.get() + 1);
+        OwnedModule(ManuallyDrop::new(JITModule::new(builder)))
+    }
+}
+
+impl Drop for OwnedModule {
     fn drop(&mut self) {
-        let module = self.0.get_mut().ok().and_then(Option::take);
-        if let Some(module) = module {
-            // SAFETY: only the `Compiled` that is being dropped holds pointers to functions in this
-            // memory. So none of them runs now or later.
-            unsafe { module.free_memory() };
-        }
+        #[cfg(test)]
+        MODULES.set(MODULES.get() - 1);
+        // SAFETY: the module is not used after this. Only a `Compiled` or `FastPathCode` holds
+        // pointers to functions in this memory, and it owns the module, so it is being dropped and
+        // none of the functions runs now or later.
+        unsafe { ManuallyDrop::take(&mut self.0).free_memory() };
     }
 }
 
@@ -70,13 +86,13 @@ pub(crate) fn compile(
     let parsers = compiler.all(&mut shared, parsers)?;
     let controls = compiler.all(&mut shared, controls)?;
     let mut module = compiler.module;
-    module.finalize_definitions().map_err(failed)?;
-    let native = |id: &FuncId| native(&module, *id);
+    module.0.finalize_definitions().map_err(failed)?;
+    let native = |id: &FuncId| native(&module.0, *id);
     Ok(Compiled {
         code: shared.finish(),
         parsers: parsers.iter().map(native).collect(),
         controls: controls.iter().map(native).collect(),
-        _memory: Memory(Mutex::new(Some(module))),
+        _memory: Mutex::new(module),
     })
 }
 
@@ -84,7 +100,7 @@ pub(crate) fn compile(
 pub(crate) struct FastPathCode {
     pub(crate) code: Code,
     pub(crate) native: NativeFastPath,
-    _memory: Memory,
+    _memory: Mutex<OwnedModule>,
 }
 
 /// Compiles the fast path of a verified program for bursts with this layout.
@@ -211,8 +227,8 @@ impl<'p> BegunPass<'p> {
 
     fn finish(self, scouts: &[BegunScout]) -> Result<FastPathCode, Unsupported> {
         let mut module = self.compiler.module;
-        module.finalize_definitions().map_err(failed)?;
-        let native = |id: FuncId| native(&module, id);
+        module.0.finalize_definitions().map_err(failed)?;
+        let native = |id: FuncId| native(&module.0, id);
         let scouts = scouts.iter().map(|&(level, asks, answers)| PrefetchPass {
             level,
             asks: native(asks),
@@ -226,7 +242,7 @@ impl<'p> BegunPass<'p> {
                 arrival: self.arrival,
             },
             code: self.shared.finish(),
-            _memory: Memory(Mutex::new(Some(module))),
+            _memory: Mutex::new(module),
         })
     }
 }
@@ -316,7 +332,7 @@ impl Translated {
 
 struct Compiler {
     targets: Targets,
-    module: JITModule,
+    module: OwnedModule,
     /// Context that is reused for functions compiled one after the other.
     function: Translated,
     builder: FunctionBuilderContext,
@@ -329,7 +345,7 @@ impl Compiler {
         let builder = JITBuilder::with_isa(isa, default_libcall_names());
         Ok(Compiler {
             targets,
-            module: JITModule::new(builder),
+            module: OwnedModule::new(builder),
             function: Translated::default(),
             builder: FunctionBuilderContext::new(),
         })
@@ -376,6 +392,7 @@ impl Compiler {
         };
         let declared = self
             .module
+            .0
             .declare_function(&name, Linkage::Local, &signature);
         function.id = declared.map_err(failed)?;
         // Tail duplication pays off only in code that nearly all packets run.
@@ -407,10 +424,11 @@ impl Compiler {
             prefetch_instruction::make(&mut bytes, traps).map_err(failed)?;
             let defined = self
                 .module
+                .0
                 .define_function_bytes(id, alignment, &bytes, &relocs);
             defined.map_err(|error| failed(format!("{error:?}")))?;
         }
-        self.module.clear_context(context);
+        self.module.0.clear_context(context);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use ir::{Annotation, AnnotationBody, AnnotationValue};
 use passes::p4::quoted;
 use sema::hir;
+use support::work::checkpoint;
 use syntax::ast::{AnnotationToken, AnnotationTokenKind};
 use syntax::source::SourceMap;
 
@@ -52,6 +53,7 @@ fn text(sources: &SourceMap, tokens: &[AnnotationToken]) -> String {
     }
     let mut text = String::new();
     for (index, token) in tokens.iter().enumerate() {
+        checkpoint();
         let is_mark = |token: &AnnotationToken, marks: &[&str]| {
             token.kind == AnnotationTokenKind::Punctuation && marks.contains(&&*token.text)
         };

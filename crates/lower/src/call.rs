@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use ir::{Expr, ScalarTy, StmtKind};
 use sema::hir::{self, Arg, Builtin, Callee, Ty, TyId, VarId, VarKind};
+use support::work::checkpoint;
 use syntax::ast::Direction;
 
 use crate::cx::{Bound, CopyOut, ExitTo, Frame, Lower, Mode, ReturnTo};
@@ -96,6 +97,7 @@ impl Lower<'_> {
         let last = last.map(|last| last + 1);
         let mut values: Vec<Option<ArgValue>> = args.iter().map(|_| None).collect();
         for (step, at) in steps.into_iter().enumerate() {
+            checkpoint();
             let disturbed = last.is_some_and(|last| last > step);
             values[at] = Some(self.evaluate_arg(&params[at], &args[at], disturbed));
         }
@@ -156,6 +158,7 @@ impl Lower<'_> {
         let mut bindings = Vec::new();
         let mut args: Vec<Option<ArgValue>> = args.into_iter().map(Some).collect();
         for at in steps(order, params.len().min(args.len())) {
+            checkpoint();
             let (var, Some(arg)) = (params[at].var, args[at].take()) else {
                 continue;
             };
@@ -163,6 +166,7 @@ impl Lower<'_> {
             bindings.push((var, binding));
         }
         for (var, binding) in bindings {
+            checkpoint();
             bound.saved.push((var, self.vars.insert(var, binding)));
         }
         bound
@@ -243,6 +247,7 @@ impl Lower<'_> {
     fn touched(&self, args: &[ArgValue], reach: &Reach) -> Touched {
         let (mut written, mut read) = (Vec::new(), Vec::new());
         for arg in args {
+            checkpoint();
             match arg {
                 ArgValue::In(value) => self.value_ranges(value, &mut read),
                 ArgValue::Out(Lvalue::Place(place) | Lvalue::Slice(place, ..))
@@ -306,6 +311,7 @@ impl Lower<'_> {
 
     pub(crate) fn copy_out(&mut self, copy_outs: &[CopyOut]) {
         for copy in copy_outs {
+            checkpoint();
             let value = self.load(&copy.from);
             self.store(&copy.to, &value, copy.from.ty);
         }
@@ -330,6 +336,7 @@ impl Lower<'_> {
         let type_args: Vec<TyId> = call.type_args.iter().map(|&ty| self.subst(ty)).collect();
         let mut outer = Vec::new();
         for (&param, arg) in function.proto.type_params.iter().zip(type_args) {
+            checkpoint();
             outer.push((param, self.ty_vars.insert(param, arg)));
         }
         let ret = self.subst(function.proto.ret);
@@ -341,6 +348,7 @@ impl Lower<'_> {
         self.frames.pop();
         self.finish_args(bound);
         for (param, before) in outer.into_iter().rev() {
+            checkpoint();
             match before {
                 Some(before) => self.ty_vars.insert(param, before),
                 None => self.ty_vars.remove(&param),
@@ -480,6 +488,7 @@ impl Lower<'_> {
     pub(crate) fn emit_exit(&mut self) {
         let frames = self.frames.clone();
         for frame in frames.iter().rev() {
+            checkpoint();
             self.copy_out(&frame.copy_outs);
         }
         self.exit_used = true;
@@ -591,6 +600,7 @@ impl Lower<'_> {
     /// Sets the fields of a union's headers to zero.
     fn clear_members(&mut self, union: &Place, ty: TyId) {
         for (index, member_ty) in self.part_types(ty).into_iter().enumerate() {
+            checkpoint();
             if let Some(member) = self.place_part(union, ty, index) {
                 self.write_parts(&member, &Rv::Default, member_ty);
             }
@@ -614,6 +624,7 @@ impl Lower<'_> {
             (0..len).collect()
         };
         for index in indices {
+            checkpoint();
             let from = if push {
                 index.checked_sub(count)
             } else {

@@ -2,6 +2,7 @@
 
 use ir::{BlockCode, Control};
 use sema::hir::{self, LocalDecl};
+use support::work::checkpoint;
 
 use crate::cx::{Lower, Mode};
 use crate::instance::NodeId;
@@ -18,6 +19,7 @@ impl Lower<'_> {
         let bound = self.bind_ctor_params(node, &control.ctor_params);
         self.in_node(node, Mode::Control, |this| {
             for local in &control.locals {
+                checkpoint();
                 if let LocalDecl::Var(var, init) = local {
                     this.loc = this.loc_of(hir.vars[*var].name.span);
                     this.declare_var(*var, init.as_ref());

@@ -7,6 +7,7 @@ use ir::{ControllerTy, DataTy, NamedType, NamedTypeKind, Translation};
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
 use sema::hir::{self, Ty, TyId};
+use support::work::checkpoint;
 use syntax::ast::RecordKind;
 
 use crate::annotate;
@@ -53,6 +54,7 @@ impl Lower<'_> {
                 }
                 let mut name = record.name.as_str().to_owned();
                 for &arg in args {
+                    checkpoint();
                     name.push('_');
                     name.push_str(&self.type_word(arg));
                 }
@@ -86,10 +88,12 @@ impl Lower<'_> {
     pub(crate) fn describe_types(&mut self) {
         let hir = self.hir;
         for &ty in &hir.type_order {
+            checkpoint();
             self.describe_type(ty);
         }
         let mut at = 0;
         while let Some(&ty) = self.specialized.get(at) {
+            checkpoint();
             self.describe_type(ty);
             at += 1;
         }
@@ -207,6 +211,7 @@ impl Lower<'_> {
     /// Collects the members of a header. Members of a nested struct count as the header's.
     fn flat_members(&mut self, prefix: &str, ty: TyId, flat: &mut Vec<(String, DataTy)>) {
         for (name, ty) in self.shown_members(ty) {
+            checkpoint();
             let name = format!("{prefix}{name}");
             match self.scalar(ty) {
                 Some(_) => flat.push((name, self.data_ty(ty))),

@@ -296,6 +296,7 @@ impl Lower<'_> {
     fn name_called_actions(&mut self) {
         let hir = self.hir;
         for (name, id) in std::mem::take(&mut self.called_actions) {
+            checkpoint();
             let mut made = self.out.actions.values();
             if made.any(|action| action.control_plane_name == name || action.name == name) {
                 continue;
@@ -578,6 +579,7 @@ impl Lower<'_> {
 pub(crate) fn free_name(taken: &mut HashMap<String, u32>, name: &str) -> String {
     let mut free = name.to_owned();
     while taken.contains_key(&free) {
+        checkpoint();
         let count = taken.entry(name.to_owned()).or_insert(1);
         *count += 1;
         free = format!("{name}${count}");

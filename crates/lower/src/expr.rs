@@ -5,6 +5,7 @@ use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use num_traits::ToPrimitive;
 use passes::fold;
 use sema::hir::{self, ApplyMember, Arg, Builtin, Callee, ExprKind, Ty, TyId};
+use support::work::checkpoint;
 use syntax::ast::{BinaryOp, Direction};
 
 use crate::cx::{Bound, Lower, bits_const};
@@ -18,6 +19,7 @@ impl Lower<'_> {
     /// Evaluates an expression. Its calls are appended to the code. The value reads storage at its
     /// use.
     pub(crate) fn value(&mut self, expr: &hir::Expr) -> Rv {
+        checkpoint();
         if !self.may_nest() {
             return Rv::Default;
         }
@@ -131,6 +133,7 @@ impl Lower<'_> {
         let last = last.map(|last| last + 1);
         let mut values = Vec::with_capacity(exprs.len());
         for (index, expr) in exprs.iter().enumerate() {
+            checkpoint();
             let value = self.value(expr);
             let disturbed = last.is_some_and(|last| last > index);
             values.push(if disturbed {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use bits::define_id;
 use sema::hir::{self, Arg, ExprKind, InstanceId, LocalDecl, Ty, TyId};
+use support::work::checkpoint;
 
 use crate::annotate;
 use crate::cx::{Bound, Lower};
@@ -56,6 +57,7 @@ impl Lower<'_> {
     pub(crate) fn node_of(&mut self, instance: InstanceId) -> NodeId {
         let mut at = Some(self.node);
         while let Some(node) = at {
+            checkpoint();
             if let Some(&child) = self.nodes[node].children.get(&instance) {
                 return child;
             }
@@ -180,6 +182,7 @@ impl Lower<'_> {
 
     fn instantiate_all(&mut self, node: NodeId, instances: &[InstanceId]) {
         for &instance in instances {
+            checkpoint();
             let path = self.child_path(node, instance);
             self.instantiate(instance, node, path);
         }
@@ -194,6 +197,7 @@ impl Lower<'_> {
         let args = self.nodes[node].args.clone();
         let mut bound = Vec::new();
         for (param, arg) in params.iter().zip(args) {
+            checkpoint();
             bound.push((param.var, self.vars.insert(param.var, Bound::Value(arg))));
         }
         bound
@@ -201,6 +205,7 @@ impl Lower<'_> {
 
     pub(crate) fn unbind(&mut self, bound: Vec<(hir::VarId, Option<Bound>)>) {
         for (var, before) in bound.into_iter().rev() {
+            checkpoint();
             match before {
                 Some(before) => self.vars.insert(var, before),
                 None => self.vars.remove(&var),
@@ -222,6 +227,7 @@ impl Lower<'_> {
         let mut path = name.clone();
         let mut count = 1;
         while taken(&path) {
+            checkpoint();
             count += 1;
             path = format!("{name}${count}");
         }
@@ -276,6 +282,7 @@ impl Lower<'_> {
         let params = match *self.ty(ty) {
             Ty::Parser(id) => {
                 for state in hir.parsers[id].states.values() {
+                    checkpoint();
                     applied_in(&state.body, &mut callees);
                 }
                 &hir.parsers[id].ctor_params
@@ -288,6 +295,7 @@ impl Lower<'_> {
         };
         let bound = self.bind_ctor_params(node, params);
         for callee in callees {
+            checkpoint();
             if let (_, Rv::Instance(child)) = self.capture(|this| this.value(callee)) {
                 self.count_applications(child);
             }
@@ -300,6 +308,7 @@ impl Lower<'_> {
 /// Collects the parsers and controls that code applies.
 fn applied_in<'p>(body: &'p [hir::Stmt], found: &mut Vec<&'p hir::Expr>) {
     for stmt in body {
+        checkpoint();
         match &stmt.kind {
             hir::StmtKind::Call(call, _) => {
                 if let hir::Callee::Apply(object) = &call.callee {

@@ -2,6 +2,7 @@
 
 use ir::{BlockCode, State, StateId, Target, Transition};
 use sema::hir::{self, Callee, KeySet, Keyset, LocalDecl, Ty};
+use support::work::checkpoint;
 use syntax::source::Span;
 
 use crate::annotate;
@@ -65,6 +66,7 @@ impl Lower<'_> {
         let bound = self.bind_ctor_params(node, &parser.ctor_params);
         self.in_node(node, Mode::Parser, |this| {
             for local in &parser.locals {
+                checkpoint();
                 if let LocalDecl::Var(var, init) = local {
                     this.loc = this.loc_of(hir.vars[*var].name.span);
                     this.declare_var(*var, init.as_ref());
@@ -87,6 +89,7 @@ impl Lower<'_> {
             };
             this.close_state(Transition::Direct(target(hir::Target::State(parser.start))));
             for (state, &made) in parser.states.values().zip(&states) {
+                checkpoint();
                 if !this.charge(1) {
                     break;
                 }
@@ -105,6 +108,7 @@ impl Lower<'_> {
     /// and opens another.
     fn parser_stmts(&mut self, stmts: &[hir::Stmt]) {
         for stmt in stmts {
+            checkpoint();
             match &stmt.kind {
                 hir::StmtKind::Block(body, _) if applies_parser(body) => self.parser_stmts(body),
                 hir::StmtKind::If(cond, then, otherwise)
@@ -180,6 +184,7 @@ impl Lower<'_> {
         let mut keys = Vec::new();
         let mut counts = Vec::new();
         for (arg, value) in args.iter().zip(values) {
+            checkpoint();
             let ty = self.subst(arg.ty);
             let flat = self.flatten(&value, ty, false);
             counts.push(flat.len());
@@ -187,6 +192,7 @@ impl Lower<'_> {
         }
         let mut made = Vec::new();
         for case in cases {
+            checkpoint();
             if !self.charge(1) {
                 break;
             }
@@ -213,6 +219,7 @@ impl Lower<'_> {
         };
         let mut made = Vec::new();
         for ((set, arg), &count) in sets.iter().zip(args).zip(counts) {
+            checkpoint();
             let ty = self.subst(arg.ty);
             match set {
                 KeySet::Any => made.extend(std::iter::repeat_n(ir::KeySet::Any, count)),
@@ -302,6 +309,7 @@ impl Lower<'_> {
         let members = self.members(ty);
         let mut fields = Vec::new();
         for (index, (name, member)) in members.iter().enumerate() {
+            checkpoint();
             let match_kind = match matches.get(index).and_then(|kind| kind.as_deref()) {
                 Some("ternary") => ir::MatchKind::Ternary,
                 Some("lpm") => ir::MatchKind::Lpm,
@@ -310,6 +318,7 @@ impl Lower<'_> {
                 _ => ir::MatchKind::Exact,
             };
             for (number, scalar) in self.flat_types(*member).into_iter().enumerate() {
+                checkpoint();
                 fields.push(ir::ValueSetField {
                     name: if number == 0 {
                         name.to_string()

@@ -18,6 +18,7 @@ use crate::value::Rv;
 impl Lower<'_> {
     pub(crate) fn stmts(&mut self, stmts: &[hir::Stmt]) {
         for stmt in stmts {
+            checkpoint();
             self.stmt(stmt);
         }
     }
@@ -230,6 +231,7 @@ impl Lower<'_> {
         let (code, ()) = self.capture(|this| {
             let (mut cond, mut then, mut rest) = (cond, then, otherwise);
             loop {
+                checkpoint();
                 let (branch, ()) = this.capture(|this| {
                     this.stmts(then);
                     this.emit(StmtKind::Leave(end));
@@ -261,7 +263,9 @@ impl Lower<'_> {
         let mut choice: Vec<Option<usize>> = vec![default; actions];
         // The first case with a label counts.
         for (body, case) in cases.iter().enumerate().rev() {
+            checkpoint();
             for &action in &case.labels {
+                checkpoint();
                 if let Some(choice) = choice.get_mut(action) {
                     *choice = Some(body);
                 }
@@ -286,14 +290,17 @@ impl Lower<'_> {
         );
         let mut of_bodies: Vec<Vec<usize>> = vec![Vec::new(); bodies.len()];
         for (action, body) in choice.iter().enumerate() {
+            checkpoint();
             if let Some(body) = *body {
                 of_bodies[body].push(action);
             }
         }
         let mut chain = Vec::new();
         for (body, code) in bodies.into_iter().enumerate().rev() {
+            checkpoint();
             let mut cond = fold::bool_const(false);
             for &action in &of_bodies[body] {
+                checkpoint();
                 let number = bits_const(action as u64, 32);
                 let is = Expr::Binary(
                     BinOp::Eq,
@@ -324,6 +331,7 @@ impl Lower<'_> {
         let end = self.label();
         let (code, ()) = self.capture(|this| {
             for case in before {
+                checkpoint();
                 let cond = this.case_condition(&value, ty, &case.labels);
                 let (code, ()) = this.capture(|this| {
                     this.stmts(&case.body);
@@ -345,6 +353,7 @@ impl Lower<'_> {
     fn case_condition(&mut self, value: &Rv, ty: TyId, labels: &[hir::Expr]) -> Expr {
         let mut any = Vec::new();
         for label in labels {
+            checkpoint();
             let label = self.value(label);
             any.push(self.equal(value, &label, ty));
         }
@@ -476,6 +485,7 @@ impl Lower<'_> {
         let leave = self.label();
         let (code, ()) = self.capture(|this| {
             for part in saved {
+                checkpoint();
                 if this.is_over() {
                     break;
                 }
@@ -543,6 +553,7 @@ struct Mentions<'a> {
 impl Mentions<'_> {
     fn stmts(&mut self, stmts: &[hir::Stmt]) {
         for stmt in stmts {
+            checkpoint();
             self.stmt(stmt);
         }
     }
@@ -639,6 +650,7 @@ impl Mentions<'_> {
             _ => {}
         }
         for arg in &call.args {
+            checkpoint();
             if let Arg::Expr(expr) = arg {
                 self.expr(expr);
             }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bits::Id;
 use ir::{Dim, Expr, FieldId, Header, HeaderId, HeaderPlace, ScalarTy, Stack, StackId};
 use sema::hir::{Ty, TyId};
+use support::work::checkpoint;
 use syntax::ast::RecordKind;
 
 use crate::cx::{Lower, bits_const};
@@ -179,6 +180,7 @@ pub(crate) fn read_ranges(expr: &Expr, ranges: &mut Vec<Range<u32>>) {
     let of = |place: &ir::Place, ranges: &mut Vec<Range<u32>>| {
         ranges.push(ir_extent(place));
         for dim in &place.dims {
+            checkpoint();
             read_ranges(&dim.index, ranges);
         }
     };
@@ -294,6 +296,7 @@ impl Lower<'_> {
         let first = HeaderId::from_index(self.out.headers.len());
         let mut elements = Vec::new();
         for i in 0..len {
+            checkpoint();
             if self.is_over() {
                 break;
             }
@@ -357,6 +360,7 @@ impl Lower<'_> {
     pub(crate) fn settle(&mut self, place: &Place) -> Place {
         let mut settled = place.clone();
         for dim in &mut settled.dims {
+            checkpoint();
             let index = std::mem::replace(&mut dim.index, bits_const(0, 1));
             let ty = self.expr_ty(&index);
             dim.index = self.save(ty, index);
@@ -369,6 +373,7 @@ impl Lower<'_> {
         let place = self.settle(place);
         let choices: u64 = place.dims.iter().map(|dim| u64::from(dim.len)).product();
         for choice in 0..choices {
+            checkpoint();
             if !self.charge(1) {
                 return;
             }
@@ -376,6 +381,7 @@ impl Lower<'_> {
             let mut cond = passes::fold::bool_const(true);
             let (mut fields, mut headers) = (0, 0);
             for dim in &place.dims {
+                checkpoint();
                 let index = rest % u64::from(dim.len);
                 rest /= u64::from(dim.len);
                 let width = self.expr_ty(&dim.index).width();

@@ -8,6 +8,7 @@ use ir::{
 use num_traits::ToPrimitive;
 use passes::sequence::{Apply, Dispatch, Node};
 use sema::hir::{self, ExprKind, KeySet, TyId};
+use support::work::checkpoint;
 use syntax::ast::{Direction, RecordKind};
 use syntax::source::Span;
 
@@ -89,6 +90,7 @@ impl Lower<'_> {
         let keys: Vec<&hir::Expr> = hir.tables[table].keys.iter().map(|key| &key.expr).collect();
         let values = self.values(&keys);
         for ((key, value), &field) in keys.iter().zip(values).zip(fields) {
+            checkpoint();
             let value = self.scalar_value(&value, key.ty);
             self.emit(StmtKind::Assign(field.into(), value));
         }
@@ -115,6 +117,7 @@ impl Lower<'_> {
         let mut exits = false;
         let mut actions = Vec::new();
         for action in &decl.actions {
+            checkpoint();
             if !self.charge(1) {
                 break;
             }
@@ -178,6 +181,7 @@ impl Lower<'_> {
             loc: self.loc,
         };
         for entry in &decl.entries {
+            checkpoint();
             if !self.charge(1 + decl.keys.len() as u64) {
                 break;
             }
@@ -202,6 +206,7 @@ impl Lower<'_> {
         let mut keys = Vec::new();
         let mut fields = Vec::new();
         for (key, value) in decl.keys.iter().zip(values) {
+            checkpoint();
             let Some(scalar) = self.scalar(key.expr.ty) else {
                 self.unsupported(key.expr.span, "a key of this type cannot be matched");
                 continue;
@@ -283,10 +288,12 @@ impl Lower<'_> {
         let (mut code, ()) = self.capture(|this| {
             let mut args: Vec<Option<ArgValue>> = Vec::new();
             for arg in &entry.args {
+                checkpoint();
                 let from_control_plane = arg.is_none().then(|| values.next()).flatten();
                 args.push(from_control_plane.map(ArgValue::In));
             }
             for at in steps(&entry.order, decl.params.len().min(args.len())) {
+                checkpoint();
                 if let Some(arg) = &entry.args[at] {
                     let param = std::slice::from_ref(&decl.params[at]);
                     args[at] = this
@@ -356,6 +363,7 @@ impl Lower<'_> {
         let mut params = Vec::new();
         let mut values = Vec::new();
         for param in &decl.params {
+            checkpoint();
             let var = &self.hir.vars[param.var];
             if var.kind != hir::VarKind::Param(Direction::None) {
                 continue;
@@ -436,12 +444,14 @@ impl Lower<'_> {
             .filter(|var| var.kind == hir::VarKind::Param(Direction::None));
         let mut args = Vec::new();
         for (arg, var) in call.args.iter().zip(types) {
+            checkpoint();
             args.extend(self.constants(arg, var.ty));
         }
         // A constant that could not be computed was reported. The count must still be right.
         let params = &self.out.actions[actions[call.action].action].params;
         args.truncate(params.len());
         for param in &params[args.len()..] {
+            checkpoint();
             args.push(Value::zero(param.ty.width()));
         }
         ActionCall {
@@ -469,6 +479,7 @@ impl Lower<'_> {
     fn entry(&mut self, decl: &hir::Table, made: &ir::Table, entry: &hir::Entry) -> Option<Entry> {
         let mut keys = Vec::new();
         for ((set, key), made) in entry.keys.iter().zip(&decl.keys).zip(&made.keys) {
+            checkpoint();
             if made.match_kind != MatchKind::Selector {
                 let matched = self.key_match(set, key.expr.ty, made.match_kind)?;
                 if !matched.fits(made.match_kind) {
@@ -546,6 +557,7 @@ impl Lower<'_> {
     fn attached(&mut self, decl: &hir::Table, name: &str) -> Attached {
         let mut attached = Attached::default();
         for property in &decl.properties {
+            checkpoint();
             self.property(&mut attached, name, property);
         }
         attached

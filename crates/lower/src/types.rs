@@ -6,6 +6,7 @@ use bits::Value;
 use ir::{EnumTy, HeaderField, HeaderType, HeaderTypeId, ScalarTy};
 use num_bigint::BigInt;
 use sema::hir::{self, Ty, TyId, TypeVarId};
+use support::work::checkpoint;
 use syntax::ast::RecordKind;
 
 use crate::annotate;
@@ -65,6 +66,7 @@ impl Lower<'_> {
     pub(crate) fn peel(&mut self, ty: TyId) -> TyId {
         let mut ty = self.subst(ty);
         while let Ty::NewType(id) = *self.types.get(ty) {
+            checkpoint();
             ty = self.hir.new_types[id].underlying;
         }
         ty
@@ -181,6 +183,7 @@ impl Lower<'_> {
         let annotations = self.member_annotations(ty);
         let members = self.members(ty);
         for (index, (name, ty)) in members.iter().enumerate() {
+            checkpoint();
             let name = format!("{prefix}{name}");
             match self.scalar(*ty) {
                 Some(scalar) => fields.push(HeaderField {

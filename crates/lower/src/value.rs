@@ -8,6 +8,7 @@ use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use num_bigint::BigInt;
 use passes::fold;
 use sema::hir::{Ty, TyId};
+use support::work::checkpoint;
 use syntax::ast::RecordKind;
 
 use crate::cx::{Lower, bits_const};
@@ -256,6 +257,7 @@ impl Lower<'_> {
     fn copy_parts(&mut self, to: &Place, from: &Place, ty: TyId) {
         let types = self.part_types(ty);
         for (index, part_ty) in types.into_iter().enumerate() {
+            checkpoint();
             let parts = (to.parts().get(index), from.parts().get(index));
             // Members of a union are copied with their validity, so the rule holds.
             if let (Some(a), Some(b)) = parts {
@@ -289,6 +291,7 @@ impl Lower<'_> {
     pub(crate) fn set_valid(&mut self, place: &Place, valid: bool) {
         if let SlotKind::Union(_) = place.slot.kind {
             for member in place.parts() {
+                checkpoint();
                 let member = place.part(member, place.ty).valid();
                 self.emit(StmtKind::Assign(member, fold::bool_const(false)));
             }
@@ -322,6 +325,7 @@ impl Lower<'_> {
 
     pub(crate) fn write_parts(&mut self, place: &Place, value: &Rv, ty: TyId) {
         for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
+            checkpoint();
             let value = self.part(value, ty, index);
             if let Some(part) = self.place_part(place, ty, index) {
                 self.write(&part, &value, part_ty);
@@ -345,6 +349,7 @@ impl Lower<'_> {
                     self.emit(StmtKind::Assign(next, bits_const(0, 32)));
                 }
                 for part in parts {
+                    checkpoint();
                     let part = place.part(&part, place.ty);
                     self.reset_headers(&part);
                 }
@@ -387,6 +392,7 @@ impl Lower<'_> {
     fn equal_parts(&mut self, a: &Rv, b: &Rv, ty: TyId) -> Expr {
         let mut same = Vec::new();
         for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
+            checkpoint();
             let (a, b) = (self.part(a, ty, index), self.part(b, ty, index));
             same.push(self.equal(&a, &b, part_ty));
         }
@@ -416,6 +422,7 @@ impl Lower<'_> {
                     all.push(self.validity(value));
                 }
                 for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
+                    checkpoint();
                     let part = self.part(value, ty, index);
                     self.flatten_into(&part, part_ty, validity, all);
                 }
@@ -433,6 +440,7 @@ impl Lower<'_> {
             all.push(ScalarTy::Bool);
         }
         for part in self.part_types(ty) {
+            checkpoint();
             all.extend(self.flat_types(part));
         }
         all
@@ -448,6 +456,7 @@ impl Lower<'_> {
                     all.push(place.valid());
                 }
                 for part in place.parts().to_vec() {
+                    checkpoint();
                     let part = place.part(&part, place.ty);
                     all.extend(self.flat_places(&part));
                 }

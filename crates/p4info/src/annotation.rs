@@ -2,6 +2,7 @@
 //! `@pkginfo`, ...).
 
 use ir::{Annotation, AnnotationBody, AnnotationValue};
+use support::work::checkpoint;
 
 use crate::error::P4InfoProblem;
 use crate::p4::config::v1::{
@@ -28,6 +29,7 @@ pub(crate) fn keep(
 ) -> KeptAnnotation {
     let mut kept = KeptAnnotation::default();
     for annotation in annotations {
+        checkpoint();
         let name = annotation.name.as_str();
         match &annotation.body {
             AnnotationBody::Expressions(_) | AnnotationBody::KeyValues(_) => {

@@ -7,6 +7,7 @@ use ir::{
     Action, ActionCall, ActionScope, Annotation, Arch, DataTy, ExternKind, HeaderType, Loc,
     MatchKind, Program, Table, ValueSet,
 };
+use support::work::checkpoint;
 
 use crate::annotation::{self, KeptAnnotation, PairValue};
 use crate::data_type::DataTypes;
@@ -261,6 +262,7 @@ impl Cx<'_> {
     fn tables(&mut self, made: &mut P4Info) {
         let mut names = HashSet::new();
         for table in self.program.tables.values() {
+            checkpoint();
             if !names.insert(table.name.as_str()) {
                 self.error(
                     describe(Prefix::Table, &table.name),
@@ -365,6 +367,7 @@ impl Cx<'_> {
         let ids = field_ids(fields, &owner, &mut self.errors);
         let mut made = Vec::new();
         for (id, key) in ids.into_iter().zip(&table.keys) {
+            checkpoint();
             let Some(match_type) = match_type(key.match_kind) else {
                 continue;
             };
@@ -385,6 +388,7 @@ impl Cx<'_> {
     fn action_refs(&mut self, table: &Table) -> Vec<info::ActionRef> {
         let mut made = Vec::new();
         for listed in &table.actions {
+            checkpoint();
             let action = &self.program.actions[listed.action];
             // P4Info does not contain the action, so its id would refer to nothing.
             if is_hidden(&action.annotations) {
@@ -414,6 +418,7 @@ impl Cx<'_> {
 
     fn actions(&mut self, made: &mut P4Info) {
         for action in referenced_actions(self.program) {
+            checkpoint();
             if !is_hidden(&action.annotations) {
                 let action = self.action(action);
                 made.actions.push(action);
@@ -427,6 +432,7 @@ impl Cx<'_> {
         self.errors.extend(errors);
         let mut params = Vec::new();
         for (id, param) in ids.into_iter().zip(&action.params) {
+            checkpoint();
             let object = format!(
                 "parameter {} of action {}",
                 param.name, action.control_plane_name
@@ -460,6 +466,7 @@ impl Cx<'_> {
     fn value_sets(&mut self, made: &mut P4Info) {
         let mut names = HashSet::new();
         for set in self.program.value_sets.values() {
+            checkpoint();
             if !names.insert(set.name.as_str()) {
                 self.error(
                     describe(Prefix::ValueSet, &set.name),
@@ -499,6 +506,7 @@ impl Cx<'_> {
         let types = self.value_set_types(set);
         let mut made = Vec::new();
         for ((id, field), ty) in ids.into_iter().zip(&set.fields).zip(types) {
+            checkpoint();
             let kept = self.kept(&object(&field.name), None, &field.annotations, &["match"]);
             if self.types.new_type_name(&ty).is_some() {
                 self.types.spec(&ty);
@@ -533,6 +541,7 @@ impl Cx<'_> {
 
     fn controller_headers(&mut self, made: &mut P4Info) {
         for (header, annotation) in controller_headers(self.program) {
+            checkpoint();
             if !is_hidden(&header.annotations) {
                 let header = self.controller_header(header, annotation);
                 made.controller_packet_metadata.push(header);
@@ -586,6 +595,7 @@ impl Cx<'_> {
         let ids = field_ids(fields, &owner, &mut self.errors);
         let mut made = Vec::new();
         for (id, field) in ids.into_iter().zip(&header.fields) {
+            checkpoint();
             if is_hidden(&field.annotations) {
                 continue;
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ir::{ControllerTy, DataTy, NamedType, NamedTypeKind, Program, Translation};
+use support::work::checkpoint;
 
 use crate::annotation::{self, KeptAnnotation};
 use crate::error::P4InfoProblem;
@@ -50,6 +51,7 @@ impl<'a> DataTypes<'a> {
 
     /// Converts a type. The types that it refers to are declared.
     pub(crate) fn spec(&mut self, ty: &DataTy) -> P4DataTypeSpec {
+        checkpoint();
         let spec = match ty {
             DataTy::Bit(_) | DataTy::Int(_) | DataTy::Varbit(_) => {
                 TypeSpec::Bitstring(bitstring(ty))

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ir::{CounterUnit, DataTy, Extern, ExternId, ExternKind};
+use support::work::checkpoint;
 
 use crate::annotation;
 use crate::convert::{Cx, extern_prefix};
@@ -30,6 +31,7 @@ impl Cx<'_> {
         let direct_tables = self.direct_tables();
         let mut names = HashSet::new();
         for (id, instance) in self.program.externs.iter() {
+            checkpoint();
             let Some(kind) = extern_prefix(&instance.kind) else {
                 continue;
             };

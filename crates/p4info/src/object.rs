@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ir::{Annotation, Loc};
+use support::work::checkpoint;
 
 use crate::annotation;
 use crate::error::{P4InfoError, P4InfoProblem};
@@ -68,6 +69,7 @@ impl Objects {
         let mut taken = BTreeSet::new();
         let mut unassigned = BTreeSet::new();
         for object in objects {
+            checkpoint();
             let key = (object.kind, object.name.to_owned());
             if made.ids.contains_key(&key) || unassigned.contains(&key) {
                 continue;
@@ -86,6 +88,7 @@ impl Objects {
         }
         // Ids are allocated in the order of names, since a collision moves the later one.
         for (kind, name) in unassigned {
+            checkpoint();
             match free_id(kind, &name, &taken) {
                 Some(id) => {
                     taken.insert(id);
@@ -132,6 +135,7 @@ impl Objects {
             return;
         }
         for suffix in suffixes(name) {
+            checkpoint();
             *self.suffixes.entry(suffix.to_owned()).or_default() += 1;
         }
     }
@@ -171,7 +175,10 @@ fn explicit_id(object: &NewObject<'_>) -> Result<Option<u32>, P4InfoError> {
 fn free_id(kind: Prefix, name: &str, taken: &BTreeSet<u32>) -> Option<u32> {
     let start = one_at_a_time(name.as_bytes());
     (0..=SUFFIX_MASK)
-        .map(|step| (kind as u32) << 24 | start.wrapping_add(step) & SUFFIX_MASK)
+        .map(|step| {
+            checkpoint();
+            (kind as u32) << 24 | start.wrapping_add(step) & SUFFIX_MASK
+        })
         .find(|id| !taken.contains(id))
 }
 

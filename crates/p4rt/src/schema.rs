@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use support::count::count;
+use support::work::checkpoint;
 
 use exec::table_spec;
 use ir::{
@@ -193,6 +194,7 @@ fn preamble<'a>(
     preamble: Option<&'a Preamble>,
     is_taken: impl Fn(u32) -> bool,
 ) -> Checked<&'a Preamble> {
+    checkpoint();
     let Some(preamble) = preamble else {
         return invalid(format!("the P4Info has a {what} without preamble"));
     };

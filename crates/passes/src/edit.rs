@@ -18,8 +18,11 @@ use ir::{
     StageKind, VerifyError,
 };
 
+use support::work::checkpoint;
+
 use crate::link::{self, Known, LinkError};
 use crate::simplify::links;
+use crate::slots::nexts;
 use crate::uses::{Uses, fields_of};
 
 /// A stage of another program, for insertion into this one.
@@ -228,7 +231,10 @@ struct Found {
 fn find(program: &Program, name: &str) -> Result<Found, EditError> {
     let mut found = Vec::new();
     for (control, code) in program.controls.iter() {
-        let stages = code.stages.iter().filter(|(_, stage)| stage.name == name);
+        let stages = code.stages.iter().filter(|(_, stage)| {
+            checkpoint();
+            stage.name == name
+        });
         found.extend(stages.map(|(stage, _)| Found { control, stage }));
     }
     match found[..] {
@@ -254,10 +260,9 @@ fn find(program: &Program, name: &str) -> Result<Found, EditError> {
 
 /// Returns the successor of a stage that has only one.
 fn way_on(stage: &Stage) -> Option<Next> {
-    let mut kind = stage.kind.clone();
-    let ways = links(&mut kind);
+    let ways = nexts(&stage.kind);
     let (first, others) = ways.split_first()?;
-    others.iter().all(|way| **way == **first).then_some(**first)
+    others.iter().all(|way| way == first).then_some(*first)
 }
 
 fn delete(program: &mut Program, name: &str) -> Result<(), EditError> {
@@ -278,6 +283,7 @@ fn delete(program: &mut Program, name: &str) -> Result<(), EditError> {
     let mut stages = std::mem::take(&mut control.stages).into_vec();
     stages.remove(at);
     for link in stages.iter_mut().flat_map(|stage| links(&mut stage.kind)) {
+        checkpoint();
         let to = if *link == Next::Stage(found.stage) {
             next
         } else {
@@ -417,6 +423,7 @@ fn moved(next: Next, at: usize, side: Side) -> Next {
 
 fn make_room(control: &mut Control, at: usize, side: Side) {
     for (_, stage) in control.stages.iter_mut() {
+        checkpoint();
         for link in links(&mut stage.kind) {
             *link = moved(*link, at, side);
         }
@@ -455,7 +462,11 @@ fn free(program: &Program, prefix: &str) -> Result<(), EditError> {
     let tables = program.tables.values().map(|table| &table.name);
     let externs = program.externs.values().map(|instance| &instance.name);
     let mut names = fields.chain(actions).chain(tables).chain(externs);
-    match names.find(|name| name.starts_with(&prefix)) {
+    let mut has_prefix = |name: &&String| {
+        checkpoint();
+        name.starts_with(&prefix)
+    };
+    match names.find(&mut has_prefix) {
         Some(name) => Err(EditError::NameTaken { name: name.clone() }),
         None => Ok(()),
     }
@@ -491,6 +502,7 @@ fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, Edit
     let mut used: Vec<FieldId> = uses.reads.union(&uses.writes).copied().collect();
     used.sort();
     for id in used {
+        checkpoint();
         if intrinsics.contains(&id) {
             continue;
         }
@@ -511,6 +523,7 @@ fn known(program: &Program, donor: &Donor<'_>, uses: Uses) -> Result<Known, Edit
         }
     }
     for (id, header) in donor.program.headers.iter() {
+        checkpoint();
         let place = headers.get(format!("{}{}", donor.scope, header.name).as_str());
         known.headers.extend(place.map(|&place| (id, place)));
     }

@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 
 use bits::{Value, limbs, limbs_for};
 use ir::{BinOp, Expr, ScalarTy, UnOp};
+use support::work::checkpoint;
 
 /// Returns a boolean constant.
 pub fn bool_const(value: bool) -> Expr {
@@ -62,6 +63,7 @@ fn balanced(mut conditions: Vec<Expr>, none: bool, join: fn(Expr, Expr) -> Expr)
 
 /// Returns the nesting depth of an expression.
 pub fn depth(expr: &Expr) -> u32 {
+    checkpoint();
     1 + match expr {
         Expr::Const(..) | Expr::Param(_) => 0,
         Expr::Read(place) | Expr::VarbitLen(place) => index_depth(place),
@@ -83,6 +85,7 @@ fn index_depth(place: &ir::Place) -> u32 {
 
 /// Folds the topmost node.
 pub fn fold(expr: Expr) -> Expr {
+    checkpoint();
     match expr {
         Expr::Unary(op, operand) => unary(op, *operand),
         Expr::Binary(op, left, right) => binary(op, left, right),

@@ -14,6 +14,8 @@ use ir::{
     Program, ScalarTy, Stage, StageId, StageKind, Stmt, StmtKind,
 };
 
+use support::work::checkpoint;
+
 use crate::simplify::links;
 use crate::uses::Uses;
 
@@ -81,6 +83,7 @@ fn sum(
 ) -> Vec<Stmt> {
     let mut code = vec![assign(to, Expr::Read(from.into()))];
     for &header in headers {
+        checkpoint();
         let more = Expr::Ternary(
             Box::new(Expr::Read(program.headers[header].valid.into())),
             Box::new(bytes(program, header, ty)),
@@ -132,7 +135,10 @@ fn assign(to: FieldId, value: Expr) -> Stmt {
 fn put_first(program: &mut Program, control: ControlId, body: Vec<Stmt>) {
     let mut names = BTreeSet::new();
     for control in program.controls.values() {
-        names.extend(control.stages.values().map(|stage| stage.name.clone()));
+        names.extend(control.stages.values().map(|stage| {
+            checkpoint();
+            stage.name.clone()
+        }));
     }
     let control = &mut program.controls[control];
     let mut name = format!("{}.packet_length", control.name);
@@ -145,6 +151,7 @@ fn put_first(program: &mut Program, control: ControlId, body: Vec<Stmt>) {
         false => Next::Stage(StageId::from_index(1)),
     };
     for next in stages.iter_mut().flat_map(|stage| links(&mut stage.kind)) {
+        checkpoint();
         if let Next::Stage(id) = next {
             *id = StageId::from_index(id.index() + 1);
         }

@@ -340,6 +340,7 @@ impl Sequencer<'_> {
         // A cycle of aliases is a loop without a stage. It can only come from an empty infinite
         // loop.
         for _ in 0..=self.joins.len() {
+            checkpoint();
             match self.joins[join.index()] {
                 Join::Stage(stage) => return Next::Stage(stage),
                 Join::Same(other) => join = other,
@@ -396,6 +397,7 @@ impl Sequencer<'_> {
 /// no remote handler: such a call is a stage of its own.
 fn is_closed(stmt: &Stmt) -> bool {
     fn walk(stmt: &Stmt, own: &mut HashSet<LabelId>) -> bool {
+        checkpoint();
         match &stmt.kind {
             StmtKind::Leave(label) | StmtKind::Continue(label) => own.contains(label),
             StmtKind::Call(call) => call.op != Op::Remote,

@@ -96,18 +96,22 @@ fn body(stmts: &mut Vec<Stmt>) {
 }
 
 fn mentions(stmts: &[Stmt], label: ir::LabelId) -> bool {
-    stmts.iter().any(|stmt| match &stmt.kind {
-        StmtKind::Leave(other) | StmtKind::Continue(other) => *other == label,
-        StmtKind::If(_, then, otherwise) => mentions(then, label) || mentions(otherwise, label),
-        StmtKind::Block(_, inner) | StmtKind::Loop(_, inner) | StmtKind::Atomic(inner) => {
-            mentions(inner, label)
+    stmts.iter().any(|stmt| {
+        checkpoint();
+        match &stmt.kind {
+            StmtKind::Leave(other) | StmtKind::Continue(other) => *other == label,
+            StmtKind::If(_, then, otherwise) => mentions(then, label) || mentions(otherwise, label),
+            StmtKind::Block(_, inner) | StmtKind::Loop(_, inner) | StmtKind::Atomic(inner) => {
+                mentions(inner, label)
+            }
+            _ => false,
         }
-        _ => false,
     })
 }
 
 fn simplify_parser(parser: &mut Parser) {
     for (_, state) in parser.states.iter_mut() {
+        checkpoint();
         body(&mut state.body);
         if state
             .body
@@ -123,6 +127,7 @@ fn simplify_parser(parser: &mut Parser) {
     let mut reached = IdSet::default();
     let mut work = vec![parser.start];
     while let Some(id) = work.pop() {
+        checkpoint();
         if reached.insert(id) {
             work.extend(successors(&parser.states[id]));
         }
@@ -130,6 +135,7 @@ fn simplify_parser(parser: &mut Parser) {
     let mut renamed = HashMap::new();
     let old = std::mem::take(&mut parser.states);
     for (id, state) in old.ids().zip(old.into_vec()) {
+        checkpoint();
         if reached.contains(id) {
             renamed.insert(id, parser.states.push(state));
         }
@@ -140,6 +146,7 @@ fn simplify_parser(parser: &mut Parser) {
         }
     };
     for (_, state) in parser.states.iter_mut() {
+        checkpoint();
         match &mut state.transition {
             Transition::Direct(target) => rename(target),
             Transition::Select { cases, .. } => {
@@ -153,7 +160,10 @@ fn simplify_parser(parser: &mut Parser) {
 /// Drops the cases after one that matches everything.
 fn simplify_select(_keys: &[Expr], cases: &mut Vec<SelectCase>) {
     let all = |case: &SelectCase| match &case.keyset {
-        ir::Keyset::Sets(sets) => sets.iter().all(|set| matches!(set, ir::KeySet::Any)),
+        ir::Keyset::Sets(sets) => {
+            checkpoint();
+            sets.iter().all(|set| matches!(set, ir::KeySet::Any))
+        }
         ir::Keyset::ValueSet(_) => false,
     };
     if let Some(last) = cases.iter().position(all) {
@@ -176,6 +186,7 @@ fn successors(state: &State) -> Vec<StateId> {
 
 fn simplify_control(control: &mut Control) {
     for (_, stage) in control.stages.iter_mut() {
+        checkpoint();
         if let StageKind::Action { body: code, .. } = &mut stage.kind {
             body(code);
         }
@@ -223,6 +234,7 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
     let skip: IdVec<StageId, Option<Next>> = stages.values().map(passes_on).collect();
     let end_of = |mut next: Next| {
         for _ in 0..skip.len() {
+            checkpoint();
             let Next::Stage(id) = next else { break };
             let Some(other) = skip[id] else { break };
             next = other;
@@ -230,6 +242,7 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
         next
     };
     for (_, stage) in stages.iter_mut() {
+        checkpoint();
         for link in links(&mut stage.kind) {
             *link = end_of(*link);
         }
@@ -271,6 +284,7 @@ fn thread(stages: &mut IdVec<StageId, Stage>) {
 fn merge(stages: &mut IdVec<StageId, Stage>) {
     let mut into: IdVec<StageId, usize> = stages.values().map(|_| 0).collect();
     for (_, stage) in stages.iter_mut() {
+        checkpoint();
         for link in links(&mut stage.kind) {
             if let Next::Stage(id) = link {
                 into[*id] += 1;
@@ -283,6 +297,7 @@ fn merge(stages: &mut IdVec<StageId, Stage>) {
         .map(|stage| stage.kind.remote_call().is_some())
         .collect();
     for id in ids.into_iter().rev() {
+        checkpoint();
         let StageKind::Action {
             next: Next::Stage(next),
             ..
@@ -323,6 +338,7 @@ fn sweep(control: &mut Control) {
     let mut reached = IdSet::default();
     let mut work = vec![start];
     while let Some(next) = work.pop() {
+        checkpoint();
         if let Next::Stage(id) = next
             && reached.insert(id)
         {
@@ -342,11 +358,13 @@ fn sweep(control: &mut Control) {
     let mut renamed = HashMap::new();
     let old = std::mem::take(&mut control.stages);
     for (id, stage) in old.ids().zip(old.into_vec()) {
+        checkpoint();
         if reached.contains(id) {
             renamed.insert(id, control.stages.push(stage));
         }
     }
     for (_, stage) in control.stages.iter_mut() {
+        checkpoint();
         for link in links(&mut stage.kind) {
             if let Next::Stage(id) = link {
                 *id = renamed[id];

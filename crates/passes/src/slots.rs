@@ -22,6 +22,8 @@ use ir::{
     Stage, StageId, StageKind, TableId,
 };
 
+use support::work::checkpoint;
+
 /// Number and capacity of a device's slots. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotPlan {
@@ -386,6 +388,7 @@ impl Slots {
     /// Adds the stages of a placed program.
     pub fn hold(&mut self, map: &SlotMap) {
         for place in &map.placements {
+            checkpoint();
             let slot = self.slot(place.slot.into());
             self.held[slot] = self.held[slot].plus(place.demand);
         }
@@ -464,6 +467,7 @@ impl Slots {
         // which are resubmitted anyway.
         let mut earliest = vec![0; control.stages.len()];
         for (at, stage) in control.stages.iter() {
+            checkpoint();
             let pipe = pipe_of(&stage.kind);
             let demand = demand_of(program, &stage.kind);
             let first = earliest[at.index()];
@@ -516,6 +520,7 @@ impl Slots {
             None => u64::MAX,
         };
         for step in earliest..last {
+            checkpoint();
             if self.fill(step, demand).is_ok() {
                 return Ok(step);
             }
@@ -624,11 +629,19 @@ const MAX_PINNED: u32 = 1 << 16;
 /// resubmit packets at will.
 fn check_names(program: &Program) -> Result<(), SlotError> {
     let stages = program.controls.values().flat_map(|c| c.stages.values());
-    let mut stages = stages.filter(|stage| stage.is_of_turns());
+    let mut stages = stages.filter(|stage| {
+        checkpoint();
+        stage.is_of_turns()
+    });
     let mut fields = program.fields.values().map(|field| &field.name);
     let stage = stages.next().map(|stage| &stage.name);
     let intrinsic = program.pipeline.intrinsics.contains_key(RESUME);
-    let found = stage.or_else(|| fields.find(|name| name.contains(OF_TURNS)));
+    let found = stage.or_else(|| {
+        fields.find(|name| {
+            checkpoint();
+            name.contains(OF_TURNS)
+        })
+    });
     match found.cloned().or(intrinsic.then(|| RESUME.to_owned())) {
         Some(name) => Err(SlotError::Reserved { name }),
         None => Ok(()),
@@ -637,7 +650,10 @@ fn check_names(program: &Program) -> Result<(), SlotError> {
 
 fn check_loops(control: &Control) -> Result<(), SlotError> {
     let mut stages = control.stages.iter();
-    let back = stages.find(|(id, stage)| links(&stage.kind).iter().any(|to| to <= id));
+    let back = stages.find(|(id, stage)| {
+        checkpoint();
+        links(&stage.kind).iter().any(|to| to <= id)
+    });
     match back {
         None => Ok(()),
         Some((_, stage)) => Err(SlotError::Loop {
@@ -647,9 +663,9 @@ fn check_loops(control: &Control) -> Result<(), SlotError> {
     }
 }
 
-/// Returns the stages that a stage links to.
-pub fn links(kind: &StageKind) -> Vec<StageId> {
-    let nexts: Vec<Next> = match kind {
+/// Returns the links of a stage.
+pub(crate) fn nexts(kind: &StageKind) -> Vec<Next> {
+    match kind {
         StageKind::Condition {
             then, otherwise, ..
         } => vec![*then, *otherwise],
@@ -659,12 +675,16 @@ pub fn links(kind: &StageKind) -> Vec<StageId> {
             MatchNext::ByHit { hit, miss } => vec![*hit, *miss],
             MatchNext::ByAction(nexts) => nexts.clone(),
         },
-    };
+    }
+}
+
+/// Returns the stages that a stage links to.
+pub fn links(kind: &StageKind) -> Vec<StageId> {
     let stage = |next| match next {
         Next::Stage(stage) => Some(stage),
         Next::End => None,
     };
-    nexts.into_iter().filter_map(stage).collect()
+    nexts(kind).into_iter().filter_map(stage).collect()
 }
 
 fn pipe_of(kind: &StageKind) -> Pipe {
@@ -687,6 +707,7 @@ fn demand_of(program: &Program, kind: &StageKind) -> Demand {
 pub fn table_demand(program: &Program, id: TableId) -> Demand {
     let table = &program.tables[id];
     let keys = table.keys.iter().map(|key| {
+        checkpoint();
         let width = key.expr.ty(program, None).map_or(0, ir::ScalarTy::width);
         let parts = match key.match_kind {
             ir::MatchKind::Exact => 1,
@@ -699,6 +720,7 @@ pub fn table_demand(program: &Program, id: TableId) -> Demand {
         u64::from(width.div_ceil(8)) * parts
     });
     let bytes_of = |action: &ir::TableAction| -> u64 {
+        checkpoint();
         let params = program.actions[action.action].params.iter();
         params
             .map(|param| u64::from(param.ty.width().div_ceil(8)))

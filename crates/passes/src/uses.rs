@@ -35,6 +35,7 @@ impl Uses {
             uses: &mut uses,
         };
         for stage in control.stages.values() {
+            checkpoint();
             walk.stage(stage);
         }
         uses
@@ -70,6 +71,7 @@ impl Uses {
             uses: &mut uses,
         };
         for state in parser.states.values() {
+            checkpoint();
             walk.body(&state.body);
             if let Transition::Select { keys, cases } = &state.transition {
                 keys.iter().for_each(|key| walk.expr(key));
@@ -155,6 +157,7 @@ impl Walk<'_> {
         self.uses.externs.extend(externs.into_iter().flatten());
         table.keys.iter().for_each(|key| self.expr(&key.expr));
         for listed in &table.actions {
+            checkpoint();
             self.action(listed.action);
         }
     }
@@ -235,7 +238,10 @@ impl Walk<'_> {
 
     fn stack(&mut self, id: StackId) {
         let stack = &self.program.stacks[id];
-        let headers = (0..stack.len).map(|at| HeaderId::new(stack.first.get() + at));
+        let headers = (0..stack.len).map(|at| {
+            checkpoint();
+            HeaderId::new(stack.first.get() + at)
+        });
         let fields = headers.flat_map(|header| fields_of(self.program, header));
         let fields: Vec<FieldId> = fields.chain([stack.next_index]).collect();
         self.uses.reads.extend(&fields);
@@ -246,6 +252,7 @@ impl Walk<'_> {
         self.uses.ops.insert(call.op);
         self.uses.externs.extend(call.instance);
         for operand in &call.operands {
+            checkpoint();
             match operand {
                 Operand::In(value) => self.expr(value),
                 // An operation without a result leaves the place unchanged.
@@ -266,6 +273,7 @@ impl Walk<'_> {
     }
 
     fn keyset(&mut self, keyset: &Keyset) {
+        checkpoint();
         let Keyset::Sets(sets) = keyset else { return };
         for set in sets {
             match set {
@@ -280,6 +288,7 @@ impl Walk<'_> {
     }
 
     fn expr(&mut self, expr: &Expr) {
+        checkpoint();
         match expr {
             Expr::Const(..) | Expr::Param(_) => {}
             Expr::Read(place) | Expr::VarbitLen(place) => self.read(place),

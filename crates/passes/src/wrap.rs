@@ -27,6 +27,8 @@ use ir::{
     RESUME, ScalarTy, Stage, StageId, StageKind, Stmt, StmtKind,
 };
 
+use support::work::checkpoint;
+
 use crate::simplify::links;
 use crate::slots::{Placement, SlotMap};
 
@@ -37,6 +39,7 @@ pub fn wrap(program: &Program, map: &SlotMap) -> Option<Program> {
     map.slots?;
     let mut controls: BTreeMap<ControlId, Vec<&Placement>> = BTreeMap::new();
     for place in &map.placements {
+        checkpoint();
         if place.role == BlockRole::Ingress {
             controls.entry(place.control).or_default().push(place);
         }
@@ -64,6 +67,7 @@ pub fn wrap(program: &Program, map: &SlotMap) -> Option<Program> {
 fn targets(control: &Control, places: &[&Placement]) -> BTreeSet<StageId> {
     let stages = control.stages.iter();
     let links = stages.flat_map(|(from, stage)| {
+        checkpoint();
         let to = crate::slots::links(&stage.kind).into_iter();
         to.map(move |to| (from, to))
     });
@@ -154,6 +158,7 @@ impl<'t> Turns<'t> {
         let behind = self.in_front() + own.len();
         let mut stages = self.beginning();
         for (from, mut stage) in own.ids().zip(own.values().cloned()) {
+            checkpoint();
             for link in links(&mut stage.kind) {
                 let Next::Stage(to) = *link else { continue };
                 *link = match is_cut(places, from, to) {
@@ -164,6 +169,7 @@ impl<'t> Turns<'t> {
             stages.push(stage);
         }
         for at in self.numbers.values() {
+            checkpoint();
             let body = vec![assign(self.notes.resume, number(*at))];
             let next = Next::End;
             stages.push(self.stage(&format!("to_{at}"), StageKind::Action { body, next }));
@@ -206,6 +212,7 @@ impl<'t> Turns<'t> {
 
     /// Appends choices among these stages. The first one has the number `first`.
     fn choose(&self, stages: &mut Vec<Stage>, noted: &[StageId], first: usize) -> Next {
+        checkpoint();
         let [one] = noted else {
             let (left, right) = noted.split_at(noted.len() / 2);
             let middle = first + left.len();

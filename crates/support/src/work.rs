@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -73,6 +73,8 @@ struct Shared {
     is_cancelled: AtomicBool,
     /// Number of bytes that the threads hold, as of the last reading of each.
     bytes: AtomicI64,
+    /// Number of checkpoints of the parts that have ended.
+    checkpoints: AtomicU64,
 }
 
 /// Part of a computation on one thread.
@@ -82,6 +84,7 @@ struct Scope {
     begin: i64,
     seen: Cell<i64>,
     until_reading: Cell<u32>,
+    readings: Cell<u64>,
 }
 
 thread_local! {
@@ -110,12 +113,23 @@ impl Work {
                 .and_then(|time| Instant::now().checked_add(time)),
             is_cancelled: AtomicBool::new(false),
             bytes: AtomicI64::new(0),
+            checkpoints: AtomicU64::new(0),
         }))
     }
 
     /// Ends the computation at the next checkpoint of each of its threads.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns its limits.
+    pub fn limits(&self) -> WorkLimits {
+        self.0.limits
+    }
+
+    /// Returns the number of checkpoints that the parts which have ended have passed.
+    pub fn checkpoints(&self) -> u64 {
+        self.0.checkpoints.load(Ordering::Relaxed)
     }
 
     /// Runs a part of the computation on this thread. Parts may nest.
@@ -129,6 +143,7 @@ impl Work {
             begin,
             seen: Cell::new(begin),
             until_reading: Cell::new(0),
+            readings: Cell::new(0),
         };
         let outer = SCOPE.replace(Some(scope));
         let ended = catch_unwind(AssertUnwindSafe(part));
@@ -137,6 +152,8 @@ impl Work {
             // The bytes of this part no longer count for the parts of other threads.
             let held = scope.seen.get() - scope.begin;
             self.0.bytes.fetch_sub(held, Ordering::Relaxed);
+            let passed = scope.passed();
+            self.0.checkpoints.fetch_add(passed, Ordering::Relaxed);
         }
         ended.or_else(|payload| match payload.downcast::<Interrupt>() {
             Ok(interrupt) => Err(*interrupt),
@@ -188,10 +205,17 @@ impl Scope {
             }
             None => self.until_reading.set(CHECKS_PER_READING - 1),
         }
+        self.readings.set(self.readings.get() + 1);
         let bytes = thread_bytes();
         let change = bytes - self.seen.replace(bytes);
         self.work.0.bytes.fetch_add(change, Ordering::Relaxed);
         self.work.interrupt()
+    }
+
+    /// Returns the number of checkpoints that the part has passed.
+    fn passed(&self) -> u64 {
+        let read = self.readings.get() * u64::from(CHECKS_PER_READING);
+        read - u64::from(self.until_reading.get())
     }
 }
 
@@ -216,6 +240,9 @@ mod tests {
         });
         assert_eq!(result, Ok(7));
         assert!(current().is_none());
+        assert_eq!(work.checkpoints(), 1000);
+        assert_eq!(work.run(|| ()), Ok(()));
+        assert_eq!(work.checkpoints(), 1000);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bounded compilation of vPDPs' programs. Limits apply to the text's length, the time and the
-//! memory up to the device, and the number of concurrent compilations: one per vPDP, a few per
-//! switch.
+//! memory up to the device, the number of concurrent compilations (one per vPDP, a few per switch),
+//! and their memory together.
 //!
 //! A compilation covers all steps from a text to a device: parsing P4 or IR, composition, fitting
 //! to stage slots, native code generation. It is admitted ([`BoundedCompiler::admit`]) and queued
@@ -57,8 +57,13 @@ impl CompileQuota {
     pub fn limits(&self) -> WorkLimits {
         WorkLimits {
             time: Some(self.time.unwrap_or(Self::DEFAULT_TIME)),
-            bytes: Some(self.bytes.unwrap_or(Self::DEFAULT_BYTES)),
+            bytes: Some(self.memory()),
         }
+    }
+
+    /// Returns the maximum memory in bytes.
+    fn memory(&self) -> u64 {
+        self.bytes.unwrap_or(Self::DEFAULT_BYTES)
     }
 
     /// Runs a closure within these limits on this thread, without queueing.
@@ -223,18 +228,12 @@ impl BoundedCompiler {
         self.0.account.figures(is_running)
     }
 
-    /// Returns the cycles that compilations took since the last call.
-    pub(crate) fn take_cycles(&self) -> u64 {
-        let time = self.0.account.take_unpaid();
-        match time.is_zero() {
-            true => 0,
-            false => self.0.pool.cycles(time),
-        }
-    }
-
-    /// Sets whether compilations have used more than the cycle quota: new ones are refused then.
-    pub(crate) fn set_in_debt(&self, is_in_debt: bool) {
-        self.0.account.set_in_debt(is_in_debt);
+    /// Charges the cycles that compilations took since the last call. `charge` returns the cycles
+    /// that are left of the quota, if there is one. New compilations are refused while it is
+    /// overdrawn.
+    pub(crate) fn settle(&self, charge: impl FnOnce(u64) -> Option<i64>) {
+        let pool = &self.0.pool;
+        self.0.account.settle(|time| charge(pool.cycles(time)));
     }
 
     /// Admits one program with a text of `bytes` bytes, whether it must be compiled or not. The
@@ -252,15 +251,17 @@ impl BoundedCompiler {
     }
 
     fn try_admit(&self, bytes: usize) -> Result<CompilePermit, CompileError> {
-        self.lock_quota().check(bytes)?;
-        if self.0.account.is_in_debt() {
+        let quota = *self.lock_quota();
+        quota.check(bytes)?;
+        let pool = &self.0.pool;
+        if self.0.account.is_in_debt(|time| pool.cycles(time)) {
             return Err(CompileError::InDebt);
         }
         if self.0.is_building.swap(true, Ordering::AcqRel) {
             return Err(CompileError::Busy);
         }
         let busy = Busy(self.clone());
-        let ticket = self.0.pool.enter()?;
+        let ticket = self.0.pool.enter(quota.memory())?;
         let stop = Arc::new(Stop {
             state: Mutex::default(),
             pool: self.0.pool.clone(),
@@ -313,7 +314,10 @@ impl CompilePermit {
     fn try_run<T>(&self, part: impl FnOnce() -> T) -> Result<T, CompileError> {
         let state = &*self.busy.0.0;
         let _turn = self.ticket.wait(|| self.stop.reason())?;
-        let work = Work::new(self.busy.0.lock_quota().limits());
+        // The quota may have changed since the memory was reserved.
+        let mut limits = self.busy.0.lock_quota().limits();
+        limits.bytes = limits.bytes.map(|bytes| bytes.min(self.ticket.bytes()));
+        let work = Work::new(limits);
         {
             let mut stopping = self.stop.state();
             if let Some(reason) = stopping.reason {

@@ -175,6 +175,16 @@ impl Vpdp {
         self.compiler.figures()
     }
 
+    /// Charges its compilations to the cycle quota.
+    fn settle_compilations(&self, now: Nanos) {
+        self.compiler.settle(|cycles| {
+            if cycles > 0 {
+                self.gate.charge_compilations(cycles, now);
+            }
+            self.gate.compile_cycles_left(now)
+        });
+    }
+
     /// Returns true if it is suspended: it receives no packets.
     pub fn is_suspended(&self) -> bool {
         self.is_suspended
@@ -368,13 +378,8 @@ impl TenantSwitch {
     /// Charges compilations to cycle quotas.
     fn charge_compilations(&self) {
         for vpdp in self.vpdps.values() {
-            let cycles = vpdp.compiler.take_cycles();
-            if cycles > 0 {
-                vpdp.gate.charge_compilations(cycles, self.now);
-            }
             if vpdp.quotas.cycles.is_some() {
-                let is_in_debt = vpdp.gate.compiles_in_debt(self.now);
-                vpdp.compiler.set_in_debt(is_in_debt);
+                vpdp.settle_compilations(self.now);
             }
         }
     }
@@ -463,6 +468,7 @@ impl TenantSwitch {
             is_suspended: false,
             loaded: None,
         };
+        vpdp.settle_compilations(self.now);
         self.vpdps.insert(id, vpdp);
         self.rewire(wiring, classifier);
         Ok(id)
@@ -547,7 +553,7 @@ impl TenantSwitch {
         Ok(())
     }
 
-    /// Sets a vPDP's quotas. Its rate limiters start again, with full bursts.
+    /// Sets a vPDP's quotas. What it has used of its rates stays used.
     ///
     /// # Errors
     /// The vPDP does not exist, or already holds more than the quotas allow.
@@ -561,8 +567,10 @@ impl TenantSwitch {
         }
         vpdp.config.limits = limits;
         vpdp.compiler.set_quota(quotas.compile);
-        vpdp.compiler.set_in_debt(false);
-        vpdp.gate = Arc::new(RateLimiter::new(&quotas, now));
+        // Compilations that have ended are charged to the old quota, which is carried over.
+        vpdp.settle_compilations(now);
+        vpdp.gate = Arc::new(vpdp.gate.with_quotas(&quotas, now));
+        vpdp.settle_compilations(now);
         vpdp.quotas = quotas;
         self.publish(Vec::new());
         Ok(())

@@ -38,10 +38,43 @@ impl Bucket {
         bucket
     }
 
+    fn copied(&self) -> Bucket {
+        Bucket {
+            taken_until: AtomicU64::new(self.taken_until.load(Relaxed)),
+            ..*self
+        }
+    }
+
     /// Returns the time in which this many tokens accrue, in parts.
     fn time_of(&self, units: u64) -> u64 {
         let parts = u128::from(units) * PARTS_A_SECOND / u128::from(self.per_second);
         u64::try_from(parts).unwrap_or(u64::MAX)
+    }
+
+    /// Creates a bucket with another rate. The tokens that this one has given beyond those that
+    /// have accrued count in the new one.
+    fn with_rate(&self, rate: Rate, now: Nanos) -> Bucket {
+        let bucket = Bucket::new(rate, now);
+        bucket.charge(self.used(now), now);
+        bucket
+    }
+
+    /// Returns the number of tokens by which the bucket is below its burst size.
+    fn used(&self, now: Nanos) -> u64 {
+        let time = self
+            .taken_until
+            .load(Relaxed)
+            .saturating_sub(self.parts(now));
+        let units = (u128::from(time) * u128::from(self.per_second)).div_ceil(PARTS_A_SECOND);
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the number of tokens that are left; negative if more were charged than had accrued.
+    fn left(&self, now: Nanos) -> i64 {
+        let most = self.parts(now).saturating_add(self.burst);
+        let time = i128::from(most) - i128::from(self.taken_until.load(Relaxed));
+        let units = (time * i128::from(self.per_second)).div_euclid(PARTS_A_SECOND as i128);
+        units.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     fn parts(&self, now: Nanos) -> u64 {
@@ -91,6 +124,30 @@ pub(crate) struct RateLimiter {
     /// The cycle quota, charged for compilations only.
     compile: Option<Bucket>,
     pub(crate) weight: u32,
+    /// Buckets of removed quotas: what was used of them counts when they are set again.
+    removed: Removed,
+}
+
+/// Buckets of quotas that were removed.
+#[derive(Debug, Default)]
+struct Removed {
+    passes: Option<Bucket>,
+    cycles: Option<Bucket>,
+    compile: Option<Bucket>,
+}
+
+/// Returns the bucket of a quota, and that of a removed quota, after a change of the quota.
+fn changed(
+    (before, removed): (&Option<Bucket>, &Option<Bucket>),
+    rate: Option<Rate>,
+    now: Nanos,
+) -> (Option<Bucket>, Option<Bucket>) {
+    let last = before.as_ref().or(removed.as_ref());
+    match (rate, last) {
+        (Some(rate), Some(last)) => (Some(last.with_rate(rate, now)), None),
+        (Some(rate), None) => (Some(Bucket::new(rate, now)), None),
+        (None, last) => (None, last.map(Bucket::copied)),
+    }
 }
 
 /// Resources used by admitted packets.
@@ -111,6 +168,34 @@ impl RateLimiter {
             cycles: bucket(quotas.cycles),
             compile: bucket(quotas.cycles),
             weight: quotas.weight.max(1),
+            removed: Removed::default(),
+        }
+    }
+
+    /// Returns the limiter of changed quotas. What was used of passes and cycles stays used, debts
+    /// included. Packets that were admitted count up to the new burst size.
+    pub(crate) fn with_quotas(&self, quotas: &Quotas, now: Nanos) -> RateLimiter {
+        let removed = &self.removed;
+        let (passes, no_passes) = changed((&self.passes, &removed.passes), quotas.passes, now);
+        let (cycles, no_cycles) = changed((&self.cycles, &removed.cycles), quotas.cycles, now);
+        let (compile, no_compile) = changed((&self.compile, &removed.compile), quotas.cycles, now);
+        let packets = quotas.packets.map(|rate| {
+            let bucket = Bucket::new(rate, now);
+            let used = self.packets.as_ref().map_or(0, |before| before.used(now));
+            bucket.charge(used.min(rate.burst), now);
+            bucket
+        });
+        RateLimiter {
+            packets,
+            passes,
+            cycles,
+            compile,
+            weight: quotas.weight.max(1),
+            removed: Removed {
+                passes: no_passes,
+                cycles: no_cycles,
+                compile: no_compile,
+            },
         }
     }
 
@@ -146,10 +231,10 @@ impl RateLimiter {
         }
     }
 
-    /// Returns true if compilations alone have used more cycles than accrued.
-    pub(crate) fn compiles_in_debt(&self, now: Nanos) -> bool {
-        let bucket = self.compile.as_ref();
-        bucket.is_some_and(|bucket| bucket.is_in_debt(now))
+    /// Returns the cycles that compilations have left; negative if they alone have used more than
+    /// accrued. `None` without a quota of cycles.
+    pub(crate) fn compile_cycles_left(&self, now: Nanos) -> Option<i64> {
+        Some(self.compile.as_ref()?.left(now))
     }
 
     /// Charges resources that packets have used.
@@ -196,6 +281,44 @@ mod tests {
             }
             let wrong = given.abs_diff(per_second);
             assert!(wrong <= 1 + per_second / 500, "{given} of {per_second}");
+        }
+    }
+
+    #[test]
+    fn what_was_used_stays_used_when_a_quota_changes() {
+        let rate = |per_second, burst| Some(Rate { per_second, burst });
+        let quotas = |rate| Quotas {
+            packets: rate,
+            passes: rate,
+            cycles: rate,
+            ..Quotas::default()
+        };
+        let now = Nanos::from_secs(5);
+        let limiter = RateLimiter::new(&quotas(rate(1_000, 100)), now);
+        limiter.charge_compilations(500, now);
+        let used = Used {
+            passes: 300,
+            cycles: 0,
+        };
+        limiter.charge(used, now);
+        assert_eq!(limiter.packets.as_ref().unwrap().take(80, now), 80);
+        let others = [
+            (rate(1_000, 100), -400, -200, 20),
+            (rate(10, 200), -300, -100, 120),
+            (rate(1_000_000, 10), -490, -290, 0),
+            (rate(1_000, 1_000), 500, 700, 920),
+        ];
+        for (other, cycles, passes, packets) in others {
+            let removed = limiter.with_quotas(&Quotas::default(), now);
+            assert!(removed.is_open() && removed.compile_cycles_left(now).is_none());
+            for from in [&limiter, &removed] {
+                let changed = from.with_quotas(&quotas(other), now);
+                assert_eq!(changed.compile_cycles_left(now), Some(cycles));
+                assert_eq!(changed.cycles.as_ref().unwrap().left(now), cycles);
+                assert_eq!(changed.passes.as_ref().unwrap().left(now), passes);
+            }
+            let changed = limiter.with_quotas(&quotas(other), now);
+            assert_eq!(changed.packets.unwrap().take(1_000, now), packets);
         }
     }
 

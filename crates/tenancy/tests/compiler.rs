@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
@@ -12,7 +13,9 @@ use common::{forward, frame, hypervisor, id, marker, program, spec};
 use ir::Program;
 use packet::Nanos;
 use support::work::checkpoint;
-use tenancy::{Cancelled, CompileError, CompilePool, CompileQuota, Quotas, TenantSwitch};
+use tenancy::{
+    BoundedCompiler, Cancelled, CompileError, CompilePool, CompileQuota, Quotas, TenantSwitch,
+};
 
 fn compile(text: &str) -> Result<Program, String> {
     testkit::compile_text(text).map(Arc::unwrap_or_clone)
@@ -126,6 +129,100 @@ fn compilations_are_paid_for_by_the_quota_of_cycles() {
 
 /// Clock of a compiler: each reading advances it by 50 ms.
 static CLOCK: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Time of a compiler thread.
+    static TIME: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Creates a switch with one vPDP with these quotas. A millisecond of [`TIME`] costs 1,000 cycles.
+fn with_quotas(quotas: &str) -> (TenantSwitch, BoundedCompiler) {
+    let mut hypervisor = hypervisor();
+    hypervisor.set_compile_pool(CompilePool {
+        clock: || TIME.get(),
+        cycles_per_second: 1_000_000,
+        ..CompilePool::default()
+    });
+    let mut spec = spec(1, &[]);
+    spec.quotas = Quotas::read([quotas]).unwrap();
+    hypervisor.create(spec).unwrap();
+    let compiler = hypervisor.compiler(id(1)).unwrap();
+    (hypervisor, compiler)
+}
+
+/// Runs a compilation that takes this time.
+fn compile_for(compiler: &BoundedCompiler, millis: u64) -> Result<(), CompileError> {
+    compiler.compile("", |_| {
+        TIME.set(TIME.get() + Duration::from_millis(millis));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_second_compilation_of_a_vpdp_starts_only_after_the_first_one_was_charged() {
+    // The burst is 10,000 cycles, 10 ms of compilation.
+    let (mut hypervisor, compiler) = with_quotas("cycles=1000000/10000");
+    let (begun, begins) = channel();
+    let (end, ends) = channel::<()>();
+    let first = compiler.clone();
+    let first = std::thread::spawn(move || {
+        first.compile("", move |_| {
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
+            TIME.set(Duration::from_millis(20));
+            Ok(())
+        })
+    });
+    begins.recv().unwrap();
+    assert_eq!(compile_for(&compiler, 1), Err(CompileError::Busy));
+    end.send(()).unwrap();
+    assert_eq!(first.join().unwrap(), Ok(()));
+    // The control side has not charged the first one yet.
+    assert_eq!(compile_for(&compiler, 1), Err(CompileError::InDebt));
+    let mut step = |millis| hypervisor.step(Nanos::from_millis(millis), |_, _, _| {});
+    step(1);
+    assert_eq!(compile_for(&compiler, 1), Err(CompileError::InDebt));
+    // It costs 20,000 cycles. The burst covers half of it, 10 ms pay for the rest.
+    step(12);
+    // Less than what is left, so that the next one may start before the charge.
+    assert_eq!(compile_for(&compiler, 0), Ok(()));
+    assert_eq!(compile_for(&compiler, 5), Ok(()));
+    assert_eq!(compile_for(&compiler, 1), Err(CompileError::InDebt));
+}
+
+#[test]
+fn a_change_of_quotas_keeps_the_debt_of_compilations() {
+    let raised = "cycles=1000000/20000";
+    let lowered = "cycles=500000/5000";
+    let other = "entries=10";
+    for changes in [
+        &[raised][..],
+        &[lowered],
+        &[other, raised],
+        &[raised, lowered],
+    ] {
+        // The debt is 90,000 cycles, whether it was charged before the change or not.
+        for is_charged in [true, false] {
+            let (mut hypervisor, compiler) = with_quotas("cycles=1000000/10000");
+            assert_eq!(compile_for(&compiler, 100), Ok(()));
+            if is_charged {
+                hypervisor.step(Nanos::from_millis(1), |_, _, _| {});
+            }
+            for quotas in changes {
+                let quotas = Quotas::read([*quotas]).unwrap();
+                hypervisor.set_quotas(id(1), quotas).unwrap();
+            }
+            let mut then = |millis| {
+                hypervisor.step(Nanos::from_millis(millis), |_, _, _| {});
+                compile_for(&compiler, 0)
+            };
+            let in_debt = Err(CompileError::InDebt);
+            assert_eq!(then(2), in_debt, "{changes:?}");
+            assert_eq!(then(75), in_debt, "{changes:?}");
+            assert_eq!(then(250), Ok(()), "{changes:?}");
+        }
+    }
+}
 
 #[test]
 fn a_vpdp_without_quotas_has_bounds_all_the_same() {

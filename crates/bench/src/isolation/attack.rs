@@ -6,7 +6,7 @@ use std::time::Duration;
 use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
-use switch::{Change, Device};
+use switch::{Change, CloneSession, Device, Replica};
 use tenancy::{HypervisorError, TenantSwitch, VpdpId};
 
 use super::IsolationError;
@@ -33,6 +33,9 @@ const LONG: usize = 256;
 /// Number of different packets.
 const PACKETS: u32 = 64;
 
+/// Number of copies that a packet asks for: more than its work limit allows.
+const COPIES: u32 = 4096;
+
 /// Pause of a control thread without work.
 const A_WHILE: Duration = Duration::from_millis(1);
 
@@ -55,11 +58,13 @@ pub enum Attack {
     EndlessParser,
     /// Controllers send many packets and entries, and get more messages than they read.
     ControllerFlood,
+    /// Each packet makes as many copies as its work limit allows.
+    CloneStorm,
 }
 
 impl Attack {
     /// All attacks.
-    pub const ALL: [Attack; 8] = [
+    pub const ALL: [Attack; 9] = [
         Attack::Recirculation,
         Attack::LargestPackets,
         Attack::SlowCompile,
@@ -68,6 +73,7 @@ impl Attack {
         Attack::ParseBomb,
         Attack::EndlessParser,
         Attack::ControllerFlood,
+        Attack::CloneStorm,
     ];
 
     /// Returns its name in reports.
@@ -81,6 +87,7 @@ impl Attack {
             Attack::ParseBomb => "parse bomb",
             Attack::EndlessParser => "endless parser",
             Attack::ControllerFlood => "controller flood",
+            Attack::CloneStorm => "clone storm",
         }
     }
 
@@ -94,6 +101,7 @@ impl Attack {
             Attack::ParseBomb => "PARSE_BOMB",
             Attack::EndlessParser => "ENDLESS_PARSER",
             Attack::ControllerFlood => "FLOOD",
+            Attack::CloneStorm => "CLONE_STORM",
         };
         let text = include_str!("../../programs/hostile.p4");
         format!("#define {way}\n{text}")
@@ -146,13 +154,27 @@ pub(super) struct Beside<'a> {
 impl Beside<'_> {
     /// Prepares the attack, before the first packet.
     pub(super) fn begin(&mut self, hypervisor: &mut TenantSwitch) -> Result<(), IsolationError> {
-        if self.attack == Attack::ChurnedTable {
-            let device = device(hypervisor, self.vpdp)?;
-            for key in 0..ENTRIES {
-                apply(device, insert(key))?;
+        let device = device(hypervisor, self.vpdp)?;
+        match self.attack {
+            Attack::ChurnedTable => {
+                for key in 0..ENTRIES {
+                    apply(device, insert(key))?;
+                }
             }
-            settle(device);
+            Attack::CloneStorm => {
+                let copy = |instance| Replica {
+                    port: PortId(1),
+                    instance,
+                };
+                let session = CloneSession {
+                    replicas: (0..COPIES).map(copy).collect(),
+                    ..CloneSession::default()
+                };
+                apply(device, Change::SetCloneSession(1, session))?;
+            }
+            _ => return Ok(()),
         }
+        settle(device);
         Ok(())
     }
 

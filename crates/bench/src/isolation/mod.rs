@@ -72,6 +72,8 @@ pub struct IsolationCounts {
     pub share: f64,
     /// Median latency in microseconds, from arrival to transmission.
     pub p50: f64,
+    /// 99th percentile of the latency in microseconds.
+    pub p99: f64,
     /// Service that the neighbor received.
     pub neighbour: ForwardedCounts,
 }
@@ -340,6 +342,7 @@ fn kept(runs: &[IsolationRun]) -> IsolationCounts {
     IsolationCounts {
         share: median_of(|run| run.share),
         p50: median_of(|run| run.p50),
+        p99: median_of(|run| run.p99),
         neighbour: ForwardedCounts {
             mpps: median_of(|run| run.neighbour.mpps),
             time: median_of(|run| run.neighbour.time),

@@ -89,6 +89,8 @@ pub(super) struct IsolationRun {
     pub(super) share: f64,
     /// Median latency in microseconds, from arrival to transmission.
     pub(super) p50: f64,
+    /// 99th percentile of the latency in microseconds.
+    pub(super) p99: f64,
     /// Sent packets per second.
     pub(super) rate: f64,
     /// Service received by the neighbor.
@@ -206,6 +208,7 @@ impl IsolationWorker {
         IsolationRun {
             share: left.len() as f64 / counted,
             p50: quantile(&mut took, 0.5) * 1e6,
+            p99: quantile(&mut took, 0.99) * 1e6,
             rate: left.len() as f64 / (until - from),
             neighbour: milestones.rates(1.0 / per_tick),
         }

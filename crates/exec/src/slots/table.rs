@@ -4,6 +4,7 @@ use bits::{IdVec, limbs_for};
 use ir::{ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use support::work::checkpoint;
 use table::{ActionRef, EntryAction, EntryIdx, RecordLayout};
 
 use super::Slot;
@@ -103,6 +104,7 @@ impl TableSite {
         table: &Table,
         mut take: impl FnMut(u32) -> Slot,
     ) -> TableSite {
+        checkpoint();
         let width = |key: &ir::Key| key.expr.ty(program, None).map_or(0, |ty| ty.width());
         let is_matched = |key: &&ir::Key| key.match_kind != MatchKind::Selector;
         let key_widths: Box<[u32]> = table.keys.iter().filter(is_matched).map(width).collect();
@@ -284,6 +286,7 @@ type ActionsByName<'p> = HashMap<(&'p str, usize), Vec<ActionId>>;
 fn actions_by_name(program: &Program) -> ActionsByName<'_> {
     let mut actions = ActionsByName::default();
     for (id, action) in program.actions.iter() {
+        checkpoint();
         let name = (action.control_plane_name.as_str(), action.params.len());
         actions.entry(name).or_default().push(id);
     }
@@ -302,16 +305,19 @@ fn action_positions(
     let listed = || table.actions.iter().map(|listed| listed.action).zip(0..);
     let mut positions = BTreeMap::new();
     for (id, position) in listed() {
+        checkpoint();
         positions.entry(id).or_insert(position);
     }
     let mut names = HashSet::new();
     for (id, position) in listed() {
+        checkpoint();
         let Some(action) = program.actions.get(id) else {
             continue;
         };
         let name = (action.control_plane_name.as_str(), action.params.len());
         if names.insert(name) {
             for &alias in by_name.get(&name).into_iter().flatten() {
+                checkpoint();
                 positions.entry(alias).or_insert(position);
             }
         }

@@ -4,6 +4,7 @@ use exec::Unsupported;
 use exec::slots::call::{CallValues, ExternCall, marks, may_keep_result, takes_data_in_a_row};
 use exec::slots::{Slot, SlotValue};
 use ir::{Call, Expr, Op, Operand, Place, ScalarTy, limbs_of};
+use support::work::checkpoint;
 
 use super::place::Located;
 use super::{Compiler, Mode};
@@ -14,16 +15,19 @@ impl Compiler<'_> {
         let mut values = CallValues::default();
         let mut moves: Vec<(Located, Slot)> = Vec::new();
         for operand in &call.operands {
+            checkpoint();
             match operand {
                 Operand::In(value) => values.ins.push(self.input(value)?),
                 Operand::Data(all) => {
                     for value in all {
+                        checkpoint();
                         values.data.push(self.input(value)?);
                     }
                 }
                 Operand::Out(place) => self.output(place, &mut values.outs, &mut moves)?,
                 Operand::Outs(places) => {
                     for place in places {
+                        checkpoint();
                         self.output(place, &mut values.outs, &mut moves)?;
                     }
                 }
@@ -35,6 +39,7 @@ impl Compiler<'_> {
         }
         if may_keep_result(call.op) {
             for &(to, slot) in &moves {
+                checkpoint();
                 self.load(to, slot);
             }
         }
@@ -52,10 +57,12 @@ impl Compiler<'_> {
             self.tell_call(at, call);
         }
         for (field, value) in marks(self.program, call.op) {
+            checkpoint();
             let (d, a) = (self.slot(field), self.number(value));
             self.emit(Inst::Copy { d, a });
         }
         for (to, from) in moves {
+            checkpoint();
             self.store(to, from);
         }
         Ok(())
@@ -94,6 +101,7 @@ impl Compiler<'_> {
         let limbs: u32 = outs.iter().map(|out| limbs_of(out.ty)).sum();
         let mut slot = self.temporary(limbs);
         for (out, moved) in outs.iter_mut().zip(moves) {
+            checkpoint();
             out.slot = slot;
             moved.1 = slot;
             slot += limbs_of(out.ty);
@@ -107,6 +115,7 @@ impl Compiler<'_> {
         let mut slot = self.temporary(limbs);
         let mut made = Vec::new();
         for value in data {
+            checkpoint();
             self.copy(slot, value.slot, limbs_of(value.ty));
             made.push(SlotValue { slot, ty: value.ty });
             slot += limbs_of(value.ty);

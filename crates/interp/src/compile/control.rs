@@ -4,6 +4,7 @@
 use bits::{Id, IdVec, limbs_for};
 use exec::Unsupported;
 use ir::{Control, ControlId, MatchKind, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind};
+use support::work::checkpoint;
 
 use super::{Compiler, Mode};
 use crate::code::{Inst, Pc, Tell};
@@ -28,6 +29,7 @@ impl Compiler<'_> {
             back: Vec::new(),
         };
         for (stage_id, stage) in control.stages.iter() {
+            checkpoint();
             self.loc = stage.loc;
             self.enclosing.clear();
             self.place_label(line.stages[stage_id]);
@@ -39,6 +41,7 @@ impl Compiler<'_> {
         self.place_label(line.end);
         self.emit(Inst::End);
         for (label, units, stage) in std::mem::take(&mut line.back) {
+            checkpoint();
             self.place_label(label);
             self.emit(Inst::Work { units });
             self.emit(Inst::Jump {
@@ -100,6 +103,7 @@ impl Compiler<'_> {
         let mut slot = self.code.tables[table].key;
         let mut selector = 0;
         for key in &declared.keys {
+            checkpoint();
             let width = self.ty(&key.expr)?.width();
             if key.match_kind == MatchKind::Selector {
                 let (to, _) = self.code.tables[table].selectors[selector];

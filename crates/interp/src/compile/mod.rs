@@ -19,6 +19,7 @@ use exec::slots::table::TableSite;
 use exec::{Natives, ParserErrors, Unsupported};
 use ir::work::Work;
 use ir::{Action, ActionId, FieldId, Layout, Loc, Program, ScalarTy, limbs_of};
+use support::work::checkpoint;
 
 use crate::code::{ActionCode, Code, Inst, NONE, Pc, Tell};
 
@@ -99,6 +100,7 @@ impl<'p> Compiler<'p> {
             .actions
             .values()
             .map(|action| {
+                checkpoint();
                 let slots: Vec<Slot> = action
                     .params
                     .iter()
@@ -149,13 +151,16 @@ impl<'p> Compiler<'p> {
     fn whole(mut self) -> Result<Self, Unsupported> {
         self.stacks_and_headers()?;
         for (id, action) in self.program.actions.iter() {
+            checkpoint();
             self.whole_action(id, action)?;
         }
         for (id, parser) in self.program.parsers.iter() {
+            checkpoint();
             let start = self.parser(id, parser)?;
             self.code.parsers.push(start);
         }
         for (id, control) in self.program.controls.iter() {
+            checkpoint();
             let start = self.control(id, control)?;
             self.code.controls.push(start);
         }
@@ -189,6 +194,7 @@ impl<'p> Compiler<'p> {
             *label = labels.get(*label as usize).copied().unwrap_or(NONE);
         };
         for inst in &mut self.code.insts {
+            checkpoint();
             match inst {
                 Inst::Jump { to }
                 | Inst::JumpIf { to, .. }
@@ -204,7 +210,10 @@ impl<'p> Compiler<'p> {
         self.code
             .switches
             .iter_mut()
-            .flat_map(|switch| switch.iter_mut())
+            .flat_map(|switch| {
+                checkpoint();
+                switch.iter_mut()
+            })
             .for_each(place);
         let end = self.code.wide_scratch + self.wide;
         self.code.scratch_limbs = (end - self.layout.limbs()) as usize;
@@ -212,6 +221,7 @@ impl<'p> Compiler<'p> {
     }
 
     fn emit(&mut self, inst: Inst) {
+        checkpoint();
         self.code.insts.push(inst);
     }
 
@@ -232,6 +242,7 @@ impl<'p> Compiler<'p> {
     }
 
     fn label(&mut self) -> Pc {
+        checkpoint();
         self.labels.push(NONE);
         self.labels.len() as Pc - 1
     }

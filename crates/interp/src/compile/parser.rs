@@ -5,6 +5,7 @@ use exec::Unsupported;
 use exec::slots::Slot;
 use exec::slots::wide::WideOp;
 use ir::{KeySet, Keyset, Parser, ParserId, SelectCase, StateId, Target, Transition};
+use support::work::checkpoint;
 
 use super::{Compiler, Mode};
 use crate::code::{Inst, Pc, Tell};
@@ -24,6 +25,7 @@ impl Compiler<'_> {
             self.emit(Inst::Jump { to: start });
         }
         for (state_id, state) in parser.states.iter() {
+            checkpoint();
             self.loc = state.loc;
             self.enclosing.clear();
             self.place_label(states[state_id]);
@@ -62,6 +64,7 @@ impl Compiler<'_> {
         let mut made = Vec::new();
         let mut types = Vec::new();
         for key in keys {
+            checkpoint();
             types.push(self.ty(key)?);
         }
         if let ([key], [ty]) = (keys, &types[..]) {
@@ -72,6 +75,7 @@ impl Compiler<'_> {
         let limbs: u32 = types.iter().map(|ty| limbs_for(ty.width()) as u32).sum();
         let mut slot = self.temporary(limbs);
         for (key, ty) in keys.iter().zip(types) {
+            checkpoint();
             if ty.width() > 0 {
                 self.compute(key, slot)?;
             }
@@ -88,6 +92,7 @@ impl Compiler<'_> {
         states: &IdVec<StateId, Pc>,
     ) -> Result<(), Unsupported> {
         for (at, case) in cases.iter().enumerate() {
+            checkpoint();
             let next = self.label();
             match &case.keyset {
                 Keyset::ValueSet(set) => {
@@ -96,6 +101,7 @@ impl Compiler<'_> {
                 }
                 Keyset::Sets(sets) => {
                     for (set, &key) in sets.iter().zip(&keys.keys) {
+                        checkpoint();
                         self.jump_unless_in(set, key, next)?;
                     }
                 }

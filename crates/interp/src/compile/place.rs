@@ -4,6 +4,7 @@ use exec::Unsupported;
 use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
+use support::work::checkpoint;
 
 use super::Compiler;
 use crate::code::{AtN, Inst, NONE, Stride};
@@ -83,6 +84,7 @@ impl Compiler<'_> {
         let zero = self.number(0);
         self.emit(Inst::Copy { d: at, a: zero });
         for (dim, &limbs) in dims.iter().zip(strides) {
+            checkpoint();
             let index = self.small_operand(&dim.index)?;
             self.code.strides.push(Stride {
                 len: dim.len,
@@ -145,11 +147,13 @@ impl Compiler<'_> {
     pub(super) fn stacks_and_headers(&mut self) -> Result<(), Unsupported> {
         let program = self.program;
         for id in program.headers.ids() {
+            checkpoint();
             let site = HeaderSite::new(program, self.layout, id);
             let missing = || self.unsupported("a header without a type");
             self.code.headers.push(site.ok_or_else(missing)?);
         }
         for stack in program.stacks.values() {
+            checkpoint();
             let site = StackSite::new(program, self.layout, stack);
             let missing = || self.unsupported("a stack without headers");
             self.code.stacks.push(site.ok_or_else(missing)?);

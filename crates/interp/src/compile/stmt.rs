@@ -5,6 +5,7 @@ use exec::slots::Slot;
 use exec::slots::header::{HeaderCopy, Lookahead};
 use exec::slots::wide::WideOp;
 use ir::{ActionId, Expr, FieldId, HeaderPlace, Place, Stmt, StmtKind, limbs_of};
+use support::work::checkpoint;
 
 use super::Compiler;
 use crate::code::{HeaderCopyAt, Inst, NONE, Tell};
@@ -12,6 +13,7 @@ use crate::code::{HeaderCopyAt, Inst, NONE, Tell};
 impl Compiler<'_> {
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
         for stmt in stmts {
+            checkpoint();
             let around = self.loc;
             self.loc = stmt.loc.or(around);
             self.stmt(stmt)?;
@@ -222,6 +224,7 @@ impl Compiler<'_> {
 
     fn call_action(&mut self, action: ActionId, args: &[Expr]) -> Result<(), Unsupported> {
         for (i, arg) in args.iter().enumerate() {
+            checkpoint();
             let param = self.params.get(action).and_then(|slots| slots.get(i));
             if let Some(&d) = param {
                 self.compute(arg, d)?;
@@ -285,6 +288,7 @@ impl Compiler<'_> {
         let mut slots = Vec::new();
         let mut moves = Vec::new();
         for (place, offset) in dests {
+            checkpoint();
             let to = self.locate(place)?;
             let slot = if to.at == NONE {
                 to.base
@@ -301,6 +305,7 @@ impl Compiler<'_> {
         let at = self.code.lookaheads.len() as u32 - 1;
         self.emit(Inst::Lookahead(at));
         for (to, slot) in moves {
+            checkpoint();
             self.store(to, slot);
         }
         Ok(())

@@ -1,6 +1,9 @@
 //! Reads code: parsers, controls, statements and expressions.
 
-use bits::{IdVec, Value};
+use std::collections::HashMap;
+
+use bits::{Id, IdVec, Value};
+use support::work::checkpoint;
 
 use super::{Failure, Kind, Names, Read, Reader};
 use crate::code::*;
@@ -16,6 +19,7 @@ impl Reader<'_> {
         self.scan.expect("{")?;
         let mut names = Names::default();
         while self.scan.eat_word(word) {
+            checkpoint();
             names.declare(&self.scan.name()?);
             self.scan.skip_item()?;
         }
@@ -385,6 +389,7 @@ impl Reader<'_> {
     fn op_name(&mut self) -> Read<String> {
         let mut name = self.scan.ident()?.to_owned();
         while self.scan.eat(".") {
+            checkpoint();
             name.push('.');
             name.push_str(self.scan.ident()?);
         }
@@ -425,6 +430,7 @@ impl Reader<'_> {
     fn dims(&mut self) -> Read<Vec<Dim>> {
         let mut dims = Vec::new();
         while self.scan.eat("{") {
+            checkpoint();
             let index = self.expr()?;
             self.scan.keyword("in")?;
             let len = self.scan.number()?;
@@ -461,12 +467,14 @@ impl Reader<'_> {
     fn operand(&mut self) -> Read<Expr> {
         self.nested(|r| {
             for (op, sign) in UnOp::WORDS {
+                checkpoint();
                 if r.scan.eat(sign) {
                     return Ok(Expr::Unary(*op, Box::new(r.operand()?)));
                 }
             }
             let mut e = r.primary()?;
             while r.scan.eat("[") {
+                checkpoint();
                 let hi = r.scan.number()?;
                 r.scan.expect(":")?;
                 let lo = r.scan.number()?;
@@ -531,8 +539,7 @@ impl Reader<'_> {
         let number = match ty {
             ScalarTy::Error if self.scan.looking_at(".") => self.error_number()?,
             ScalarTy::Enum(id) if self.scan.eat("::") => {
-                let members = self.out.enums.get(id).map(|e| e.members.clone());
-                self.member(&members.unwrap_or_default())?
+                self.member(|reader| reader.members.get(id.index()))?
             }
             _ => {
                 self.scan.expect("(")?;
@@ -551,18 +558,18 @@ impl Reader<'_> {
     /// Reads `.Name` of an error.
     fn error_number(&mut self) -> Read<u64> {
         self.scan.expect(".")?;
-        let errors = self.out.errors.clone();
-        self.member(&errors)
+        self.member(|reader| Some(&reader.errors))
     }
 
-    fn member(&mut self, members: &[String]) -> Read<u64> {
+    /// Reads the name of a member, or its number after `#`.
+    fn member(&mut self, members: impl Fn(&Self) -> Option<&HashMap<String, u64>>) -> Read<u64> {
         if self.scan.eat("#") {
             return self.scan.number();
         }
         let at = self.scan.here();
         let name = self.scan.name()?;
-        let position = members.iter().position(|m| *m == name);
-        position.map(|at| at as u64).ok_or_else(|| Failure {
+        let number = members(self).and_then(|members| members.get(&name));
+        number.copied().ok_or_else(|| Failure {
             at,
             message: format!("there is no member '{name}'"),
         })

@@ -1,6 +1,7 @@
 //! Reads declarations: types, storage, externs, actions' heads, tables, blocks.
 
 use bits::Id;
+use support::work::checkpoint;
 
 use super::{Failure, Kind, Names, Read, Reader};
 use crate::print::{implied_fields, natural_data_ty};
@@ -149,6 +150,7 @@ impl Reader<'_> {
             message: "there is no such header type".to_owned(),
         })?;
         for field in implied_fields(&header, header_type) {
+            checkpoint();
             self.names[Kind::Field as usize].declare(&field.name);
             self.out.fields.push(field);
         }
@@ -532,6 +534,7 @@ impl Reader<'_> {
     /// Reads the names of a chain's steps. A `next` declaration gives each step's successor.
     pub(super) fn steps(&mut self) -> Read<()> {
         for name in self.braced_names()? {
+            checkpoint();
             self.names[Kind::Step as usize].declare(&name);
             let next = StepNext::End;
             self.out.pipeline.steps.push(Step { name, next });
@@ -563,6 +566,7 @@ impl Reader<'_> {
         }
         let mut arms = Vec::new();
         while !self.scan.eat_word("else") {
+            checkpoint();
             self.scan.keyword("if")?;
             let field = self.id(Kind::Field)?;
             arms.push((field, self.id(Kind::Step)?));

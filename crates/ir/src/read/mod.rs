@@ -81,6 +81,16 @@ impl Names {
     }
 }
 
+/// Returns the position of each name; that of the first one if several are equal.
+fn numbers(names: &[String]) -> HashMap<String, u64> {
+    let mut numbers = HashMap::new();
+    for (name, number) in names.iter().zip(0..) {
+        checkpoint();
+        numbers.entry(name.clone()).or_insert(number);
+    }
+    numbers
+}
+
 /// A kind of item that text refers to.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -129,6 +139,9 @@ impl Kind {
 struct Reader<'t> {
     scan: Scanner<'t>,
     names: [Names; KINDS],
+    /// Numbers of the errors, and of the members of each enum.
+    errors: HashMap<String, u64>,
+    members: Vec<HashMap<String, u64>>,
     /// Offsets of the bodies of actions, which are read after all declarations.
     bodies: Vec<usize>,
     out: Program,
@@ -139,6 +152,8 @@ impl<'t> Reader<'t> {
         Reader {
             scan: Scanner::new(text),
             names: Default::default(),
+            errors: HashMap::new(),
+            members: Vec::new(),
             bodies: Vec::new(),
             out: Program::empty("", Arch::V1model),
         }
@@ -149,9 +164,11 @@ impl<'t> Reader<'t> {
         self.out.name = self.scan.name()?;
         self.out.arch = self.word("an architecture")?;
         while !self.scan.at_end() {
+            checkpoint();
             self.item()?;
         }
         for (index, at) in std::mem::take(&mut self.bodies).into_iter().enumerate() {
+            checkpoint();
             self.scan.go_to(at);
             let id = ActionId::from_index(index);
             let params = self.out.actions[id].params.iter();
@@ -174,10 +191,14 @@ impl<'t> Reader<'t> {
                 let annotation = self.annotation()?;
                 self.out.annotations.push(annotation);
             }
-            "errors" => self.out.errors = self.braced_names()?,
+            "errors" => {
+                self.out.errors = self.braced_names()?;
+                self.errors = numbers(&self.out.errors);
+            }
             "enum" => {
                 let name = self.declare(Kind::Enum)?;
                 let members = self.braced_names()?;
+                self.members.push(numbers(&members));
                 self.out.enums.push(EnumTy { name, members });
             }
             "constant" => {
@@ -281,6 +302,7 @@ impl<'t> Reader<'t> {
         self.scan.expect(open)?;
         let mut items = Vec::new();
         while !self.scan.eat(close) {
+            checkpoint();
             if !items.is_empty() {
                 self.scan.expect(",")?;
             }
@@ -312,6 +334,7 @@ impl<'t> Reader<'t> {
     fn annotations(&mut self) -> Read<Vec<Annotation>> {
         let mut all = Vec::new();
         while self.scan.at_annotation() {
+            checkpoint();
             all.push(self.annotation()?);
         }
         Ok(all)

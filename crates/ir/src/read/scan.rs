@@ -1,6 +1,7 @@
 //! Scanner: words, names, numbers and strings of IR text.
 
 use bits::Value;
+use support::work::checkpoint;
 
 use super::{Failure, Read, ReadError};
 use crate::types::MAX_WIDTH;
@@ -42,6 +43,7 @@ impl<'t> Scanner<'t> {
     /// Skips white space and comments.
     fn skip_space(&mut self) {
         loop {
+            checkpoint();
             let rest = self.rest();
             let trimmed = rest.trim_start();
             self.at += rest.len() - trimmed.len();

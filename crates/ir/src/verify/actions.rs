@@ -38,8 +38,10 @@ fn concerns_table(call: &Call) -> bool {
 impl<'a> Verifier<'a> {
     pub(super) fn actions(&mut self) {
         for (id, action) in self.program.actions.iter() {
+            checkpoint();
             self.enter(format!("action {}", action.name), action.loc);
             for param in &action.params {
+                checkpoint();
                 let check = self.scalar(param.ty);
                 self.tell(check);
             }
@@ -48,6 +50,7 @@ impl<'a> Verifier<'a> {
         let mut known = HashMap::new();
         let mut open = HashSet::new();
         for (id, action) in self.program.actions.iter() {
+            checkpoint();
             self.enter(format!("action {}", action.name), action.loc);
             open.clear();
             let check = self.expand(id, &mut known, &mut open);
@@ -85,6 +88,7 @@ impl<'a> Verifier<'a> {
             }
         });
         for callee in calls {
+            checkpoint();
             let callee = self.expand(callee, known, open)?;
             sum.cost = sum.cost.saturating_add(callee.cost);
             sum.depth = sum.depth.max(callee.depth + 1);
@@ -106,6 +110,7 @@ impl<'a> Verifier<'a> {
         let cost_of = |id: &ActionId| self.expanded.get(id).map_or(0, |e| e.cost);
         let mut sum = 0u32;
         for stage in control.stages.values() {
+            checkpoint();
             sum = sum.saturating_add(1);
             match &stage.kind {
                 StageKind::Condition { .. } => {}
@@ -143,6 +148,7 @@ impl<'a> Verifier<'a> {
             let calls = self.calls_of(id);
             todo.extend(&calls.actions);
             for call in &calls.of_tables {
+                checkpoint();
                 self.table_call(table, action, call)
                     .map_err(|e| format!("action {}: {e}", action.name))?;
             }
@@ -202,6 +208,7 @@ impl<'a> Verifier<'a> {
             ));
         }
         for (param, arg) in added.params.iter().zip(args) {
+            checkpoint();
             same(param.ty, self.expr(arg, Some(caller))?)?;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Checks calls of extern functions and methods against their signatures.
 
+use support::work::checkpoint;
+
 use super::{Check, Verifier, same, there};
 use crate::code::*;
 use crate::ops::{InstanceKind, Op, OperandKind};
@@ -49,6 +51,7 @@ impl Verifier<'_> {
             return Err(format!("{} operands are expected", signature.len()));
         }
         for (kind, operand) in signature.iter().zip(&call.operands) {
+            checkpoint();
             match (kind, operand) {
                 (OperandKind::In, Operand::In(e)) => self.expr(e, action).map(drop)?,
                 (OperandKind::Out, Operand::Out(place)) => {
@@ -59,6 +62,7 @@ impl Verifier<'_> {
                 }
                 (OperandKind::Outs, Operand::Outs(all)) => {
                     for place in all {
+                        checkpoint();
                         self.scalar_place(place, action)?;
                     }
                 }
@@ -180,6 +184,7 @@ impl Verifier<'_> {
     /// Checks that all values are `bit` or `int`.
     fn numbers(&mut self, operands: &[Operand], action: Option<&Action>) -> Check {
         for operand in operands {
+            checkpoint();
             if let Operand::In(e) = operand {
                 super::expr::number(self.expr(e, action)?)?;
             }

@@ -54,6 +54,7 @@ impl Verifier<'_> {
         self.unique("extern", p.externs.values().map(|e| &e.name));
         self.unique("value set", p.value_sets.values().map(|s| &s.name));
         for t in p.header_types.values() {
+            checkpoint();
             self.enter(format!("header type {}", t.name), None);
             let check = self.header_type(t);
             self.tell(check);
@@ -80,6 +81,7 @@ impl Verifier<'_> {
         }
         self.overlaps();
         for stack in p.stacks.values() {
+            checkpoint();
             self.enter(format!("stack {}", stack.name), None);
             let check = self.stack(stack);
             self.tell(check);
@@ -89,6 +91,7 @@ impl Verifier<'_> {
     fn header_type(&self, t: &HeaderType) -> Check {
         let mut varbits = 0;
         for field in &t.fields {
+            checkpoint();
             self.ty(field.ty)
                 .map_err(|e| format!("field {}: {e}", field.name))?;
             match field.ty {
@@ -137,6 +140,7 @@ impl Verifier<'_> {
             .collect();
         spans.sort_unstable();
         for pair in spans.windows(2) {
+            checkpoint();
             if let [(_, last, a), (first, _, b)] = pair
                 && first <= last
             {
@@ -154,6 +158,7 @@ impl Verifier<'_> {
             .filter(|all| !all.is_empty())
             .ok_or("its headers are not all there")?;
         for pair in all.windows(2) {
+            checkpoint();
             let [a, b] = pair else { continue };
             let len = there(&self.program.header_types, a.ty, "header type")?
                 .fields
@@ -167,6 +172,7 @@ impl Verifier<'_> {
 
     pub(super) fn externs(&mut self) {
         for e in self.program.externs.values() {
+            checkpoint();
             self.enter(format!("extern {}", e.name), e.loc);
             let check = self.extern_kind(&e.kind);
             self.tell(check);
@@ -213,8 +219,10 @@ impl Verifier<'_> {
 
     pub(super) fn value_sets(&mut self) {
         for set in self.program.value_sets.values() {
+            checkpoint();
             self.enter(format!("value set {}", set.name), None);
             for field in &set.fields {
+                checkpoint();
                 let check = self.scalar(field.ty);
                 self.tell(check);
             }
@@ -224,6 +232,7 @@ impl Verifier<'_> {
     pub(super) fn tables(&mut self) {
         let mut direct = std::collections::HashSet::new();
         for table in self.program.tables.values() {
+            checkpoint();
             self.enter(format!("table {}", table.name), table.loc);
             let check = self.table(table);
             self.tell(check);
@@ -243,6 +252,7 @@ impl Verifier<'_> {
     fn table(&mut self, table: &Table) -> Check {
         let mut keys = Vec::new();
         for key in &table.keys {
+            checkpoint();
             let ty = self
                 .expr(&key.expr, None)
                 .map_err(|e| format!("key {}: {e}", key.name))?;
@@ -251,6 +261,7 @@ impl Verifier<'_> {
             }
         }
         for action in &table.actions {
+            checkpoint();
             there(&self.program.actions, action.action, "action")?;
         }
         self.action_call(table, &table.default, ActionScope::TableOnly)
@@ -293,6 +304,7 @@ impl Verifier<'_> {
             return Err(format!("{} keys are expected", keys.len()));
         }
         for ((ty, kind), m) in keys.iter().zip(&entry.keys) {
+            checkpoint();
             self.key_match(*ty, *kind, m)?;
         }
         self.action_call(table, &entry.action, ActionScope::DefaultOnly)

@@ -185,11 +185,13 @@ impl<'a> Verifier<'a> {
 
     fn parsers(&mut self) {
         for parser in self.program.parsers.values() {
+            checkpoint();
             self.enter(format!("parser {}", parser.name), None);
             let start = there(&parser.states, parser.start, "start state");
             self.tell(start.map(drop));
             self.unique("state", parser.states.values().map(|s| &s.name));
             for state in parser.states.values() {
+                checkpoint();
                 self.enter(
                     format!("parser {}, state {}", parser.name, state.name),
                     state.loc,
@@ -224,9 +226,11 @@ impl<'a> Verifier<'a> {
 
     fn controls(&mut self) {
         for control in self.program.controls.values() {
+            checkpoint();
             self.enter(format!("control {}", control.name), None);
             self.unique("stage", control.stages.values().map(|s| &s.name));
             for stage in control.stages.values() {
+                checkpoint();
                 self.enter(
                     format!("control {}, stage {}", control.name, stage.name),
                     stage.loc,
@@ -298,6 +302,7 @@ impl<'a> Verifier<'a> {
     fn unique<'n>(&mut self, what: &str, names: impl Iterator<Item = &'n String>) {
         let mut seen = HashSet::new();
         for name in names {
+            checkpoint();
             if !seen.insert(name) {
                 self.tell(Err(format!("two {what}s are called '{name}'")));
             }
@@ -309,6 +314,7 @@ impl<'a> Verifier<'a> {
         self.enter("pipeline", None);
         let mut roles = HashSet::new();
         for block in &pipeline.blocks {
+            checkpoint();
             let check = if roles.insert((block.step, block.role)) {
                 self.block(block)
             } else {
@@ -323,19 +329,23 @@ impl<'a> Verifier<'a> {
         }
         self.unique("step", pipeline.steps.values().map(|step| &step.name));
         for (id, step) in pipeline.steps.iter() {
+            checkpoint();
             let check = self.step(id, step);
             self.tell(check);
         }
         for (key, field) in &pipeline.intrinsics {
+            checkpoint();
             let check = self.scalar_field(*field);
             self.tell(check.map_err(|e| format!("intrinsic {key}: {e}")));
         }
         self.tell(self.kept_ports());
         for transfer in &pipeline.transfers {
+            checkpoint();
             let check = self.transfer(transfer);
             self.tell(check);
         }
         for field in pipeline.field_lists.values().flatten() {
+            checkpoint();
             self.tell(there(&self.program.fields, *field, "field").map(drop));
         }
     }
@@ -370,6 +380,7 @@ impl<'a> Verifier<'a> {
             StepNext::Step(next) => to(*next),
             StepNext::Branch { arms, otherwise } => {
                 for (field, next) in arms {
+                    checkpoint();
                     self.field_of(Some(*field), crate::ScalarTy::Bool)?;
                     to(*next)?;
                 }
@@ -450,6 +461,7 @@ fn same(expected: crate::ScalarTy, found: crate::ScalarTy) -> Check {
 fn reach(dims: &[(u32, u32)], most: usize) -> Option<Vec<u64>> {
     let mut offsets = vec![0u64];
     for &(len, stride) in dims {
+        checkpoint();
         if offsets.len().saturating_mul(len as usize) > most || len == 0 {
             return None;
         }
@@ -493,6 +505,7 @@ impl Verifier<'_> {
         let ty = there(fields, base, "field")?.ty;
         let offsets = reach(dims, fields.len()).ok_or("the dims are empty or reach too far")?;
         for offset in offsets {
+            checkpoint();
             let at = offset + base.index() as u64;
             let field = usize::try_from(at)
                 .ok()
@@ -523,6 +536,7 @@ impl Verifier<'_> {
         let offsets = reach(dims, headers.len()).ok_or(too_far)?;
         let field_offsets = reach(&strides, headers.len()).ok_or(too_far)?;
         for (offset, field_offset) in offsets.into_iter().zip(field_offsets) {
+            checkpoint();
             let at = offset + place.base.index() as u64;
             let header = usize::try_from(at)
                 .ok()

@@ -185,6 +185,7 @@ impl<'a> Verifier<'a> {
             ));
         }
         for (param, arg) in callee.params.iter().zip(args) {
+            checkpoint();
             self.expr_of(arg, param.ty, body.action)?;
         }
         Ok(())

@@ -5,6 +5,26 @@ use exec::FastPathStep;
 
 use super::*;
 
+#[test]
+fn a_compilation_that_ends_early_leaves_no_code_in_memory() {
+    use support::work::{Interrupt, Work, WorkLimits};
+
+    let compile = |size| {
+        let text = states(size);
+        let program = ir::read(&text).unwrap_or_else(|error| panic!("{error:?}"));
+        super::compile(&program, &Layout::of(&program), &Natives::default()).map(drop)
+    };
+    assert_eq!(MODULES.get(), 0);
+    assert!(compile(10).is_ok());
+    assert_eq!(MODULES.get(), 0, "after a compilation");
+    assert!(compile(100_000).is_err());
+    assert_eq!(MODULES.get(), 0, "after a refusal");
+    let work = Work::new(WorkLimits::default());
+    work.cancel();
+    assert_eq!(work.run(|| compile(10)), Err(Interrupt::Cancelled));
+    assert_eq!(MODULES.get(), 0, "after an interrupt");
+}
+
 /// Generates a program in which one construct has the given size.
 type Scaled = fn(usize) -> String;
 

@@ -15,6 +15,7 @@ use cranelift_frontend::{Switch, Variable};
 use exec::Unsupported;
 use exec::slots::Slot;
 use ir::{ActionId, Control, Expr, Program, StageKind, Stmt, StmtKind, limbs_of};
+use support::work::checkpoint;
 use table::RecordField;
 
 use super::{INLINE_LIMBS, Translator};
@@ -56,6 +57,7 @@ impl ActionCosts {
         let mut costs = IdVec::default();
         let mut called = IdVec::default();
         for action in program.actions.values() {
+            checkpoint();
             let mut calls = Vec::new();
             costs.push(statements(&action.body, &mut calls));
             called.push(calls);
@@ -68,6 +70,7 @@ impl ActionCosts {
     pub(super) fn is_short(&self, action: ActionId) -> bool {
         let (mut cost, mut waiting) = (0u32, vec![action]);
         while let Some(action) = waiting.pop() {
+            checkpoint();
             let own = self.costs.get(action).copied().unwrap_or(0);
             // Every action costs at least one, so that the loop ends for actions that only call
             // others.
@@ -85,6 +88,7 @@ impl ActionCosts {
 fn statements(body: &[Stmt], calls: &mut Vec<ActionId>) -> u32 {
     let mut count = 0u32;
     for stmt in body {
+        checkpoint();
         count = count.saturating_add(1);
         count = count.saturating_add(match &stmt.kind {
             StmtKind::If(_, then, otherwise) => {
@@ -114,6 +118,7 @@ impl Uses {
     pub(super) fn of_control(program: &Program, control: &Control, costs: &ActionCosts) -> Uses {
         let mut calls = Vec::new();
         for stage in control.stages.values() {
+            checkpoint();
             match &stage.kind {
                 StageKind::Action { body, .. } => {
                     statements(body, &mut calls);
@@ -133,6 +138,7 @@ impl Uses {
         let mut uses = Uses::default();
         let mut waiting: Vec<ActionId> = calls.to_vec();
         while let Some(action) = waiting.pop() {
+            checkpoint();
             let places = uses.places.entry(action).or_insert(0);
             *places += 1;
             if *places == 1 {
@@ -141,6 +147,7 @@ impl Uses {
         }
         let mut known = HashMap::new();
         for &action in calls {
+            checkpoint();
             uses.decide(action, costs, &mut known);
         }
         uses
@@ -159,6 +166,7 @@ impl Uses {
         }
         let mut cost = costs.costs.get(action).copied().unwrap_or(0);
         for &called in costs.called.get(action).into_iter().flatten() {
+            checkpoint();
             cost = cost.saturating_add(self.decide(called, costs, known));
         }
         if cost > INLINE_COST && self.places.get(&action).is_some_and(|&places| places > 1) {
@@ -238,6 +246,7 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let mut params = Vec::with_capacity(args.len());
         for (i, arg) in args.iter().enumerate() {
+            checkpoint();
             params.push(match self.wide_param(action, i) {
                 Some(slot) => {
                     self.compute(arg, slot)?;
@@ -295,6 +304,7 @@ impl Translator<'_> {
         let mut seen = HashSet::from([action]);
         let mut waiting = vec![action];
         while let Some(action) = waiting.pop() {
+            checkpoint();
             if uses.shared.contains(&action) {
                 return true;
             }
@@ -314,8 +324,10 @@ impl Translator<'_> {
         let number = shared.places.len() as i64;
         shared.places.push(place);
         for (param, values) in shared.params.iter().zip(values) {
+            checkpoint();
             if let Param::Variables(variables) = param {
                 for (&variable, value) in variables.iter().zip(values) {
+                    checkpoint();
                     self.b.def_var(variable, value);
                 }
             }
@@ -373,10 +385,12 @@ impl Translator<'_> {
             .collect();
         all.sort_by_key(|(action, _)| action.get());
         for (_, shared) in all {
+            checkpoint();
             self.start(shared.exit);
             let back = self.b.use_var(shared.back);
             let mut switch = Switch::new();
             for (number, &place) in shared.places.iter().enumerate().skip(1) {
+                checkpoint();
                 switch.set_entry(number as u128, place);
             }
             match shared.places.first() {

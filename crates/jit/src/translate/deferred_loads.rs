@@ -12,6 +12,7 @@ use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Value, ValueDe
 use exec::slots::Slot;
 use exec::slots::header::HeaderSite;
 use ir::{FieldId, HeaderId, ParserId, Program};
+use support::work::checkpoint;
 
 use super::field_allocation::{FieldAllocation, extracted_in_parser, fields_of, written_in_parser};
 use super::{I64, Translator};
@@ -163,6 +164,7 @@ impl Translator<'_> {
         let mut headers: Vec<HeaderId> = late.headers.into_iter().collect();
         headers.sort_by_key(|header| header.get());
         for header in headers {
+            checkpoint();
             self.load_header(header);
         }
     }
@@ -184,6 +186,7 @@ impl Translator<'_> {
         let bytes = self.bytes_of_header(header);
         let mut bit = 0;
         for field in &site.fields {
+            checkpoint();
             let value = self.load_bits(bytes, bit, field.width, site.fixed_bits);
             self.store_slots(field.slot, &value);
             bit += field.width;
@@ -205,9 +208,11 @@ fn places_of(site: &HeaderSite) -> Vec<(Slot, Place)> {
     )];
     let mut bit = 0;
     for field in &site.fields {
+        checkpoint();
         let width = field.width;
         let limbs = (bits::limbs_for(width) as u32).max(1);
         for limb in 0..limbs {
+            checkpoint();
             let place = FieldPlace {
                 bit,
                 width,

@@ -5,6 +5,7 @@
 
 use bits::IdVec;
 use ir::{ActionId, Arch, Op, Program, StageKind, Stmt, StmtKind};
+use support::work::checkpoint;
 
 /// Use of the current entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,12 +59,14 @@ impl CurrentUses {
             outside: CurrentUse::None,
         };
         for action in program.actions.ids() {
+            checkpoint();
             uses.action(program, action);
         }
         // Code outside of actions uses the entry of the last applied table, whichever that is. So
         // any use must be assumed for all tables.
         let stages = program.controls.values().flat_map(|c| c.stages.values());
         for stage in stages {
+            checkpoint();
             if let StageKind::Action { body, .. } = &stage.kind
                 && uses.code(program, body) != CurrentUse::None
             {

@@ -13,6 +13,7 @@ use ir::{
     KeySet, Keyset, Op, Operand, Parser, ParserId, Place, Program, ScalarTy, StageKind, StateId,
     Stmt, StmtKind, Target, Transition, limbs_of,
 };
+use support::work::checkpoint;
 
 use super::INLINE_LIMBS;
 use super::checksum::is_inline as is_summed_inline;
@@ -90,15 +91,18 @@ impl FieldAllocation {
         let inline =
             |ty: ScalarTy| limbs_of(ty) <= INLINE_LIMBS && !matches!(ty, ScalarTy::Varbit(_));
         for (id, field) in program.fields.iter() {
+            checkpoint();
             if inline(field.ty) && !in_frame.contains(&id) {
                 homes.in_variables.insert(id);
             }
         }
         homes.spare_variables(program);
         for (id, header) in program.headers.iter() {
+            checkpoint();
             let fields = fields_of(program, id);
             // Extraction writes these too.
             for field in &fields {
+                checkpoint();
                 homes.only_told.remove(field);
             }
             let Some(site) = sites.get(id.get() as usize) else {
@@ -106,6 +110,7 @@ impl FieldAllocation {
             };
             if !is_inline(site) {
                 for field in fields {
+                    checkpoint();
                     homes.in_variables.remove(&field);
                 }
                 continue;
@@ -191,6 +196,7 @@ pub(super) fn written_behind_parting(
     let mut walk = Walk::new(program);
     let mut waiting: Vec<StateId> = Vec::new();
     for state in parser.states.values() {
+        checkpoint();
         let mut behind = state.body.iter().skip_while(|stmt| !may_part(stmt, sites));
         let Some(first) = behind.next() else { continue };
         if !matches!(first.kind, StmtKind::Verify(..)) {
@@ -201,6 +207,7 @@ pub(super) fn written_behind_parting(
     }
     let mut seen = HashSet::new();
     while let Some(id) = waiting.pop() {
+        checkpoint();
         if let Some(state) = parser.states.get(id).filter(|_| seen.insert(id)) {
             walk.body(&state.body);
             waiting.extend(states_behind(&state.transition));
@@ -320,6 +327,7 @@ impl<'p> Walk<'p> {
     fn write_besides(&mut self, fields: impl Iterator<Item = FieldId>) -> HashSet<FieldId> {
         let (mut once, mut again) = (HashSet::new(), HashSet::new());
         for field in fields {
+            checkpoint();
             if self.written.contains(&field) || !once.insert(field) {
                 again.insert(field);
             }
@@ -334,6 +342,7 @@ impl<'p> Walk<'p> {
     fn with_actions(mut self) -> HashSet<FieldId> {
         let mut seen = HashSet::new();
         while let Some(action) = self.actions.pop() {
+            checkpoint();
             if let Some(action) = self
                 .program
                 .actions
@@ -348,6 +357,7 @@ impl<'p> Walk<'p> {
 
     fn parser(&mut self, parser: &Parser) {
         for state in parser.states.values() {
+            checkpoint();
             self.body(&state.body);
             self.transition(&state.transition);
         }
@@ -355,6 +365,7 @@ impl<'p> Walk<'p> {
 
     fn control(&mut self, control: &Control) {
         for stage in control.stages.values() {
+            checkpoint();
             match &stage.kind {
                 StageKind::Condition { cond, .. } => self.expr(cond),
                 StageKind::Action { body, .. } => self.body(body),
@@ -374,9 +385,11 @@ impl<'p> Walk<'p> {
         program.parsers.values().for_each(|p| self.parser(p));
         program.controls.values().for_each(|c| self.control(c));
         for table in program.tables.values() {
+            checkpoint();
             table.keys.iter().for_each(|key| self.expr(&key.expr));
         }
         for action in program.actions.values() {
+            checkpoint();
             self.body(&action.body);
         }
     }
@@ -387,10 +400,12 @@ impl<'p> Walk<'p> {
         };
         keys.iter().for_each(|key| self.expr(key));
         for case in cases {
+            checkpoint();
             let Keyset::Sets(sets) = &case.keyset else {
                 continue;
             };
             for set in sets {
+                checkpoint();
                 match set {
                     KeySet::Value(value) => self.expr(value),
                     KeySet::Mask(a, b) | KeySet::Range(a, b) => {
@@ -486,6 +501,7 @@ impl<'p> Walk<'p> {
                 self.summed(call);
                 self.has_atomic |= call.op == Op::HoldAtomic;
                 for operand in &call.operands {
+                    checkpoint();
                     match operand {
                         Operand::In(value) => self.expr(value),
                         Operand::Data(all) => all.iter().for_each(|value| self.expr(value)),
@@ -564,6 +580,7 @@ impl<'p> Walk<'p> {
 
     fn headers_in_frame(&mut self, first: HeaderId, count: u32) {
         for header in first.get()..first.get().saturating_add(count) {
+            checkpoint();
             let fields = fields_of(self.program, HeaderId::new(header));
             self.in_frame.extend(fields);
         }

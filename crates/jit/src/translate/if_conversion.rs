@@ -6,6 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use ir::{ActionId, Expr, Place, Stmt, StmtKind, TableId, limbs_of};
+use support::work::checkpoint;
 
 use super::Translator;
 use super::lookup_schedule::{assigns, exits};
@@ -51,6 +52,7 @@ impl<'t> Translator<'t> {
         let mut choices = Vec::with_capacity(actions.len());
         let mut limbs = 0;
         for &(position, action) in actions {
+            checkpoint();
             let declared = self.program.actions.get(action)?;
             let mut params = 0..declared.params.len();
             if self.hits_run(table).is_some() && !params.is_empty() {
@@ -62,6 +64,7 @@ impl<'t> Translator<'t> {
             self.action = around;
             let (assigned, ends) = assigned?;
             for (to, _) in &assigned {
+                checkpoint();
                 limbs += to.ty(self.program).map_or(u32::MAX, limbs_of);
             }
             let is_wide = |param| self.wide_param(action, param).is_some();
@@ -83,6 +86,7 @@ impl<'t> Translator<'t> {
     fn assigned(&self, body: &'t [Stmt], plan: &TablePrefetch<'_>) -> Option<(Assigned<'t>, bool)> {
         let mut assigned = Vec::new();
         for stmt in body {
+            checkpoint();
             match &stmt.kind {
                 StmtKind::Assign(to, value) => {
                     assigned.extend(self.is_wanted(to, value, plan).then_some((to, value)));
@@ -109,6 +113,7 @@ impl<'t> Translator<'t> {
         ways: Ways<'_>,
     ) -> Result<(), Unsupported> {
         for choice in choices {
+            checkpoint();
             let is_it = self.is_run((table, record, is_hit), choice.position);
             let fields = self.fields_in_record(table, choice.position);
             // Records of other actions have the same length, so the load is valid for any action.
@@ -116,6 +121,7 @@ impl<'t> Translator<'t> {
             let params = self.entry_params(choice.action, pointer, &fields);
             let around = self.action.replace((choice.action, params));
             for (to, value) in &choice.assigned {
+                checkpoint();
                 let to = self.locate(to)?;
                 let value = self.value(value)?;
                 let before = self.load(to);
@@ -140,6 +146,7 @@ impl<'t> Translator<'t> {
             (Ways::Others(ways), true) => {
                 let zero = self.number(0);
                 for &way in ways {
+                    checkpoint();
                     let before = self.b.use_var(way);
                     let here = self.b.ins().select(is_it, zero, before);
                     self.b.def_var(way, here);

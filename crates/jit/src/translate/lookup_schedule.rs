@@ -14,6 +14,7 @@ use ir::{
     StageId, StageKind, Stmt, StmtKind, TableId,
 };
 
+use support::work::checkpoint;
 use table::Directness;
 
 use super::field_allocation::{written_by_stmt, written_in_control};
@@ -78,6 +79,7 @@ impl LookupSchedule {
     /// Marks the fields that the next control writes as unknown.
     pub(super) fn forget(&mut self, program: &Program, control: ControlId) {
         for field in written_in_control(program, control) {
+            checkpoint();
             self.set(field);
         }
     }
@@ -91,6 +93,7 @@ impl LookupSchedule {
     /// control.
     fn ends_by(&self, program: &Program, body: &[Stmt], level: Level, by: &mut HashSet<FieldId>) {
         for stmt in body {
+            checkpoint();
             match &stmt.kind {
                 StmtKind::If(cond, then, otherwise) => {
                     let ends = exits(program, then) || exits(program, otherwise);
@@ -117,6 +120,7 @@ impl LookupSchedule {
         let mut least: HashMap<StageId, Level> = HashMap::new();
         let asked_for = asked_for(program, control);
         for (stage_id, stage) in control.stages.iter() {
+            checkpoint();
             let at = (id, stage_id);
             match &stage.kind {
                 StageKind::Condition {
@@ -157,10 +161,12 @@ impl LookupSchedule {
                     }
                     let outcomes = outcome.hit.into_iter().chain(outcome.action_run);
                     for field in outcomes {
+                        checkpoint();
                         self.raise(field, answered);
                     }
                     let listed = program.tables.get(*table);
                     for action in listed.into_iter().flat_map(|table| &table.actions) {
+                        checkpoint();
                         let mut walk = Walk::new(self, program, follows);
                         walk.action(action.action, answered);
                     }
@@ -235,6 +241,7 @@ impl LookupSchedule {
             _ => false,
         };
         for stage in alone.into_iter().flatten() {
+            checkpoint();
             if sides > 1 || is_long(&stage) {
                 self.gates.insert(at);
                 let least = least.entry(stage).or_insert(0);
@@ -256,10 +263,12 @@ impl LookupSchedule {
         let mut needed = HashSet::new();
         let mut flows: Vec<(FieldId, HashSet<FieldId>)> = Vec::new();
         for &id in controls {
+            checkpoint();
             let Some(control) = program.controls.get(id) else {
                 continue;
             };
             for (stage_id, stage) in control.stages.iter() {
+                checkpoint();
                 match &stage.kind {
                     StageKind::Condition { cond, .. } => {
                         if self.decides(id, stage_id, level) {
@@ -276,6 +285,7 @@ impl LookupSchedule {
                         };
                         let mut key = HashSet::new();
                         for part in &declared.keys {
+                            checkpoint();
                             reads(&part.expr, &mut key);
                         }
                         let nearness = nearness(*table);
@@ -293,6 +303,7 @@ impl LookupSchedule {
                         let told = outcome.hit.into_iter().chain(outcome.action_run);
                         flows.extend(told.map(|field| (field, from.clone())));
                         for action in &declared.actions {
+                            checkpoint();
                             let action = program.actions.get(action.action);
                             let body = action.map_or(&[][..], |action| &action.body);
                             flows_of(program, body, &from, &mut flows);
@@ -302,8 +313,10 @@ impl LookupSchedule {
             }
         }
         loop {
+            checkpoint();
             let before = needed.len();
             for (to, from) in &flows {
+                checkpoint();
                 if needed.contains(to) {
                     needed.extend(from.iter().copied());
                 }
@@ -352,6 +365,7 @@ impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
 
     fn body(&mut self, body: &[Stmt], least: Level) {
         for stmt in body {
+            checkpoint();
             self.stmt(stmt, least);
         }
     }
@@ -387,6 +401,7 @@ impl<'l, 'p, F: Follows> Walk<'l, 'p, F> {
             StmtKind::Leave(_) | StmtKind::Exit => {}
             _ => {
                 for field in written_by_stmt(self.program, stmt) {
+                    checkpoint();
                     self.levels.set(field);
                 }
             }
@@ -402,6 +417,7 @@ fn flows_of(
     flows: &mut Vec<(FieldId, HashSet<FieldId>)>,
 ) {
     for stmt in body {
+        checkpoint();
         match &stmt.kind {
             StmtKind::Assign(to, value) | StmtKind::AssignSlice(to, _, _, value) => {
                 let mut from = around.clone();
@@ -536,6 +552,7 @@ fn parts_assignments(
 fn asked_for(program: &Program, control: &Control) -> HashSet<FieldId> {
     let mut read = HashSet::new();
     for stage in control.stages.values() {
+        checkpoint();
         match &stage.kind {
             StageKind::Condition { cond, .. } => reads(cond, &mut read),
             StageKind::Match { table, .. } => {
@@ -565,6 +582,7 @@ fn stages_behind(control: &Control, next: Next) -> HashSet<StageId> {
     let mut seen = HashSet::new();
     let mut waiting = vec![next];
     while let Some(next) = waiting.pop() {
+        checkpoint();
         if let Next::Stage(id) = next
             && seen.insert(id)
             && let Some(stage) = control.stages.get(id)

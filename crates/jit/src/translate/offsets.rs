@@ -11,6 +11,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value};
 use cranelift_frontend::{FunctionBuilder, Variable};
 use ir::HeaderId;
+use support::work::checkpoint;
 
 use super::{I64, Translator, in_stack};
 
@@ -95,6 +96,7 @@ impl Translator<'_> {
         let headers: Vec<HeaderId> = offsets.into_iter().flat_map(Offsets::headers).collect();
         let nowhere = self.number(NOWHERE as u64);
         for header in headers {
+            checkpoint();
             self.set_offset(header, nowhere);
         }
     }

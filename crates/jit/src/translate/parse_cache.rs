@@ -8,6 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use exec::slots::Slot;
 use exec::{BURST, FastPath, FastPathStep};
 use ir::FieldId;
+use support::work::checkpoint;
 
 use super::field_allocation::{extracted_in_parser, fields_of, written_in_parser};
 use super::lookup_schedule::{Level, LookupSchedule};
@@ -152,6 +153,7 @@ impl Translator<'_> {
         self.start_sealed(noted);
         let row = self.row_of_packet(parsed);
         for limb in &parsed.limbs {
+            checkpoint();
             let value = self.load_slots(limb.slot, 1)[0];
             let at = limb.at as i32;
             match limb.bytes {
@@ -169,6 +171,7 @@ impl Translator<'_> {
     pub(super) fn take_parsed(&mut self, parsed: &ParsedFields) {
         let row = self.row_of_packet(parsed);
         for limb in &parsed.limbs {
+            checkpoint();
             let at = limb.at as i32;
             let value = match limb.bytes {
                 1 => self.b.ins().uload8(I64, in_limbs(), row, at),

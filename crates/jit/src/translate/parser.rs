@@ -12,6 +12,7 @@ use ir::{
     BinOp, Expr, KeySet, Keyset, Parser, ParserId, ScalarTy, SelectCase, StateId, Target,
     Transition, ValueSetId,
 };
+use support::work::checkpoint;
 
 use super::Translator;
 use super::expr::is_wide;
@@ -44,6 +45,7 @@ impl Translator<'_> {
         }
         let order = Order::of(parser);
         for &state_id in &order.states {
+            checkpoint();
             let state = &parser.states[state_id];
             self.loc = state.loc;
             self.check_size()?;
@@ -84,6 +86,7 @@ impl Translator<'_> {
     fn keys(&mut self, keys: &[Expr]) -> Result<Vec<Key>, Unsupported> {
         let mut made = Vec::new();
         for key in keys {
+            checkpoint();
             let ty = self.ty(key)?;
             made.push(if is_wide(ty) {
                 let slot = self.slot_of(key)?;
@@ -122,6 +125,7 @@ impl Translator<'_> {
                 }
                 Keyset::Sets(sets) => {
                     for (set, key) in sets.iter().zip(keys) {
+                        checkpoint();
                         if let Some(truth) = self.is_in(set, key)? {
                             self.go_on_if(truth, next);
                         }
@@ -148,6 +152,7 @@ impl Translator<'_> {
         let mut switch = Switch::new();
         let mut ends = Vec::new();
         for case in cases {
+            checkpoint();
             let Some(value) = constant_case(case) else {
                 continue;
             };
@@ -172,6 +177,7 @@ impl Translator<'_> {
             self.is_live = false;
         }
         for (block, target) in ends {
+            checkpoint();
             self.start_sealed(block);
             self.go(target, states);
         }
@@ -230,6 +236,7 @@ impl Translator<'_> {
         let first = self.temporary(limbs);
         let mut slot = first;
         for key in keys {
+            checkpoint();
             let limbs = limbs_for(key.ty.width()) as u32;
             if is_wide(key.ty) {
                 self.copy(slot, key.slot, limbs);
@@ -258,6 +265,7 @@ impl Order {
         // visited.
         let mut way = vec![(parser.start, next_states(parser, parser.start))];
         while let Some((state, left)) = way.last_mut() {
+            checkpoint();
             match left.pop() {
                 Some(to) if seen.insert(to) => way.push((to, next_states(parser, to))),
                 Some(_) => {}

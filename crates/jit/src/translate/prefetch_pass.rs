@@ -26,6 +26,7 @@ use ir::{
     ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
     Stmt, StmtKind, TableId, limbs_of,
 };
+use support::work::checkpoint;
 use table::{Directness, Lookup};
 
 use super::fast_path::stays;
@@ -205,6 +206,7 @@ impl LookupKeys<'_> {
         let limbs = self.keys.len().checked_div(self.askers.len()).unwrap_or(0);
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();
         for (question, (&asker, noted)) in questions {
+            checkpoint();
             work(
                 asker as usize,
                 &self.keys[question * limbs..][..limbs],
@@ -218,6 +220,7 @@ impl LookupKeys<'_> {
     pub(crate) fn answer(&mut self, mut found: impl FnMut(usize, u64) -> u64) {
         let questions = self.askers.iter().zip(&mut *self.found).enumerate();
         for (question, (&asker, noted)) in questions {
+            checkpoint();
             let number = found(question, *noted);
             *noted = number;
             if let Some(answer) = self.answers.get_mut(asker as usize) {
@@ -271,6 +274,7 @@ impl PrefetchPlan {
         let mut written = HashSet::new();
         let mut is_parsed = false;
         for step in &pass.steps {
+            checkpoint();
             match step {
                 FastPathStep::Parse { parser, errors } => {
                     let parser = program.parsers.get(*parser);
@@ -346,6 +350,7 @@ impl Translator<'_> {
         let mut levels = LookupSchedule::default();
         let mut is_parsed = false;
         for step in &pass.steps {
+            checkpoint();
             match step {
                 FastPathStep::Parse { .. } => is_parsed = true,
                 FastPathStep::Set(field, input) if is_parsed => match stays(*input) {
@@ -462,6 +467,7 @@ impl Translator<'_> {
         let keys = program.tables.get(table).map_or(&[][..], |t| &t.keys);
         let mut limbs = Vec::new();
         for part in keys {
+            checkpoint();
             if self.ty(&part.expr)?.width() > 0 {
                 limbs.extend(self.value(&part.expr)?);
             }
@@ -550,6 +556,7 @@ impl Translator<'_> {
     ) -> Result<(), Unsupported> {
         let mut is_parsed = false;
         for (number, step) in pass.steps.iter().enumerate() {
+            checkpoint();
             match step {
                 FastPathStep::Parse { .. } if is_parsed => break,
                 FastPathStep::Parse { .. } => {
@@ -593,11 +600,13 @@ impl Translator<'_> {
         let first = control.stages.ids().next();
         comes.extend(first.map(|first| (first, Comes::Always)));
         for (stage_id, stage) in control.stages.iter() {
+            checkpoint();
             let here = comes.get(&stage_id).copied().unwrap_or(Comes::Never);
             if let Comes::Never = here {
                 continue;
             }
             for (next, here) in self.scout_stage((id, stage_id), stage, here, plan)? {
+                checkpoint();
                 if let Next::Stage(to) = next
                     && to > stage_id
                 {
@@ -765,6 +774,7 @@ impl Translator<'_> {
         let behind = self.b.ins().imul_imm(count, 8 * site.limbs as i64);
         let place = self.b.ins().iadd(notes, behind);
         for (limb, &part) in key.iter().enumerate() {
+            checkpoint();
             let key_at = at(PrefetchSite::KEYS + limb);
             self.b.ins().store(in_limbs(), part, place, key_at);
         }

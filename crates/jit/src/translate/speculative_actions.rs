@@ -10,6 +10,7 @@ use ir::{
     ActionId, Control, Expr, LabelId, MatchNext, MatchOutcome, Next, Place, Stmt, StmtKind,
     TableId, limbs_of,
 };
+use support::work::checkpoint;
 
 use super::action::{Param, Uses};
 use super::if_conversion::Ways;
@@ -120,6 +121,7 @@ impl Translator<'_> {
 
     fn sketch(&mut self, body: &[Stmt], plan: &TablePrefetch<'_>) -> Result<(), Unsupported> {
         for stmt in body {
+            checkpoint();
             if !self.is_live {
                 break;
             }
@@ -214,6 +216,7 @@ impl Translator<'_> {
         }
         let mut params = Vec::with_capacity(args.len());
         for arg in args {
+            checkpoint();
             let value = self.value(arg)?;
             params.push(Param::Variables(
                 value.into_iter().map(|v| self.variable(v)).collect(),
@@ -299,6 +302,7 @@ impl Translator<'_> {
         let mut arms = Vec::new();
         let mut blocks = Vec::new();
         for (position, &action) in actions.iter().enumerate() {
+            checkpoint();
             let body = program.actions.get(action).map_or(&[][..], |a| &a.body);
             let ends = answered.decides && exits(program, body);
             let is_of_use =
@@ -340,6 +344,7 @@ impl Translator<'_> {
         }
         self.go_by_head(head, &blocks, after);
         for (block, position, action, way) in arms {
+            checkpoint();
             self.start(block);
             let exit = self.b.create_block();
             self.done = Some(exit);
@@ -358,6 +363,7 @@ impl Translator<'_> {
             self.start_sealed(exit);
             let zero = self.number(0);
             for &way in ways {
+                checkpoint();
                 self.b.def_var(way, zero);
             }
             self.jump(after);

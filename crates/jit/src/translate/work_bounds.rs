@@ -9,6 +9,7 @@ use ir::{
     ActionId, Control, MatchNext, Next, Op, Parser, Program, Stage, StageId, StageKind, StateId,
     Stmt, StmtKind, Target, Transition,
 };
+use support::work::checkpoint;
 
 /// Returns true if no path can use up any work budget: there are no loops, and the total is at most
 /// the minimum budget. Then the remaining work need not be compared.
@@ -20,6 +21,7 @@ pub(super) fn has_work(program: &Program, budget: &Work<'_>, pass: &FastPath) ->
     };
     let mut sum = 0u64;
     for step in &pass.steps {
+        checkpoint();
         let most = match step {
             FastPathStep::Parse { parser, .. } => program
                 .parsers
@@ -160,6 +162,7 @@ fn goes_round(parser: &Parser) -> bool {
         })
     };
     for to in parser.states.ids().flat_map(next) {
+        checkpoint();
         if let Some(count) = led_to.get_mut(to.get() as usize) {
             *count += 1;
         }
@@ -168,8 +171,10 @@ fn goes_round(parser: &Parser) -> bool {
     let mut free: Vec<StateId> = parser.states.ids().filter(is_free).collect();
     let mut taken = 0;
     while let Some(id) = free.pop() {
+        checkpoint();
         taken += 1;
         for to in next(id) {
+            checkpoint();
             if let Some(count) = led_to.get_mut(to.get() as usize) {
                 *count -= 1;
                 if *count == 0 {

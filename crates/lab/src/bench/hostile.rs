@@ -30,6 +30,9 @@ struct Row {
     p50_beside_peer_us: f64,
     p50_us: f64,
     p50_ratio: f64,
+    p99_alone_us: f64,
+    p99_beside_peer_us: f64,
+    p99_us: f64,
     /// Packet rate of the peer and of the hostile neighbour, and their shares of the time.
     peer_mpps: f64,
     peer_time: f64,
@@ -49,6 +52,9 @@ impl Row {
             p50_beside_peer_us: measured.peer.p50,
             p50_us: measured.hostile.p50,
             p50_ratio: measured.ratio,
+            p99_alone_us: measured.alone.p99,
+            p99_beside_peer_us: measured.peer.p99,
+            p99_us: measured.hostile.p99,
             peer_mpps: measured.peer.neighbour.mpps,
             peer_time: measured.peer.neighbour.time,
             neighbour_mpps: measured.hostile.neighbour.mpps,
@@ -66,11 +72,13 @@ impl Row {
         let carried = [self.neighbour_mpps, self.peer_time, self.neighbour_time];
         let carried = carried.map(|carried| format!("{carried:.2}"));
         let ratio = [format!("{:.2}", self.p50_ratio)];
-        cells.chain(ratio).chain(carried).collect()
+        let tails = [self.p99_alone_us, self.p99_beside_peer_us, self.p99_us];
+        let tails = tails.map(|time| format!("{time:.1}"));
+        cells.chain(ratio).chain(tails).chain(carried).collect()
     }
 }
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 15] = [
     "neighbour",
     "Mpps",
     "share alone",
@@ -80,6 +88,9 @@ const HEAD: [&str; 12] = [
     "beside peer",
     "beside this",
     "ratio",
+    "p99 us alone",
+    "beside peer",
+    "beside this",
     "its Mpps",
     "peer's time",
     "its time",

@@ -52,6 +52,7 @@ mod v1model;
 
 use ir::{Arch, Block, BlockRole, StepId, Transfer, TransferPath};
 use sema::hir::{self, InstanceId, Ty, TyId};
+use support::work::checkpoint;
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
@@ -162,6 +163,7 @@ impl Lower<'_> {
     pub(crate) fn run(&mut self) {
         let main = self.node_of(self.main);
         for &global in &self.hir.globals {
+            checkpoint();
             self.node_of(global);
         }
         let blocks: Vec<(&'static BlockSpec, NodeId)> = self
@@ -177,16 +179,20 @@ impl Lower<'_> {
             return self.wrong_package();
         }
         for &(_, node) in &blocks {
+            checkpoint();
             self.count_applications(node);
         }
         self.name_storage(&blocks);
         for (spec, node) in blocks {
+            checkpoint();
             self.lower_block(spec, node);
         }
         for (path, from, to) in self.binding.transfers {
+            checkpoint();
             self.transfer(*path, from, to);
         }
         for storage in self.binding.intrinsics {
+            checkpoint();
             self.intrinsics(storage);
         }
         self.handler_constants();
@@ -259,7 +265,9 @@ impl Lower<'_> {
         let mut order: Vec<_> = blocks.iter().collect();
         order.sort_by_key(|(spec, _)| spec.role != BlockRole::Ingress);
         for &&(spec, node) in &order {
+            checkpoint();
             for (var, param) in self.bound_params(spec, node) {
+                checkpoint();
                 let Param::Storage(storage) = param else {
                     continue;
                 };
@@ -282,6 +290,7 @@ impl Lower<'_> {
 
     fn lower_block(&mut self, spec: &'static BlockSpec, node: NodeId) {
         for (var, param) in self.bound_params(spec, node) {
+            checkpoint();
             let bound = match param {
                 Param::Packet => Bound::Value(Rv::Packet),
                 Param::Storage(storage) => Bound::Place(self.param_place(var, storage)),
@@ -354,6 +363,7 @@ impl Lower<'_> {
         }
         let members = self.members(place.ty);
         for (index, (name, _)) in members.iter().enumerate() {
+            checkpoint();
             if let Some(member) = self.member(&place, index)
                 && let SlotKind::Scalar(field, _) = member.slot.kind
             {

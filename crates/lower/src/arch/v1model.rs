@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ir::{Arch, BlockRole, FieldId};
 use sema::hir::Ty;
+use support::work::checkpoint;
 
 use super::{Binding, BlockSpec, PACKET};
 use crate::annotate;
@@ -60,6 +61,7 @@ impl Lower<'_> {
             }
         }
         for (number, fields) in lists {
+            checkpoint();
             self.out
                 .pipeline
                 .field_lists
@@ -95,13 +97,16 @@ impl Lower<'_> {
         let members = self.members(ty).len();
         if members == 0 {
             for part in self.flat_places(place) {
+                checkpoint();
                 for &number in outer {
+                    checkpoint();
                     lists.entry(number).or_default().push(part.base);
                 }
             }
             return;
         }
         for index in 0..members {
+            checkpoint();
             let mut numbers = outer.to_vec();
             if let Some(field) = fields.get(index) {
                 let annotations = field

@@ -3,6 +3,7 @@
 use ir::{BinOp, Expr, HashAlgorithm, Op, Operand, StmtKind};
 use passes::fold;
 use sema::hir::{self, Ty, TyId};
+use support::work::checkpoint;
 
 use super::Args;
 use crate::cx::{Lower, bits_const};
@@ -203,6 +204,7 @@ impl Lower<'_> {
         let mut guarded = Vec::with_capacity(data.len());
         let mut from = 0;
         while from < data.len() {
+            checkpoint();
             let header = headers[from];
             let run = headers[from..]
                 .iter()
@@ -453,6 +455,7 @@ impl Lower<'_> {
         let mut outs = Vec::new();
         let mut stores = Vec::new();
         for index in 0..args.values.len() {
+            checkpoint();
             if !matches!(args.values[index], crate::call::ArgValue::Out(_)) {
                 data.extend(args.data(self, index, true));
             }
@@ -480,6 +483,7 @@ impl Lower<'_> {
             vec![name, Operand::Data(data), Operand::Outs(outs)],
         );
         for (lvalue, place) in stores {
+            checkpoint();
             let value = self.load(&place);
             self.store(&lvalue, &value, place.ty);
         }

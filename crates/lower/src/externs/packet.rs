@@ -3,6 +3,7 @@
 use ir::{BinOp, Expr, ScalarTy, StmtKind};
 use passes::fold;
 use sema::hir::{self, Arg, ExprKind, TyId};
+use support::work::checkpoint;
 use syntax::ast::RecordKind;
 
 use crate::cx::{Lower, bits_const};
@@ -116,6 +117,7 @@ impl Lower<'_> {
             return;
         }
         for (index, part_ty) in self.part_types(ty).into_iter().enumerate() {
+            checkpoint();
             if let Some(part) = self.place_part(place, ty, index) {
                 self.lookahead_dests(&part, part_ty, total, dests);
             }
@@ -131,6 +133,7 @@ impl Lower<'_> {
                 elements: parts, ..
             } => {
                 for part in parts.clone() {
+                    checkpoint();
                     let part = place.part(&part, place.ty);
                     self.make_valid(&part);
                 }
@@ -153,6 +156,7 @@ impl Lower<'_> {
             value => {
                 let types = self.part_types(ty);
                 for (index, part_ty) in types.into_iter().enumerate() {
+                    checkpoint();
                     let part = self.part(&value, ty, index);
                     self.emit_value(part, part_ty);
                 }
@@ -171,6 +175,7 @@ impl Lower<'_> {
             SlotKind::Header(header, _) => self.emit(StmtKind::Emit(place.ir_header(*header))),
             _ => {
                 for part in place.parts().to_vec() {
+                    checkpoint();
                     let part = place.part(&part, place.ty);
                     self.emit_place(&part);
                 }

@@ -3,6 +3,7 @@
 use ir::{BinOp, Expr, Op, Operand, ScalarTy};
 use passes::fold;
 use sema::hir::TyId;
+use support::work::checkpoint;
 
 use super::Args;
 use crate::cx::{Lower, bits_const};
@@ -178,6 +179,7 @@ impl Lower<'_> {
             Some(order) if members.len() == params.len() => {
                 let mut data = Vec::new();
                 for index in order {
+                    checkpoint();
                     let part = self.part(&value, ty, index);
                     data.extend(self.flatten(&part, members[index].1, false));
                 }

@@ -7,6 +7,7 @@ use ir::{
     Operand, ScalarTy,
 };
 use sema::hir::{self, ExprKind, Ty, TyId};
+use support::work::checkpoint;
 
 use super::Args;
 use crate::annotate;
@@ -71,6 +72,7 @@ impl Lower<'_> {
         let record = &self.hir.records[id];
         let mut fields = Vec::with_capacity(record.fields.len());
         for field in &record.fields {
+            checkpoint();
             fields.push(HandlerField {
                 name: field.name.as_str().to_owned(),
                 ty: self.handler_field(field.ty)?,
@@ -96,6 +98,7 @@ impl Lower<'_> {
     fn is_float(&self, ty: TyId) -> bool {
         let mut ty = ty;
         while let Ty::NewType(id) = *self.ty(ty) {
+            checkpoint();
             let new_type = &self.hir.new_types[id];
             if FLOATS.contains(&new_type.name.as_str()) {
                 return true;
@@ -112,6 +115,7 @@ impl Lower<'_> {
         }
         let hir = self.hir;
         for (name, value) in &hir.constants {
+            checkpoint();
             // Names with two underscores belong to compilers, in P4's include files and in C.
             if name.as_str().starts_with("__") {
                 continue;
@@ -133,10 +137,12 @@ impl Lower<'_> {
             }
         }
         for decl in hir.enums.values() {
+            checkpoint();
             let Some(ty) = decl.underlying.and_then(|ty| self.scalar(ty)) else {
                 continue;
             };
             for (member, number) in &decl.members {
+                checkpoint();
                 let Some(number) = number else { continue };
                 let name = format!("{}_{}", decl.name.as_str(), member.as_str());
                 let value = value_of(number, ty.width());

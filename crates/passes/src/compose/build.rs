@@ -6,6 +6,8 @@ use ir::{
     StageKind, Step, StepId, StepNext, Stmt, StmtKind,
 };
 
+use support::work::checkpoint;
+
 use super::condition::Scope;
 use super::error::{ComposeError, ComposeProblem};
 use super::graph::{self, Node, NodeId, What};
@@ -50,6 +52,7 @@ impl<'c> Composer<'c> {
     /// Links the declarations of all programs into the one program.
     pub(super) fn link(&mut self) -> Result<(), ComposeError> {
         for (id, node) in self.nodes.iter() {
+            checkpoint();
             let (What::Program(step), Some(program)) = (node.what, self.steps[id]) else {
                 self.places.push(Places::default());
                 continue;
@@ -104,14 +107,20 @@ impl<'c> Composer<'c> {
     }
 
     fn members(&self, first: NodeId) -> Vec<NodeId> {
-        let is_member = |id: &NodeId| self.plan.first[*id] == first;
+        let is_member = |id: &NodeId| {
+            checkpoint();
+            self.plan.first[*id] == first
+        };
         self.nodes.ids().filter(is_member).collect()
     }
 
     /// Returns the members without a successor among the members.
     fn lasts(&self, members: &[NodeId]) -> Vec<NodeId> {
         let stays = |next: &NodeId| members.contains(next);
-        let is_last = |id: &&NodeId| !self.nodes[**id].successors().iter().any(stays);
+        let is_last = |id: &&NodeId| {
+            checkpoint();
+            !self.nodes[**id].successors().iter().any(stays)
+        };
         members.iter().filter(is_last).copied().collect()
     }
 
@@ -170,6 +179,7 @@ impl<'c> Composer<'c> {
         let mut fields = Vec::new();
         let mut body = Vec::new();
         for (index, condition) in conditions.enumerate() {
+            checkpoint();
             let value = self.condition(last, condition)?;
             let field = self.flag(format!("{name}.$arm{index}$"));
             fields.push(field);
@@ -215,6 +225,7 @@ impl<'c> Composer<'c> {
         };
         let name = self.name(id);
         for block in &program.pipeline.blocks {
+            checkpoint();
             match block.code {
                 BlockCode::Parser(parser) => {
                     self.parser_block(step, block.role, id, &program.parsers[parser]);

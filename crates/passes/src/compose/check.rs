@@ -18,6 +18,8 @@ use ir::{
     Target, Transition,
 };
 
+use support::work::checkpoint;
+
 use super::error::ComposeProblem;
 use crate::uses::Uses;
 
@@ -76,8 +78,10 @@ fn first_header(program: &Program) -> Option<HeaderId> {
     let mut state = parser.start;
     // A longer path than the number of states is a cycle.
     for _ in 0..parser.states.len() {
+        checkpoint();
         let state_here = &parser.states[state];
         for stmt in &state_here.body {
+            checkpoint();
             match &stmt.kind {
                 StmtKind::Extract(header, None) => return Some(header.base),
                 StmtKind::Assign(..) | StmtKind::ClearVarbit(_) => {}
@@ -137,10 +141,12 @@ pub(super) fn control(program: &Program, role: BlockRole) -> Option<&Control> {
 pub(super) fn emitted(deparser: &Control) -> Option<Vec<HeaderId>> {
     let mut emitted = Vec::new();
     for stage in deparser.stages.values() {
+        checkpoint();
         let StageKind::Action { body, .. } = &stage.kind else {
             return None;
         };
         for stmt in body {
+            checkpoint();
             match &stmt.kind {
                 StmtKind::Emit(header) if header.dims.is_empty() => emitted.push(header.base),
                 _ => return None,

@@ -3,6 +3,8 @@
 use bits::Value;
 use ir::{BinOp, Expr, FieldId, HeaderId, Program, ScalarTy};
 
+use support::work::checkpoint;
+
 use super::error::{ComposeError, ComposeProblem};
 use super::policy::{Comparison, Condition, Number, Operand, Position};
 use crate::fold;
@@ -22,6 +24,7 @@ impl Scope<'_> {
         let several = |all: &[Condition]| -> Lowered<Vec<Expr>> {
             all.iter().map(|one| self.condition(one)).collect()
         };
+        checkpoint();
         match condition {
             Condition::Any(all) => Ok(fold::any(several(all)?)),
             Condition::All(all) => Ok(fold::all(several(all)?)),
@@ -123,6 +126,7 @@ impl Scope<'_> {
     fn validity(&self, field: FieldId) -> Option<FieldId> {
         let mut headers = self.chain.headers.values();
         let header = headers.find(|header| {
+            checkpoint();
             let fields = self.chain.header_types[header.ty].fields.len() as u32;
             (header.valid.get() + 1..=header.valid.get() + fields).contains(&field.get())
         });
@@ -139,7 +143,10 @@ impl Scope<'_> {
         });
         let all: Vec<_> = standard
             .chain(own)
-            .filter(|(name, _)| !name.contains('$'))
+            .filter(|(name, _)| {
+                checkpoint();
+                !name.contains('$')
+            })
             .collect();
         let field = self.find("field", name, at, &all)?;
         match self.chain.fields[field].ty {
@@ -176,6 +183,7 @@ impl Scope<'_> {
         let suffix = format!(".{wanted}");
         let mut found: Vec<I> = Vec::new();
         for (name, id) in all {
+            checkpoint();
             if name.ends_with(&suffix) && !found.contains(id) {
                 found.push(*id);
             }

@@ -1,6 +1,7 @@
 //! A policy as a forward graph of steps and choices.
 
 use bits::{IdVec, define_id};
+use support::work::checkpoint;
 
 use super::policy::{Branch, Condition, Item, Policy, StepName};
 
@@ -84,6 +85,7 @@ impl<'p> Layout<'p> {
         mut before: Option<NodeId>,
     ) -> Vec<Open> {
         for item in line {
+            checkpoint();
             match item {
                 Item::Step(step) => {
                     let node = self.node(What::Program(step), open, before);
@@ -111,6 +113,7 @@ impl<'p> Layout<'p> {
         };
         let mut ends = Vec::new();
         for (index, arm) in branch.arms.iter().enumerate() {
+            checkpoint();
             ends.extend(self.line(&arm.line, vec![Open::Arm(node, index)], before));
         }
         ends.extend(self.line(&branch.otherwise, vec![Open::Otherwise(node)], before));
@@ -125,6 +128,7 @@ impl<'p> Layout<'p> {
             before,
         });
         for open in open {
+            checkpoint();
             self.tie(open, id);
         }
         id

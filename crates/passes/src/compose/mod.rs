@@ -50,6 +50,7 @@ use std::collections::{HashMap, HashSet};
 
 use bits::IdVec;
 use ir::{Arch, Program};
+use support::work::checkpoint;
 
 pub use crate::link::LinkError;
 pub use error::{ComposeError, ComposeProblem};
@@ -145,7 +146,12 @@ fn by_plan(
 
 /// Returns the joint of each step that has predecessors.
 fn joints(nodes: &IdVec<NodeId, Node<'_>>, plan: &merge::Plan) -> Vec<Joint> {
-    let follows = |id: NodeId| nodes.values().any(|node| node.successors().contains(&id));
+    let follows = |id: NodeId| {
+        nodes.values().any(|node| {
+            checkpoint();
+            node.successors().contains(&id)
+        })
+    };
     let joint = |(id, node): (NodeId, &Node<'_>)| match node.what {
         What::Program(step) if follows(id) => Some(Joint {
             step: step.name.clone(),
@@ -167,6 +173,7 @@ fn resolve<'p>(
     let is_chain = nodes.len() > 1;
     let mut steps = IdVec::new();
     for node in nodes.values() {
+        checkpoint();
         let What::Program(step) = node.what else {
             steps.push(None);
             continue;
@@ -198,6 +205,7 @@ fn check_edges(nodes: &IdVec<NodeId, Node<'_>>, steps: &Steps<'_>) -> Result<(),
             continue;
         };
         for next in followers(nodes, id) {
+            checkpoint();
             let (What::Program(step), Some(program)) = (nodes[next].what, steps[next]) else {
                 continue;
             };
@@ -215,6 +223,7 @@ fn followers(nodes: &IdVec<NodeId, Node<'_>>, from: NodeId) -> Vec<NodeId> {
     let mut seen = HashSet::new();
     let mut open = nodes[from].successors();
     while let Some(next) = open.pop() {
+        checkpoint();
         if !seen.insert(next) {
             continue;
         }

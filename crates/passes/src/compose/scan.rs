@@ -1,5 +1,7 @@
 //! Scanner for policy texts.
 
+use support::work::checkpoint;
+
 use super::policy::{PolicyError, Position};
 
 /// A text and the current position.
@@ -61,6 +63,7 @@ impl<'t> Scanner<'t> {
     /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
+            checkpoint();
             let rest = self.rest();
             let blank = rest.len() - rest.trim_start().len();
             self.advance(blank);

@@ -16,6 +16,8 @@ use ir::{
     HeaderType, KeyMatch, MatchKind, NamedType, NamedTypeKind, Program, ScalarTy, Stack, Table,
 };
 
+use support::work::checkpoint;
+
 pub(crate) use places::Places;
 
 use crate::uses::Uses;
@@ -103,7 +105,10 @@ fn place<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
 
 /// Returns the annotations that an item keeps in a chain.
 fn kept(annotations: &[Annotation]) -> Vec<Annotation> {
-    let kept = annotations.iter().filter(|a| a.name != "id");
+    let kept = annotations.iter().filter(|a| {
+        checkpoint();
+        a.name != "id"
+    });
     kept.cloned().collect()
 }
 
@@ -114,10 +119,12 @@ impl Linker<'_> {
 
     fn files_and_errors(&mut self) {
         for file in &self.program.files {
+            checkpoint();
             let at = place(&mut self.out.files, file.clone());
             self.places.files.push(at as u32);
         }
         for error in &self.program.errors {
+            checkpoint();
             let at = place(&mut self.out.errors, error.clone());
             self.places.errors.push(at as u32);
         }
@@ -129,6 +136,7 @@ impl Linker<'_> {
         loop {
             let before = self.types.len();
             for ty in &self.program.named_types {
+                checkpoint();
                 let renamed = self.named_type(ty);
                 let other = |known: &&NamedType| known.name == ty.name;
                 let is_other = |known: &NamedType| known.kind != renamed.kind;
@@ -188,6 +196,7 @@ impl Linker<'_> {
     }
 
     fn data_ty(&self, ty: &DataTy) -> DataTy {
+        checkpoint();
         match ty {
             DataTy::Named(name) => DataTy::Named(self.type_name(name)),
             DataTy::Stack(name, len) => DataTy::Stack(self.type_name(name), *len),
@@ -200,14 +209,17 @@ impl Linker<'_> {
 
     fn types(&mut self) -> Result<(), LinkError> {
         for ty in &self.program.named_types {
+            checkpoint();
             let ty = self.named_type(ty);
             place(&mut self.out.named_types, ty);
         }
         for ty in self.program.enums.values() {
+            checkpoint();
             let id = self.enum_ty(ty);
             self.places.enums.push(id);
         }
         for ty in self.program.header_types.values() {
+            checkpoint();
             let id = self.header_type(ty)?;
             self.places.header_types.push(id);
         }
@@ -271,6 +283,7 @@ impl Linker<'_> {
         let known = self.known;
         let is_part = known.only.is_some();
         for (id, field) in self.program.fields.iter() {
+            checkpoint();
             let there = known.fields.get(&id).or_else(|| shared.get(&id));
             let place = match there {
                 Some(place) => *place,
@@ -284,6 +297,7 @@ impl Linker<'_> {
             self.places.fields.push(place);
         }
         for (id, header) in self.program.headers.iter() {
+            checkpoint();
             let place = match known.headers.get(&id) {
                 Some(place) => *place,
                 None if is_part => nowhere(),
@@ -299,6 +313,7 @@ impl Linker<'_> {
             self.places.headers.push(place);
         }
         for stack in self.program.stacks.values() {
+            checkpoint();
             if is_part {
                 let there = self.known_stack(stack);
                 self.places.stacks.push(there.unwrap_or_else(nowhere));
@@ -327,6 +342,7 @@ impl Linker<'_> {
     fn standard_metadata(&mut self) -> Result<HashMap<FieldId, FieldId>, LinkError> {
         let mut shared = HashMap::new();
         for (key, id) in &self.program.pipeline.intrinsics {
+            checkpoint();
             let ty = self.places.scalar_ty(self.program.fields[*id].ty);
             let there = self.out.pipeline.intrinsics.get(key).copied();
             let place = match there {
@@ -356,6 +372,7 @@ impl Linker<'_> {
     /// Links value sets and externs, to which other items refer.
     fn objects(&mut self) {
         for set in self.program.value_sets.values() {
+            checkpoint();
             if self.known.only.is_some() {
                 self.places.value_sets.push(nowhere());
                 continue;
@@ -372,6 +389,7 @@ impl Linker<'_> {
                 .push(self.out.value_sets.push(linked));
         }
         for (id, instance) in self.program.externs.iter() {
+            checkpoint();
             if !self.is_wanted(&id, |uses| &uses.externs) {
                 self.places.externs.push(nowhere());
                 continue;
@@ -415,6 +433,7 @@ impl Linker<'_> {
     fn code(&mut self) {
         let mut next = self.out.actions.next_id().get();
         for id in self.program.actions.ids() {
+            checkpoint();
             if !self.is_wanted(&id, |uses| &uses.actions) {
                 self.places.actions.push(nowhere());
                 continue;
@@ -424,6 +443,7 @@ impl Linker<'_> {
         }
         self.places.lists = self.new_lists();
         for (id, action) in self.program.actions.iter() {
+            checkpoint();
             if !self.is_wanted(&id, |uses| &uses.actions) {
                 continue;
             }
@@ -433,6 +453,7 @@ impl Linker<'_> {
             linked.annotations = kept(&action.annotations);
             linked.loc = self.places.loc(action.loc);
             for param in &mut linked.params {
+                checkpoint();
                 param.ty = self.places.scalar_ty(param.ty);
                 param.data_ty = self.data_ty(&param.data_ty);
             }
@@ -440,6 +461,7 @@ impl Linker<'_> {
             self.out.actions.push(linked);
         }
         for (id, table) in self.program.tables.iter() {
+            checkpoint();
             if !self.is_wanted(&id, |uses| &uses.tables) {
                 self.places.tables.push(nowhere());
                 continue;
@@ -461,6 +483,7 @@ impl Linker<'_> {
         }
         self.values(&mut linked, table);
         for listed in &mut linked.actions {
+            checkpoint();
             listed.action = places.actions[listed.action];
         }
         let externs = [
@@ -488,6 +511,7 @@ impl Linker<'_> {
         let keys = keys.filter(|key| key.match_kind != MatchKind::Selector);
         let tys: Vec<_> = keys.map(|key| key.expr.ty(self.program, None)).collect();
         for entry in &mut linked.entries {
+            checkpoint();
             args(&mut entry.action);
             for (key, ty) in entry.keys.iter_mut().zip(&tys) {
                 if let (KeyMatch::Exact(value), Some(ty)) = (key, ty) {
@@ -505,6 +529,7 @@ impl Linker<'_> {
             (0..).filter(|number| !taken.contains_key(number) && !own.contains_key(number));
         let mut places = HashMap::new();
         for number in own.keys() {
+            checkpoint();
             let place = match taken.contains_key(number) {
                 true => free.next().unwrap_or(*number),
                 false => *number,
@@ -520,6 +545,7 @@ impl Linker<'_> {
         }
         let pipeline = &self.program.pipeline;
         for (number, fields) in &pipeline.field_lists {
+            checkpoint();
             let place = self.places.lists.get(&u64::from(*number));
             let place = place.map_or(*number, |place| *place as u32);
             let fields = fields.iter().map(|field| self.places.fields[*field]);
@@ -527,6 +553,7 @@ impl Linker<'_> {
             self.out.pipeline.field_lists.insert(place, fields);
         }
         for transfer in &pipeline.transfers {
+            checkpoint();
             let mut linked = transfer.clone();
             for field in linked.from.iter_mut().chain(&mut linked.to) {
                 *field = self.places.fields[*field];

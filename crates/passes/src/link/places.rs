@@ -9,6 +9,8 @@ use ir::{
     Stmt, StmtKind, TableId, Transition, ValueSetId,
 };
 
+use support::work::checkpoint;
+
 /// Maps each id of the source program to the id in the target program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
@@ -45,6 +47,7 @@ impl Places {
 
     pub(crate) fn scalar_tys(&self, tys: &mut [ScalarTy]) {
         for ty in tys {
+            checkpoint();
             *ty = self.scalar_ty(*ty);
         }
     }
@@ -63,6 +66,7 @@ impl Places {
         let mut linked = parser.clone();
         linked.name = format!("{prefix}.{}", parser.name);
         for (_, state) in linked.states.iter_mut() {
+            checkpoint();
             state.loc = self.loc(state.loc);
             self.body(&mut state.body);
             if let Transition::Select { keys, cases } = &mut state.transition {
@@ -76,6 +80,7 @@ impl Places {
     }
 
     fn keyset(&self, keyset: &mut Keyset) {
+        checkpoint();
         let sets = match keyset {
             Keyset::Sets(sets) => sets,
             Keyset::ValueSet(id) => {
@@ -102,6 +107,7 @@ impl Places {
         let mut linked = control.clone();
         linked.name = format!("{prefix}.{}", control.name);
         for (_, stage) in linked.stages.iter_mut() {
+            checkpoint();
             stage.name = format!("{prefix}.{}", stage.name);
             stage.loc = self.loc(stage.loc);
             self.stage(&mut stage.kind);
@@ -124,6 +130,7 @@ impl Places {
 
     pub(crate) fn body(&self, body: &mut [Stmt]) {
         for stmt in body {
+            checkpoint();
             stmt.loc = self.loc(stmt.loc);
             self.stmt(&mut stmt.kind);
         }
@@ -183,6 +190,7 @@ impl Places {
     fn call(&self, call: &mut Call) {
         call.instance = call.instance.map(|id| self.externs[id]);
         for operand in &mut call.operands {
+            checkpoint();
             match operand {
                 Operand::In(value) => self.expr(value),
                 Operand::Out(place) => self.place(place),
@@ -205,6 +213,7 @@ impl Places {
     }
 
     pub(crate) fn expr(&self, expr: &mut Expr) {
+        checkpoint();
         match expr {
             Expr::Const(ty, value) => {
                 self.value(*ty, value);

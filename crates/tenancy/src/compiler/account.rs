@@ -1,6 +1,7 @@
 //! Statistics and billing of a vPDP's compilations.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::compiler::queue::ThreadClock;
@@ -24,9 +25,19 @@ pub(super) struct Account {
     begun: AtomicU64,
     refused: AtomicU64,
     nanos: AtomicU64,
-    /// Nanoseconds that the cycle quota was not charged for yet.
-    unpaid: AtomicU64,
-    is_in_debt: AtomicBool,
+    balance: Mutex<Balance>,
+}
+
+/// Relation of a vPDP's compilations to its cycle quota. The quota itself is charged by the control
+/// side, some time after a compilation. Both values change together, so no compilation is admitted
+/// between its predecessor and the charge.
+#[derive(Debug, Default)]
+struct Balance {
+    /// Time of compilations that the quota was not charged for yet.
+    unpaid: Duration,
+    /// Cycles that were left after the last charge; negative if compilations are in debt. `None`
+    /// without a quota.
+    left: Option<i64>,
 }
 
 /// A running compilation; its time is counted when it is dropped.
@@ -59,19 +70,25 @@ impl Account {
         }
     }
 
-    pub(super) fn take_unpaid(&self) -> Duration {
-        match self.unpaid.load(Relaxed) {
-            0 => Duration::ZERO,
-            _ => Duration::from_nanos(self.unpaid.swap(0, Relaxed)),
-        }
+    fn balance(&self) -> MutexGuard<'_, Balance> {
+        self.balance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_in_debt(&self, is_in_debt: bool) {
-        self.is_in_debt.store(is_in_debt, Relaxed);
+    /// Charges the unpaid time. `charge` returns the cycles that are left then.
+    pub(super) fn settle(&self, charge: impl FnOnce(Duration) -> Option<i64>) {
+        let mut balance = self.balance();
+        balance.left = charge(balance.unpaid);
+        balance.unpaid = Duration::ZERO;
     }
 
-    pub(super) fn is_in_debt(&self) -> bool {
-        self.is_in_debt.load(Relaxed)
+    /// Returns true if compilations have used more than the cycle quota, those included that it was
+    /// not charged for yet.
+    pub(super) fn is_in_debt(&self, cycles: impl FnOnce(Duration) -> u64) -> bool {
+        let balance = self.balance();
+        let Some(left) = balance.left else {
+            return false;
+        };
+        left < i64::try_from(cycles(balance.unpaid)).unwrap_or(i64::MAX)
     }
 }
 
@@ -80,6 +97,6 @@ impl Drop for Bill<'_> {
         let took = (self.clock)().saturating_sub(self.begin);
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.account.nanos.fetch_add(nanos, Relaxed);
-        self.account.unpaid.fetch_add(nanos, Relaxed);
+        self.account.balance().unpaid += took;
     }
 }

@@ -20,6 +20,9 @@ pub struct CompilePool {
     pub waiting: usize,
     /// Maximum waiting time.
     pub patience: Duration,
+    /// Maximum memory in bytes of all running compilations together. Each reserves its quota, and
+    /// waits while there is no room; a larger quota counts as this maximum.
+    pub bytes: u64,
     /// Clock for measuring compilations.
     pub clock: ThreadClock,
     /// Cycles charged per second of that clock.
@@ -32,6 +35,7 @@ impl Default for CompilePool {
             at_once: 2,
             waiting: 62,
             patience: Duration::from_secs(10),
+            bytes: 4 << 30,
             clock: wall_time,
             cycles_per_second: 1_000_000_000,
         }
@@ -59,8 +63,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     running: usize,
-    /// Ticket numbers of waiting compilations, in order.
-    waiting: VecDeque<u64>,
+    /// Memory that the running compilations have reserved, in bytes.
+    reserved: u64,
+    /// Waiting compilations, in order: ticket number, and memory to reserve.
+    waiting: VecDeque<(u64, u64)>,
     next: u64,
 }
 
@@ -69,11 +75,13 @@ struct Queue {
 pub(super) struct Ticket {
     pool: Compilations,
     number: u64,
+    /// Memory to reserve, in bytes.
+    bytes: u64,
 }
 
-/// Right to run a compilation; released when dropped.
+/// Right to run a compilation, with its memory; released when dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'t>(&'t Compilations);
+pub(super) struct Turn<'t>(&'t Ticket);
 
 impl Compilations {
     /// Creates a queue with these limits.
@@ -116,11 +124,11 @@ impl Compilations {
         }
     }
 
-    /// Creates an entry in the queue.
+    /// Creates an entry in the queue for a compilation with this maximum memory.
     ///
     /// # Errors
     /// The queue is full.
-    pub(super) fn enter(&self) -> Result<Ticket, CompileError> {
+    pub(super) fn enter(&self, bytes: u64) -> Result<Ticket, CompileError> {
         let mut queue = self.queue();
         let room = self.0.pool.at_once + self.0.pool.waiting;
         if queue.running + queue.waiting.len() >= room {
@@ -128,10 +136,12 @@ impl Compilations {
         }
         let number = queue.next;
         queue.next += 1;
-        queue.waiting.push_back(number);
+        let bytes = bytes.min(self.0.pool.bytes);
+        queue.waiting.push_back((number, bytes));
         Ok(Ticket {
             pool: self.clone(),
             number,
+            bytes,
         })
     }
 
@@ -142,7 +152,22 @@ impl Compilations {
     }
 }
 
+impl Queue {
+    /// Returns true if the compilation at a place of the queue may run beside the running ones and
+    /// those before it.
+    fn has_room(&self, place: usize, pool: &CompilePool) -> bool {
+        let up_to_it = self.waiting.iter().take(place + 1);
+        let bytes = up_to_it.fold(self.reserved, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        self.running + place < pool.at_once && bytes <= pool.bytes
+    }
+}
+
 impl Ticket {
+    /// Returns the memory that the compilation may hold, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Waits until the compilation may run.
     ///
     /// # Errors
@@ -158,15 +183,16 @@ impl Ticket {
             if let Some(reason) = cancelled() {
                 return Err(CompileError::Cancelled(reason));
             }
-            let place = queue.waiting.iter().position(|one| *one == self.number);
+            let place = queue.waiting.iter().position(|one| one.0 == self.number);
             let Some(place) = place else {
                 // The ticket was used before.
                 return Err(CompileError::Failed);
             };
-            if queue.running + place < shared.pool.at_once {
+            if queue.has_room(place, &shared.pool) {
                 queue.waiting.remove(place);
                 queue.running += 1;
-                return Ok(Turn(&self.pool));
+                queue.reserved += self.bytes;
+                return Ok(Turn(self));
             }
             let left = shared.pool.patience.checked_sub(begin.elapsed());
             let Some(left) = left.filter(|left| !left.is_zero()) else {
@@ -181,14 +207,19 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut queue = self.pool.queue();
-        queue.waiting.retain(|one| *one != self.number);
+        queue.waiting.retain(|one| one.0 != self.number);
         self.pool.0.changed.notify_all();
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.queue().running -= 1;
-        self.0.0.changed.notify_all();
+        let pool = &self.0.pool;
+        {
+            let mut queue = pool.queue();
+            queue.running -= 1;
+            queue.reserved -= self.0.bytes;
+        }
+        pool.0.changed.notify_all();
     }
 }

@@ -195,6 +195,61 @@ fn few_compilations_run_at_once_and_those_that_wait_come_in_their_order() {
 }
 
 #[test]
+fn the_memory_of_all_running_compilations_together_is_limited() {
+    let pool = Compilations::new(CompilePool {
+        at_once: 8,
+        bytes: 100,
+        ..CompilePool::default()
+    });
+    let compiler = |bytes| {
+        let quota = CompileQuota {
+            bytes: Some(bytes),
+            ..CompileQuota::default()
+        };
+        BoundedCompiler::new(quota, &pool)
+    };
+    let (first, second, third) = (compiler(60), compiler(60), compiler(40));
+    let (canceller, ends) = begin(&first);
+    let (order, ordered) = channel();
+    let waiting = [(2, &second), (3, &third)].map(|(number, compiler)| {
+        let (leave, order) = (compiler.admit(1).unwrap(), order.clone());
+        thread::spawn(move || leave.run(|| order.send(number).unwrap()))
+    });
+    // There is room for the third one beside the first, but the second one comes before it.
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(pool.running_and_waiting(), (1, 2));
+    assert!(ordered.try_recv().is_err());
+    canceller.cancel(Cancelled::ClientGone);
+    ends.recv().unwrap();
+    for thread in waiting {
+        assert_eq!(thread.join().unwrap(), Ok(()));
+    }
+    let mut all: Vec<i32> = ordered.try_iter().collect();
+    all.sort_unstable();
+    assert_eq!(all, [2, 3]);
+    // A quota above the maximum counts as the maximum.
+    let large = compiler(1000);
+    let limit = large.admit(1).unwrap();
+    let held = limit.run(|| support::work::current().map(|work| work.limits().bytes));
+    assert_eq!(held, Ok(Some(Some(100))));
+    assert_eq!(pool.running_and_waiting(), (0, 0));
+}
+
+#[test]
+fn no_more_compilations_exist_than_turns_and_waiting_places() {
+    let pool = pool(2, 3, Duration::from_secs(60));
+    let compilers: Vec<BoundedCompiler> = (0..100)
+        .map(|_| BoundedCompiler::new(CompileQuota::default(), &pool))
+        .collect();
+    // A compilation has a thread only with a permit.
+    let permits: Vec<_> = compilers.iter().map(|one| one.admit(1)).collect();
+    let admitted = permits.iter().filter(|permit| permit.is_ok()).count();
+    assert_eq!(admitted, 5);
+    drop(permits);
+    assert!(compilers[99].admit(1).is_ok());
+}
+
+#[test]
 fn one_that_waits_is_cancelled_or_refused_when_its_turn_does_not_come() {
     let pool = pool(1, 9, Duration::from_millis(50));
     let compiler = || BoundedCompiler::new(CompileQuota::default(), &pool);

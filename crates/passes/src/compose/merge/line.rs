@@ -3,6 +3,8 @@
 use bits::{Id, IdVec};
 use ir::{Control, Next, Stage, StageId};
 
+use support::work::checkpoint;
+
 use crate::simplify::links;
 
 /// A join point: the start of a stage, or the end of the line.
@@ -81,6 +83,7 @@ impl Line {
         self.here(entry);
         let first = self.stages.len() as u32;
         for stage in control.stages.values() {
+            checkpoint();
             let mut stage = stage.clone();
             for link in links(&mut stage.kind) {
                 *link = match *link {
@@ -96,6 +99,7 @@ impl Line {
     pub(super) fn finish(mut self) -> IdVec<StageId, Stage> {
         let mut stages = std::mem::take(&mut self.stages);
         for stage in &mut stages {
+            checkpoint();
             for link in links(&mut stage.kind) {
                 if let Next::Stage(id) = *link
                     && let Some(point) = id.get().checked_sub(POINTS)
@@ -110,6 +114,7 @@ impl Line {
     fn resolve(&self, mut point: Point) -> Next {
         // A longer chain of aliases would be a cycle, which no caller builds.
         for _ in 0..self.points.len() {
+            checkpoint();
             match self.points[point.0 as usize] {
                 Found::Stage(id) => return Next::Stage(id),
                 Found::Same(other) => point = other,

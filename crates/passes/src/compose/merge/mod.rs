@@ -28,6 +28,8 @@ use ir::{
     StepId, Stmt, StmtKind, UnOp,
 };
 
+use support::work::checkpoint;
+
 pub(super) use plan::{Plan, apart, plan};
 pub use reason::Reason;
 
@@ -155,6 +157,7 @@ impl Composer<'_> {
         };
         let mut group = Group::new(members, lasts, &came_by);
         for &id in members {
+            checkpoint();
             self.member(&mut group, id)?;
         }
         let ingress = Control {
@@ -250,6 +253,7 @@ impl Composer<'_> {
             graph::Next::Node(next) => way(group, here, *next),
             graph::Next::Choice { arms, otherwise } => {
                 for (condition, next) in arms {
+                    checkpoint();
                     let cond = self.condition(id, condition)?;
                     let name = format!("{}.$choice$", self.name(id));
                     let (taken, not_taken) = group.condition(here, &name, cond);
@@ -342,6 +346,7 @@ impl Composer<'_> {
         let of_egress = of_egress.filter(|field| writes.contains(field));
         let mut body: Vec<Stmt> = of_egress.map(|field| zero(&field)).collect();
         for header in check::emitted(&deparser).unwrap_or_default() {
+            checkpoint();
             let fields = fields_of(&self.out, header).filter(|field| writes.contains(field));
             let fields: Vec<Stmt> = fields.map(|field| zero(&field)).collect();
             if !fields.is_empty() {
@@ -376,6 +381,7 @@ impl Composer<'_> {
         }
         let behind = self.behind(members, id);
         for &id in &behind {
+            checkpoint();
             let own = self.linked(id, BlockRole::ComputeChecksum);
             let is_same = own.is_some_and(|own| bare(&own) == bare(&compute));
             let is_last = self.behind(members, id).is_empty();
@@ -397,6 +403,7 @@ impl Composer<'_> {
         for &id in behind.iter().chain([&id]) {
             if let graph::Next::Choice { arms, .. } = &self.nodes[id].next {
                 for (condition, _) in arms {
+                    checkpoint();
                     let cond = self.condition(id, condition)?;
                     seen.extend(Uses::of_expr(&self.out, &cond).reads);
                 }
@@ -410,6 +417,7 @@ impl Composer<'_> {
         let mut behind = Vec::new();
         let mut open = self.nodes[id].successors();
         while let Some(next) = open.pop() {
+            checkpoint();
             if members.contains(&next) && !behind.contains(&next) {
                 behind.push(next);
                 open.extend(self.nodes[next].successors());
@@ -437,6 +445,7 @@ fn by_last(name: String, controls: Vec<Control>, came_by: &[FieldId]) -> Control
     let mut group = Group::new(&[], &[], &[]);
     let mut here = group.line.point();
     for (control, &flag) in controls.iter().zip(came_by) {
+        checkpoint();
         let cond = Expr::Read(flag.into());
         let (own, others) = group.condition(here, &format!("{name}.$by$"), cond);
         let after = group.control(own, control);
@@ -452,10 +461,12 @@ fn by_last(name: String, controls: Vec<Control>, came_by: &[FieldId]) -> Control
 fn updates(control: &Control) -> Option<Vec<&Call>> {
     let mut calls = Vec::new();
     for stage in control.stages.values() {
+        checkpoint();
         let StageKind::Action { body, .. } = &stage.kind else {
             return None;
         };
         for stmt in body {
+            checkpoint();
             match &stmt.kind {
                 StmtKind::Call(call) if UPDATES.contains(&call.op) && !is_random(call) => {
                     calls.push(call);
@@ -490,7 +501,11 @@ fn operands_data(call: &Call) -> impl Iterator<Item = &Expr> {
 /// Returns the stages of a control without names and source positions.
 fn bare(control: &Control) -> Vec<StageKind> {
     let stages = control.stages.values();
-    let mut kinds: Vec<StageKind> = stages.map(|stage| stage.kind.clone()).collect();
+    let kind = |stage: &Stage| {
+        checkpoint();
+        stage.kind.clone()
+    };
+    let mut kinds: Vec<StageKind> = stages.map(kind).collect();
     for kind in &mut kinds {
         if let StageKind::Action { body, .. } = kind {
             forget_places(body);
@@ -501,6 +516,7 @@ fn bare(control: &Control) -> Vec<StageKind> {
 
 fn forget_places(body: &mut [Stmt]) {
     for stmt in body {
+        checkpoint();
         stmt.loc = None;
         match &mut stmt.kind {
             StmtKind::If(_, then, otherwise) => {

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bits::{Id, IdVec};
 use ir::{FieldId, HeaderId};
 
+use support::work::checkpoint;
+
 use super::profile::{Profile, TIMES_AND_DEPTHS, TOLD};
 use super::reason::Reason;
 use super::same;
@@ -49,12 +51,14 @@ pub(in crate::compose) fn plan<'n>(nodes: &'n IdVec<NodeId, Node<'n>>, steps: &S
         ends: BTreeSet::new(),
     };
     for (id, node) in nodes.iter() {
+        checkpoint();
         planner.profiles.push(match node.what {
             What::Program(step) => steps[id].and_then(|program| Profile::of(&step.name, program)),
             What::Choice | What::End => None,
         });
     }
     for (id, node) in nodes.iter() {
+        checkpoint();
         for next in node.successors() {
             planner.before[next].push(id);
         }
@@ -91,6 +95,7 @@ impl Planner<'_> {
     /// for each step. Such a choice is about its own step and the packet that this step emitted.
     fn keep_choices_apart(&mut self) {
         for (id, node) in self.nodes.iter() {
+            checkpoint();
             let Some(field) = asks_for_what_is_told(&node.next) else {
                 continue;
             };
@@ -111,6 +116,7 @@ impl Planner<'_> {
             apart: BTreeMap::new(),
         };
         for id in self.nodes.ids() {
+            checkpoint();
             let first = match self.joined(id, &plan) {
                 Ok(first) => first,
                 Err(reason) => {
@@ -146,6 +152,7 @@ impl Planner<'_> {
             return Err(other_way(other));
         }
         for &step in before {
+            checkpoint();
             if self.ends.contains(&step) {
                 return Err(other_way(step));
             }
@@ -170,9 +177,11 @@ impl Planner<'_> {
     fn cut(&mut self, plan: &Plan) -> bool {
         let known = (self.apart.len(), self.ends.len());
         for &id in plan.apart.keys() {
+            checkpoint();
             self.ends.extend(&self.before[id]);
         }
         for id in self.ends.clone() {
+            checkpoint();
             for next in self.nodes[id].successors() {
                 let step = self.name(id);
                 self.apart.entry(next).or_insert(Reason::OtherWay { step });
@@ -190,6 +199,7 @@ impl Planner<'_> {
     fn mixed_ends(&self, plan: &Plan) -> Vec<NodeId> {
         let mut lasts: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
         for (id, node) in self.nodes.iter() {
+            checkpoint();
             let stays = |next: &NodeId| plan.first[*next] == plan.first[id];
             if !node.successors().iter().any(stays) {
                 lasts.entry(plan.first[id]).or_default().push(id);
@@ -236,6 +246,7 @@ fn shared(entry: &Profile<'_>, step: &Profile<'_>) -> Result<Known, Reason> {
     let known = same::parsers((entry.program, entry.parser), (step.program, step.parser))
         .map_err(differ)?;
     let is_standard = |(_, field): &(&FieldId, &FieldId)| {
+        checkpoint();
         let mut standard = entry.program.pipeline.intrinsics.values();
         standard.any(|intrinsic| intrinsic == *field)
     };
@@ -257,5 +268,8 @@ fn in_stacks<'h>(profile: &Profile<'_>, mut headers: impl Iterator<Item = &'h He
     let ranges: Vec<_> = stacks
         .map(|stack| stack.first.get()..stack.first.get() + stack.len)
         .collect();
-    headers.any(|header| ranges.iter().any(|range| range.contains(&header.get())))
+    headers.any(|header| {
+        checkpoint();
+        ranges.iter().any(|range| range.contains(&header.get()))
+    })
 }

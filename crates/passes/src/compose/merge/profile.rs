@@ -7,6 +7,8 @@ use ir::{
     Target, Transition,
 };
 
+use support::work::checkpoint;
+
 use super::reason::Reason;
 use crate::compose::check;
 use crate::uses::{Uses, fields_of};
@@ -163,6 +165,7 @@ impl<'p> Profile<'p> {
         }
         let states = self.parser.states.values();
         for stmt in states.flat_map(|state| &state.body) {
+            checkpoint();
             if let Some(what) = unrepeatable(stmt) {
                 return does(what);
             }
@@ -179,7 +182,10 @@ impl<'p> Profile<'p> {
         let writes = Uses::of_stmt(self.program, stmt).writes;
         let headers = self.program.headers.ids();
         let mut fields = headers.flat_map(|header| fields_of(self.program, header));
-        fields.any(|field| writes.contains(&field))
+        fields.any(|field| {
+            checkpoint();
+            writes.contains(&field)
+        })
     }
 
     /// Checks that headers are extracted in the order in which the deparser emits them, each at
@@ -189,6 +195,7 @@ impl<'p> Profile<'p> {
         let emitted = self.deparser.and_then(check::emitted).ok_or_else(wrong)?;
         let mut positions = BTreeMap::new();
         for (position, header) in emitted.iter().enumerate() {
+            checkpoint();
             if positions.insert(header.get(), position).is_some() {
                 return Err(wrong());
             }
@@ -197,6 +204,7 @@ impl<'p> Profile<'p> {
         let mut latest: BTreeMap<StateId, usize> = BTreeMap::new();
         let mut open = vec![(self.parser.start, 0)];
         while let Some((id, mut at)) = open.pop() {
+            checkpoint();
             if latest.get(&id).is_some_and(|&known| known >= at) {
                 continue;
             }
@@ -219,6 +227,7 @@ impl<'p> Profile<'p> {
     fn keeps_what_decides(&self, emitted: &[HeaderId]) -> Result<(), Reason> {
         let mut data = HashSet::new();
         for &header in emitted {
+            checkpoint();
             let fields = fields_of(self.program, header).skip(1);
             let is_varbit = |f: &FieldId| matches!(self.program.fields[*f].ty, ScalarTy::Varbit(_));
             data.extend(fields.filter(|field| !is_varbit(field)));
@@ -282,9 +291,12 @@ fn extracted(stmt: &Stmt) -> Option<HeaderId> {
 /// through the parser.
 fn unrepeatable(stmt: &Stmt) -> Option<&'static str> {
     let inside = |body: &[Stmt]| {
-        let nested = |stmt: &Stmt| match stmt.kind {
-            StmtKind::Extract(..) => Some("extracts inside of a condition"),
-            _ => unrepeatable(stmt),
+        let nested = |stmt: &Stmt| {
+            checkpoint();
+            match stmt.kind {
+                StmtKind::Extract(..) => Some("extracts inside of a condition"),
+                _ => unrepeatable(stmt),
+            }
         };
         body.iter().find_map(nested)
     };

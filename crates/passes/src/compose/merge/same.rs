@@ -9,6 +9,8 @@ use ir::{
     Stmt, StmtKind, Target, Transition,
 };
 
+use support::work::checkpoint;
+
 use crate::link::Known;
 use crate::uses::fields_of;
 
@@ -37,6 +39,7 @@ pub(super) fn parsers(
     }
     let mut open = vec![(one_parser.start, other_parser.start)];
     while let Some((a, b)) = open.pop() {
+        checkpoint();
         match pairs.states.known(a, b) {
             Some(true) => continue,
             Some(false) => return Err("their states"),
@@ -146,6 +149,7 @@ impl Pairs<'_> {
     }
 
     fn keyset(&mut self, a: &Keyset, b: &Keyset) -> Same {
+        checkpoint();
         let (Keyset::Sets(a), Keyset::Sets(b)) = (a, b) else {
             return Err("their value sets, which are each one's own");
         };
@@ -172,6 +176,7 @@ impl Pairs<'_> {
     }
 
     fn stmt(&mut self, a: &StmtKind, b: &StmtKind) -> Same {
+        checkpoint();
         match (a, b) {
             (StmtKind::Extract(a, c), StmtKind::Extract(b, d)) => {
                 must(a.dims.is_empty() && b.dims.is_empty(), "elements of stacks")?;
@@ -245,6 +250,7 @@ impl Pairs<'_> {
     }
 
     fn expr(&mut self, a: &Expr, b: &Expr) -> Same {
+        checkpoint();
         match (a, b) {
             (Expr::Const(ScalarTy::Error, a), Expr::Const(ScalarTy::Error, b)) => {
                 self.error(a.to_u64().unwrap_or(0), b.to_u64().unwrap_or(0))
