@@ -273,7 +273,7 @@ fn observe<P: stf::PacketPlane>(
     let tables: Vec<ir::TableId> = program.tables.ids().collect();
     let mut now = packet::Nanos::from_millis(1);
     for _ in 0..PACKETS {
-        now = now + packet::Nanos::from_micros(rng.between(1, 20));
+        now += packet::Nanos::from_micros(rng.between(1, 20));
         if rng.one_in(10) && !tables.is_empty() {
             change_an_entry(bed.device_mut(), tables[rng.index(tables.len())], &mut rng);
         }

@@ -8,7 +8,7 @@ use clap::Args;
 use exec::Natives;
 use packet::{Nanos, PortId};
 use passes::split::SplitPlan;
-use port::PortSpec;
+use port::{PortSpec, PortTarget};
 use runtime::{MakeFilter, ProcessSetup};
 use split::{
     Coordinator, DevicePlane, EntryIds, NoPlane, PlaneControl, Requests, ServerFilter, ServerPort,
@@ -112,6 +112,7 @@ impl SwitchPlane {
         let Some(Started { device, plan }) = started else {
             return Ok(Ended::WithErrors);
         };
+        self.warn_of_long_requests(&servers, plan.frame.header_bytes);
         let request_port = options.request_port;
         let options = ::split::SwitchOptions {
             servers,
@@ -131,6 +132,36 @@ impl SwitchPlane {
             filter,
         );
         carry(vec![carried], habits, &self.carrying, early)
+    }
+
+    /// Warns if requests with long packets exceed the MTU of a server's link. Such frames are
+    /// dropped when they are sent.
+    fn warn_of_long_requests(&self, servers: &[ServerPort], header_bytes: u32) {
+        let mtu_of = |spec: &PortSpec| match &spec.target {
+            PortTarget::Interface(name) | PortTarget::Tap(name) => mtu(name),
+        };
+        let server_at = |port: PortId| servers.iter().find(|server| server.port == port);
+        let others = self
+            .ports
+            .iter()
+            .filter(|spec| server_at(spec.id).is_none());
+        let Some(longest) = others.filter_map(mtu_of).max() else {
+            return;
+        };
+        let needed = longest + header_bytes;
+        for spec in &self.ports {
+            if let (Some(server), Some(mtu)) = (server_at(spec.id), mtu_of(spec))
+                && mtu < needed
+            {
+                out::note(&format!(
+                    "warning: packets above {} bytes do not reach server {}: requests have \
+                     {header_bytes} bytes more, and the MTU of port {spec} is {mtu}; set it to \
+                     {needed} at both ends",
+                    mtu.saturating_sub(header_bytes),
+                    server.server.0
+                ));
+            }
+        }
     }
 
     /// Returns the servers, in the order of their numbers.
@@ -189,6 +220,12 @@ impl ServerPlane {
         let carried = forwarded(&self.source.program, &what, device, &self.ports, filter);
         carry(vec![carried], habits, &self.carrying, early)
     }
+}
+
+/// Returns the MTU of an interface, if it exists.
+fn mtu(name: &str) -> Option<u32> {
+    let text = crate::args::read_text(&Path::new("/sys/class/net").join(name).join("mtu"), 64);
+    text.ok()?.trim().parse().ok()
 }
 
 fn forwarded(
