@@ -124,7 +124,11 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
             &["tenant", "load", "1", &program],
             "only operators change vPDPs in this way; the owner of a vPDP loads its program and \
              writes its entries by P4Runtime: `polyplane ctl load PROGRAM.p4 --device-id N`, where \
-             N is the number of the vPDP; you own of-alice (--device-id 1)",
+             N is the number of the vPDP",
+        ),
+        (
+            &["tenant", "delete", "of-alice"],
+            "you own of-alice (--device-id 1)",
         ),
         (
             &["tenant", "slots"],
