@@ -132,7 +132,7 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
         ),
         (
             &["tenant", "slots"],
-            "an owner sees his vPDPs by `tenant list`",
+            "an owner sees its vPDPs by `tenant list`",
         ),
     ] {
         let refused = asked(&alice, words).unwrap_err();

@@ -42,7 +42,7 @@ fn limits_that_packets_meet_are_told_in_one_line() {
     }
 }
 
-/// A program whose table takes only the entries of its restriction.
+/// A program with a table and an action that have restrictions.
 const RESTRICTED: &str = "#include <v1model.p4>\nheader e_t { bit<8> a; }\nstruct h { e_t e; }\nstruct m {}\n\
     parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {\n\
       state start { p.extract(hdr.e); transition accept; }\n}\n\

@@ -37,7 +37,8 @@ pub fn count_are(n: u64, noun: &str) -> String {
     format!("{} {verb}", count(n, noun))
 }
 
-/// Returns a part of a count with its verb: `1 of 3 changes is`, `2 of 3 changes are`, `1 change is`.
+/// Returns a part of a count with its verb: `1 of 3 changes is`, `2 of 3 changes are`, `1 change
+/// is`.
 pub fn are_of(part: u64, all: u64, noun: &str) -> String {
     let verb = if part == 1 { "is" } else { "are" };
     format!("{} {verb}", part_of(part, all, noun))

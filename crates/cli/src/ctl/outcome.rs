@@ -47,7 +47,7 @@ impl Effect {
     }
 }
 
-/// What was done with the changes of a synchronization.
+/// Treatment of the changes of a synchronization.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
     /// They were only checked.

@@ -2,7 +2,8 @@
 //! which a server refuses a statement, as far as the P4Info and the file contain them.
 //!
 //! Names, widths, match kinds, priorities and const tables are checked when the file is read. Free
-//! space, ports, roles and the style in which a selector is programmed are known to the server only.
+//! space, ports, roles and the style in which a selector is programmed are known to the server
+//! only.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +12,7 @@ use entries::{EntriesFile, EntryAction, MeterConfig, TableEntry, Update};
 use ir::{ActionCall, ExternId, TableId};
 use p4info::p4::config::v1::{self as info, action_ref::Scope, meter_spec, table};
 
-/// What a P4Info and a file say about the file's statements.
+/// Knowledge of a P4Info and of a file about the file's statements.
 pub(super) struct Validity<'c, 'f> {
     catalog: &'c Catalog,
     file: &'c EntriesFile<'f>,

@@ -423,7 +423,7 @@ impl<'o> OperatorSession<'o> {
         Ok(changed)
     }
 
-    /// Describes an error of a change. For an owner, who may not make it, the vPDPs that he
+    /// Describes an error of a change. For an owner, who may not make it, the vPDPs that it
     /// controls are named with their device ids.
     fn refused(&mut self, error: &ClientError) -> String {
         let text = explain(self.address, error);

@@ -69,7 +69,7 @@ impl ControlLoop {
         }
         match asked.slots || asked.export {
             true => refused(
-                "is no operator, who alone sees stage slots and exports; an owner sees his vPDPs \
+                "is no operator, who alone sees stage slots and exports; an owner sees its vPDPs \
                  by `tenant list`, `show NAME` and `quota NAME`",
             ),
             false => Ok(()),
