@@ -2,7 +2,7 @@
 //!
 //! **In:** [`entries::Update`]s and [`EntriesFile`]s, which are checked against the program of a
 //! [`Device`]. **Out:** the changed device, or an [`ApplyError`] with the refused statements and
-//! their positions. **May import:** `switch`, `entries`, `packet`, `ir`.
+//! their positions. **May import:** `switch`, `entries`, `packet`, `ir`, `support`.
 //!
 //! `entries` does not know devices, and `switch` does not know text files. This crate is above both
 //! and below all that need it: STF tests (`stf`), running switches (`runtime`), and tests.
@@ -19,6 +19,7 @@ use std::fmt;
 use entries::{EntriesFile, EntryAction, EntryError, TableEntry, Update};
 use ir::TableId;
 use packet::{Nanos, PortId};
+use support::count::are_of;
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
     QueueConfig, Replica,
@@ -54,11 +55,9 @@ impl fmt::Display for ApplyError {
         for error in &self.errors {
             writeln!(f, "{error}")?;
         }
-        let (file, refused, statements) = (&self.file, self.refused, self.statements);
-        write!(
-            f,
-            "{file}: {refused} of {statements} statements are refused"
-        )?;
+        let (file, refused) = (&self.file, self.refused);
+        let are = are_of(refused as u64, self.statements as u64, "statement");
+        write!(f, "{file}: {are} refused")?;
         match self.errors.len() {
             told if told < refused => write!(f, "; the first {told} are shown"),
             _ => Ok(()),

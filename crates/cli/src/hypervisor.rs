@@ -74,7 +74,7 @@ impl Slots {
                 egress,
             }),
             Some(egress) => Err(format!(
-                "{egress} of {} slots in the egress leave none to the ingress; give --slots at least {}",
+                "--egress-slots {egress} of --slots {} leaves no slot to the ingress; give --slots at least {}",
                 self.slots,
                 egress.saturating_add(1)
             )),

@@ -33,8 +33,10 @@ mod thread_memory;
 mod trace;
 mod veth;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use command::{Ended, args, captures, compile, engine, handlers};
 use runtime::ProcessSetup;
@@ -116,9 +118,19 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     support::work::set_memory_probe(thread_memory::thread_bytes);
-    let cli = match Cli::from_arg_matches(&Cli::command().get_matches()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let matches = Cli::command().try_get_matches_from(&words);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => error.exit(),
+        Err(error) => {
+            let _ = error.print();
+            if error.kind() == ErrorKind::UnknownArgument
+                && let Some(setting) = torn_setting(&words)
+            {
+                out::note(&format!("hint: did you mean `{setting}`?"));
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
     };
     let early = match prepare(&cli.command) {
         Ok(early) => early,
@@ -154,6 +166,27 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Returns the `NAME=VALUE` that a command line has in two words after an option, as in
+/// `--quota entries 10`, if the command line is right with it.
+fn torn_setting(words: &[OsString]) -> Option<String> {
+    let text = |at: usize| words.get(at).and_then(|word| word.to_str());
+    (2..words.len()).find_map(|at| {
+        let (option, name, value) = (text(at - 1)?, text(at)?, text(at + 1)?);
+        let is_torn = option.starts_with("--")
+            && !option.contains('=')
+            && !name.contains('=')
+            && ![name, value].iter().any(|word| word.starts_with('-'));
+        if !is_torn {
+            return None;
+        }
+        let setting = format!("{name}={value}");
+        let mut joined = words.to_vec();
+        joined.splice(at..at + 2, [OsString::from(&setting)]);
+        let is_right = Cli::command().try_get_matches_from(joined).is_ok();
+        is_right.then_some(setting)
+    })
 }
 
 /// Does the setup of a command that requires a single thread.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use stf::{LoadRefusal, Report, TestSetup};
+use support::count::part_of;
 use switch::DeviceConfig;
 
 use crate::args::{self, Format, Source, limits};
@@ -94,13 +95,17 @@ pub(crate) fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
             line => out::note(&format!("{file}:{line}: {}", failure.message)),
         }
     }
+    for broken in &report.broken_restrictions {
+        let (line, message) = (broken.line, &broken.message);
+        out::note(&format!("{file}:{line}: warning: {message}"));
+    }
     if !report.unusual.is_empty() {
         out::note(&format!("{file}: warning: {}", report.unusual.join(", ")));
     }
     let (packets, held, failed) = (report.packets, report.held, report.failures.len());
     if failed > 0 {
-        let checks = amount::count((failed + held) as u64, "check");
-        out::note(&format!("{failed} of {checks} failed"));
+        let checks = part_of(failed as u64, (failed + held) as u64, "check");
+        out::note(&format!("{checks} failed"));
         return Ended::WithErrors;
     }
     if !quiet {

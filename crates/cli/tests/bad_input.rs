@@ -311,3 +311,22 @@ fn options_without_those_that_they_are_for_are_refused() {
         check(&said(at), &["--tls-name needs --tls-ca"]);
     }
 }
+
+#[test]
+fn a_setting_in_two_words_is_answered_with_the_one_that_is_meant() {
+    let check = |arguments: &[&str], hint: &str| {
+        let said = said(arguments);
+        assert_eq!(said.status, Some(2), "{}", said.err);
+        let end = format!("hint: did you mean `{hint}`?\n");
+        assert!(said.err.ends_with(&end), "{}", said.err);
+    };
+    check(
+        &["tenant", "create", "blue", "--quota", "entries", "10000"],
+        "entries=10000",
+    );
+    check(&["run", "my.p4", "--port", "0", "eth0"], "0=eth0");
+    // No other word in excess gets the hint.
+    let other = said(&["tenant", "create", "blue", "red"]);
+    assert_eq!(other.status, Some(2));
+    assert!(!other.err.contains("did you mean"), "{}", other.err);
+}

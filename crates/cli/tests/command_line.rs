@@ -43,6 +43,18 @@ fn options(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn the_help_of_quota_names_every_setting_of_the_reference() {
+    let page = include_str!("../../../docs/reference/quotas.md");
+    let text = help(&["tenant", "quota"]);
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names: Vec<&str> = rows.filter_map(|row| row.split('=').next()).collect();
+    assert!(names.contains(&"compile-bytes"), "{names:?}");
+    for name in names {
+        assert!(text.contains(&format!("{name}=N")), "{name}: {text}");
+    }
+}
+
+#[test]
 fn the_reference_has_all_commands_and_options_and_no_others() {
     let page = include_str!("../../../docs/reference/command-line.md");
     let mut known = BTreeSet::new();

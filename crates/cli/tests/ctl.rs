@@ -310,9 +310,35 @@ fn refused_statements_are_told_at_their_lines() {
         said.err
     );
     assert!(
-        said.err.contains("1 of 3 statements were refused"),
+        said.err
+            .contains("1 of 3 statements was refused; the other 2 were applied"),
         "{}",
         said.err
+    );
+    // The file itself has the entry twice, so that --replace is no remedy.
+    assert!(said.err.contains("= hint: line 1 adds it"), "{}", said.err);
+    assert!(!said.err.contains("--replace"), "{}", said.err);
+    let again = server.ctl(&["apply", &file]);
+    for part in [
+        "3 of 3 statements were refused; nothing was applied",
+        "`ctl apply --replace` changes entries that exist; `ctl apply --sync` also deletes",
+    ] {
+        assert!(again.err.contains(part), "{}", again.err);
+    }
+    let one = server.ctl(&["add", "ipv4_lpm { hdr.ipv4.dst: 10.2.0.0/16 } -> local()"]);
+    assert!(
+        one.err.contains("`ctl change` changes what exists"),
+        "{}",
+        one.err
+    );
+    let one = server.ctl(&[
+        "change",
+        "ipv4_lpm { hdr.ipv4.dst: 10.9.0.0/16 } -> local()",
+    ]);
+    assert!(
+        one.err.contains("`ctl add` adds what does not exist"),
+        "{}",
+        one.err
     );
     assert!(
         server.well(&["show", "ipv4_lpm"]).contains("10.2.0.0"),

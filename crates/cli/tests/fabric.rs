@@ -167,6 +167,19 @@ fn a_topology_is_shown_as_text_as_json_and_as_a_picture() {
     );
     let json = said(&["fabric", "show", &topology, "--json"]).json();
     assert_eq!(json["links"][0]["ends"][1], "e1:1");
+    let topology_with_traffic = example("fabric/leaf_spine/leaf_spine.toml");
+    let text = said(&["fabric", "show", &topology_with_traffic]);
+    for line in [
+        "ping h1 to h3: 4 requests, 1.00 ms apart",
+        "flow h4 to h1: 1.00 MB, from 20.0 ms on",
+        "command at h1: ping -c 3 -i 0.2 10.0.3.2",
+    ] {
+        assert!(text.out.lines().any(|own| own == line), "{}", text.out);
+    }
+    let json = said(&["fabric", "show", &topology_with_traffic, "--json"]).json();
+    assert_eq!(json["pings"][0]["to"], "h3");
+    assert_eq!(json["pings"][0]["count"], 4);
+    assert_eq!(json["commands"][0]["is_server"], false);
     let dir = Directory::new("fabric-show");
     let file = dir.file("fat_tree.svg");
     assert_eq!(
@@ -195,6 +208,7 @@ fn a_wrong_topology_is_told_with_its_line_and_a_wrong_program_with_its_switch() 
         "{}",
         wrong.err
     );
+    assert_eq!(wrong.err.matches("error:").count(), 1, "{}", wrong.err);
     dir.with(
         "p.p4",
         "#include <core.p4>\ncontrol c() { apply { x = 1; } }\n",

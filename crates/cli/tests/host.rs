@@ -416,14 +416,31 @@ fn what_a_controller_loads_is_held_to_the_quotas_of_now() {
     load().unwrap();
     // Without settings the quotas are shown and not changed.
     let shown = host.tenant(&["quota", "blue"]).unwrap();
-    assert!(shown.contains("stages=50: 50 stages"), "{shown}");
-    assert!(shown.contains("4096 units of work a packet"), "{shown}");
+    assert!(
+        shown.contains("\n  stages=50 (50 stages of the program)\n"),
+        "{shown}"
+    );
+    let work = "\n  work=4096 (4096 units of work a packet), the default\n";
+    assert!(shown.contains(work), "{shown}");
     assert_eq!(host.listing()["vpdps"][0]["quotas"][0], "stages=50");
     let json = host.tenant(&["quota", "blue", "--json"]).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["quotas"][0], "stages=50");
     let text = host.tenant(&["show", "blue"]).unwrap();
-    assert!(text.contains("  quota stages=50: 50 stages"), "{text}");
+    assert!(text.contains("  quota stages=50 (50 stages"), "{text}");
+    // What is shown can be given back.
+    let set: Vec<&str> = shown.lines().skip(1).collect();
+    let set = set
+        .iter()
+        .map(|line| line.split_whitespace().next().unwrap());
+    let set: Vec<&str> = set.collect();
+    host.tenant(&[&["quota", "blue"], &set[..]].concat())
+        .unwrap();
+    let again = host.tenant(&["quota", "blue"]).unwrap();
+    for setting in &set {
+        assert!(again.contains(&format!("\n  {setting} (")), "{again}");
+    }
+    assert!(!again.contains("the default"), "{again}");
     let both = host.tenant(&["quota", "blue", "--none", "stages=9"]);
     assert!(both.unwrap_err().contains("cannot be used with"));
     host.tenant(&["quota", "blue", "--none"]).unwrap();

@@ -120,12 +120,44 @@ fn an_owner_controls_its_own_vpdp_and_operators_all_of_them() {
             &["tenant", "suspend", "of-alice"],
             "not among those that are allowed",
         ),
+        (
+            &["tenant", "load", "1", &program],
+            "only operators change vPDPs in this way; the owner of a vPDP loads its program and \
+             writes its entries by P4Runtime: `polyplane ctl load PROGRAM.p4 --device-id N`, where \
+             N is the number of the vPDP",
+        ),
+        (
+            &["tenant", "delete", "of-alice"],
+            "you own of-alice (--device-id 1)",
+        ),
+        (
+            &["tenant", "slots"],
+            "an owner sees its vPDPs by `tenant list`",
+        ),
     ] {
         let refused = asked(&alice, words).unwrap_err();
         assert!(refused.contains(part), "{words:?}: {refused}");
     }
     host.line(&["no operator", "stage slots"]);
-    asked(&root, &["tenant", "delete-rule", "r"]).unwrap();
+    let refused = asked(&root, &["tenant", "delete-rule", "of-bob"]).unwrap_err();
+    assert!(
+        refused.contains("there is no rule `of-bob`; the rules: `r` of vPDP 2"),
+        "{refused}"
+    );
+    let refused = asked(&root, &["tenant", "delete-rule", rule]).unwrap_err();
+    assert!(
+        refused.contains("give only the name in front of the colon"),
+        "{refused}"
+    );
+    let more = "s: port 0 and vlan 8 -> of-bob priority 3";
+    asked(&root, &["tenant", "add-rule", more]).unwrap();
+    let deleted = asked(&root, &["tenant", "delete-rule", "s"]).unwrap();
+    assert_eq!(deleted, format!("deleted {more}; of-bob still has r\n"));
+    let deleted = asked(&root, &["tenant", "delete-rule", "r"]).unwrap();
+    assert_eq!(
+        deleted,
+        format!("deleted {rule}; of-bob has no other rule\n")
+    );
     asked(&root, &["tenant", "unlink", "of-bob:1"]).unwrap();
     load(&root, "2").unwrap();
     asked(&root, &["tenant", "delete", "of-bob"]).unwrap();

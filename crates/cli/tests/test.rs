@@ -41,3 +41,82 @@ fn limits_that_packets_meet_are_told_in_one_line() {
         assert!(line.contains(part), "\"{part}\" in: {line}");
     }
 }
+
+/// A program with a table and an action that have restrictions.
+const RESTRICTED: &str = "#include <v1model.p4>\nheader e_t { bit<8> a; }\nstruct h { e_t e; }\nstruct m {}\n\
+    parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {\n\
+      state start { p.extract(hdr.e); transition accept; }\n}\n\
+    control V(inout h hdr, inout m meta) { apply {} }\n\
+    control I(inout h hdr, inout m meta, inout standard_metadata_t s) {\n\
+      @action_restriction(\"port != 0\")\n\
+      action send(bit<9> port) { s.egress_spec = port; }\n\
+      @entry_restriction(\"hdr.e.a != 9\")\n\
+      table t { key = { hdr.e.a : exact; } actions = { send; NoAction; } }\n\
+      apply { t.apply(); }\n}\n\
+    control E(inout h hdr, inout m meta, inout standard_metadata_t s) { apply {} }\n\
+    control D(packet_out p, in h hdr) { apply { p.emit(hdr); } }\n\
+    V1Switch(P(), V(), I(), E(), V(), D()) main;\n";
+
+#[test]
+fn entries_that_break_a_restriction_are_refused_in_files_and_named_in_stf() {
+    let dir = Directory::new("test-restrictions");
+    let program = dir.with("r.p4", RESTRICTED);
+    let test = dir.with(
+        "add.stf",
+        "add t hdr.e.a:9 send(port:1)\npacket 0 09\nexpect 1 09 $\n",
+    );
+    let told = said(&["test", &program, &test]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let place = format!("has this restriction at {program}:13:7");
+    for part in [
+        "add.stf:1: warning: the table `I.t`: @entry_restriction: `hdr.e.a != 9` does not hold",
+        &place,
+    ] {
+        assert!(told.err.contains(part), "{}", told.err);
+    }
+    dir.with(
+        "bad.entries",
+        "t { hdr.e.a: 8 } -> send(1)\nt { hdr.e.a: 7 } -> send(0)\n",
+    );
+    let test = dir.with("file.stf", "entries bad.entries\n");
+    let told = said(&["test", &program, &test]);
+    assert_eq!(told.status, Some(1), "{}", told.err);
+    let error = "bad.entries:2:1: error: the action `I.send`: @action_restriction: `port != 0`";
+    assert!(told.err.contains(error), "{}", told.err);
+    let input = format!("0={}", lab::example("router/router.pcap"));
+    let entries = dir.file("bad.entries");
+    let told = said(&["replay", &program, "--in", &input, "--entries", &entries]);
+    assert_eq!(told.status, Some(1), "{}", told.err);
+    assert!(told.err.contains(error), "{}", told.err);
+}
+
+#[test]
+fn what_a_test_does_not_expect_is_at_the_line_of_the_packet_that_caused_it() {
+    let dir = Directory::new("test-lines");
+    let program = dir.with("limits.p4", PROGRAM);
+    let queue = "entry queue port 1 rate 1000 depth 8\n";
+    for (test, parts) in [
+        (
+            "packet 0 00\npacket 0 02\nexpect 1 00 $\n",
+            vec!["t.stf:2: packet 2 at port 1 is not expected: 02"],
+        ),
+        (
+            "expect 1 03 $\npacket 0 02\n\nexpect 1 04\n",
+            vec![
+                "t.stf:1: packet 1 at port 1, from line 2, differs: byte 0 should be 03, but is 02",
+                "t.stf:4: expected at port 1, but did not come out: 04",
+            ],
+        ),
+        (
+            &format!("{queue}packet 0 00\npacket 0 02\nwait\nexpect 1 00 $\n"),
+            vec!["t.stf:3: packet 2 at port 1 is not expected: 02"],
+        ),
+    ] {
+        let file = dir.with("t.stf", test);
+        let told = said(&["test", &program, &file]);
+        assert_eq!(told.status, Some(1), "{}", told.err);
+        for part in parts {
+            assert!(told.err.contains(part), "{part}: {}", told.err);
+        }
+    }
+}

@@ -2,8 +2,9 @@
 //! `@action_restriction`. A constraint is parsed and type-checked once per program and evaluated
 //! for each update.
 //!
-//! **In:** the text of a constraint, the types of match keys or action parameters, and their
-//! values. **Out:** a [`Constraint`], and the result of its evaluation.
+//! **In:** the text of a constraint (in its annotation: [`strings`]), the types of match keys or
+//! action parameters, and their values (of matches: [`Type::matched`]). **Out:** a [`Constraint`],
+//! and the result of its evaluation.
 //!
 //! Invariants:
 //! - Grammar, precedence and types are those of the p4-constraints language specification.
@@ -13,11 +14,13 @@
 //!   names.
 //! - Parsing takes linear time, and the nesting depth of an expression is limited.
 
+mod matched;
 mod number;
 mod parse;
 
 use std::fmt;
 
+pub use matched::{Match, strings};
 pub use number::{Int, Number};
 
 /// Maximum length of a constraint's text, in bytes.

@@ -5,7 +5,8 @@ use std::fmt;
 
 use bits::IdVec;
 use entries::{
-    Action, Extern, Format, Key, Object, Param, Schema, SerializableEnum, Table, ValueSet, ValueTy,
+    Action, Extern, Format, Key, Object, Param, Restriction, Schema, SerializableEnum, Table,
+    ValueSet, ValueTy,
 };
 use ir::{
     ActionCall, ActionId, Arch, CounterUnit, EnumTy, ExternId, MatchKind, ScalarTy, TableId,
@@ -90,6 +91,27 @@ fn format_of(annotations: &[String]) -> Option<&str> {
     text.strip_prefix("@format(")?.strip_suffix(')')
 }
 
+/// Returns the text of the constraint in the annotation with this name.
+fn restriction_text(preamble: &Preamble, name: &str) -> Option<String> {
+    let open = format!("@{name}(");
+    let mut written = preamble.annotations.iter();
+    let body = written.find_map(|text| text.strip_prefix(&open)?.strip_suffix(')'));
+    if let Some(body) = body {
+        return constraints::strings(body);
+    }
+    let mut structured = preamble.structured_annotations.iter();
+    let annotation = structured.find(|one| one.name == name)?;
+    let Some(info::structured_annotation::Body::ExpressionList(list)) = &annotation.body else {
+        return None;
+    };
+    let text = |one: &info::Expression| match &one.value {
+        Some(info::expression::Value::StringValue(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let lines: Option<Vec<String>> = list.expressions.iter().map(text).collect();
+    lines.map(|lines| lines.join("\n"))
+}
+
 impl Catalog {
     /// Builds the catalog of a P4Info.
     ///
@@ -161,9 +183,12 @@ impl Catalog {
                     format: Format::of(format_of(&param.annotations), &param.name, ty.width()),
                 }
             });
+            let params: Vec<Param> = params.collect();
+            let text = restriction_text(preamble, "action_restriction");
             let own = self.schema.actions.push(Action {
                 name: preamble.name.clone(),
-                params: params.collect(),
+                restriction: text.and_then(|text| Restriction::of_arguments(&text, &params)),
+                params,
             });
             self.actions.push(preamble.id, own);
             self.params
@@ -249,13 +274,13 @@ impl Catalog {
                 id => self.externs.own(id),
             };
             let const_default = self.const_default(table, &actions);
+            let fields = table.match_fields.iter();
+            let keys: Vec<Key> = fields.map(|field| key(info, field)).collect();
+            let text = restriction_text(preamble, "entry_restriction");
             let own = self.schema.tables.push(Table {
                 name: preamble.name.clone(),
-                keys: table
-                    .match_fields
-                    .iter()
-                    .map(|field| key(info, field))
-                    .collect(),
+                restriction: text.and_then(|text| Restriction::of_entries(&text, &keys)),
+                keys,
                 actions,
                 const_default,
                 entries_are_const: table.is_const_table,

@@ -12,6 +12,7 @@ use support::count::count;
 
 use crate::error::{EntriesError, EntryError};
 use crate::resolve::{self, Sought, Word};
+use crate::restriction;
 use crate::schema::{Action, Key, Object, Schema, Table, ValueSet};
 use crate::update::{
     CounterValue, EntryAction, GroupMember, MeterConfig, TableEntry, Update, ValueSetMember,
@@ -24,13 +25,23 @@ pub(crate) use target::read_target;
 /// Arguments as written: an optional name, and the value.
 pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
 
-/// Reads an entries file for a program. All errors are reported, not only the first.
+/// Reads an entries file for a program, and checks its restrictions. All errors are reported, not
+/// only the first.
 pub fn read<'a>(
     program: &Program,
     file: &'a str,
     text: &'a str,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
-    read_file(&Schema::of(program), file, text)
+    read_file(&Schema::of(program), file, text, Restrictions::Enforced)
+}
+
+/// Treatment of entries that break a restriction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restrictions {
+    /// They are errors.
+    Enforced,
+    /// They are read: the server decides.
+    LeftToServer,
 }
 
 /// Reads an entries file for a schema.
@@ -38,6 +49,7 @@ pub(crate) fn read_file<'a>(
     schema: &Schema,
     file: &'a str,
     text: &'a str,
+    restrictions: Restrictions,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let text = without_mark(text);
     let mut reader = Reader {
@@ -53,11 +65,14 @@ pub(crate) fn read_file<'a>(
             Ok(update) => {
                 let first_line = text[start..reader.at].lines().next().unwrap_or_default();
                 let shown = first_line.split('#').next().unwrap_or_default();
+                let end = start + shown.trim_end_matches([' ', '\t', ';']).len();
+                if restrictions == Restrictions::Enforced
+                    && let Err(fault) = restriction::check(schema, &update, (start, end))
+                {
+                    errors.push(fault.locate(file, text));
+                }
                 updates.push(update);
-                places.push((
-                    start,
-                    start + shown.trim_end_matches([' ', '\t', ';']).len(),
-                ));
+                places.push((start, end));
             }
             Err(fault) => {
                 errors.push(fault.locate(file, text));
@@ -85,13 +100,12 @@ pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, 
     };
     let update = reader.statement().and_then(|update| {
         reader.skip_blanks(true);
-        match reader.rest().is_empty() {
-            true => Ok(update),
-            false => Err(EntriesError::new(
-                reader.here(),
-                "one statement is expected here",
-            )),
+        if !reader.rest().is_empty() {
+            let message = "one statement is expected here";
+            return Err(EntriesError::new(reader.here(), message));
         }
+        restriction::check(schema, &update, (0, word.text.len()))?;
+        Ok(update)
     });
     update.map_err(|fault| fault.moved(word.start))
 }

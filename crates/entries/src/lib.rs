@@ -7,8 +7,8 @@
 //! be written as statements.
 //!
 //! Invariants: an update names existing objects, its values fit their types, and it has exactly one
-//! match per key and one value per parameter. Whether there is space for it is checked by the
-//! device.
+//! match per key and one value per parameter. An update of an entries file keeps the restrictions
+//! of its table and actions ([`Restriction`]). The device checks that there is space for it.
 //!
 //! The format of entries files is described in docs/reference/entries.md, that of STF in [`stf`].
 //! Tests: `tests/`.
@@ -18,6 +18,7 @@ mod error;
 mod file;
 mod ports;
 mod resolve;
+mod restriction;
 mod schema;
 pub mod stf;
 mod update;
@@ -27,6 +28,7 @@ mod write;
 pub use error::EntryError;
 pub use file::{EntriesFile, read};
 pub use resolve::same_name;
+pub use restriction::Restriction;
 pub use schema::{
     Action, Extern, Format, Key, Object, Param, Schema, SerializableEnum, Table, ValueSet, ValueTy,
 };

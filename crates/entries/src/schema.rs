@@ -12,6 +12,7 @@ use ir::{
 use crate::error::{EntriesError, EntryError};
 use crate::file::{self, EntriesFile};
 use crate::resolve::{self, Word};
+use crate::restriction::Restriction;
 use crate::update::UpdateTarget;
 use crate::value;
 
@@ -166,6 +167,8 @@ pub struct Action {
     pub name: String,
     /// Its parameters.
     pub params: Vec<Param>,
+    /// The restriction on their values.
+    pub restriction: Option<Restriction>,
 }
 
 /// A parameter of an action.
@@ -194,6 +197,8 @@ pub struct Table {
     pub entries_are_const: bool,
     /// The action profile or selector that holds its actions.
     pub implementation: Option<ExternId>,
+    /// The restriction on its entries.
+    pub restriction: Option<Restriction>,
 }
 
 impl Table {
@@ -286,7 +291,8 @@ impl Object {
 }
 
 impl Schema {
-    /// Reads an entries file. All errors are reported, not only the first.
+    /// Reads an entries file. All errors are reported, not only the first. Restrictions are left to
+    /// the server; [`EntriesFile::broken_restriction`] checks them.
     ///
     /// # Errors
     /// The errors of all statements, in file order.
@@ -295,7 +301,7 @@ impl Schema {
         file: &'a str,
         text: &'a str,
     ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
-        file::read_file(self, file, text)
+        file::read_file(self, file, text, file::Restrictions::LeftToServer)
     }
 
     /// Reads one statement that names an object to be removed: an entry's key (with its priority),
@@ -354,7 +360,11 @@ impl Schema {
                 .iter()
                 .filter_map(serializable)
                 .collect(),
-            actions: program.actions.values().map(action).collect(),
+            actions: program
+                .actions
+                .values()
+                .map(|own| action(program, own))
+                .collect(),
             tables: program
                 .tables
                 .values()
@@ -377,15 +387,17 @@ fn serializable(named: &ir::NamedType) -> Option<SerializableEnum> {
     }
 }
 
-fn action(action: &ir::Action) -> Action {
+fn action(program: &Program, action: &ir::Action) -> Action {
     let params = action.params.iter().map(|param| Param {
         name: param.name.clone(),
         ty: ValueTy::Scalar(param.ty),
         format: Format::of_annotations(&param.annotations, &param.name, param.ty.width()),
     });
+    let params: Vec<Param> = params.collect();
     Action {
         name: action.control_plane_name.clone(),
-        params: params.collect(),
+        restriction: Restriction::of_action(program, action, &params),
+        params,
     }
 }
 
@@ -407,9 +419,11 @@ impl Table {
                 ),
             }
         });
+        let keys: Vec<Key> = keys.collect();
         Table {
             name: table.name.clone(),
-            keys: keys.collect(),
+            restriction: Restriction::of_table(program, table, &keys),
+            keys,
             actions: table.actions.iter().map(|listed| listed.action).collect(),
             const_default: table.default_is_const.then(|| table.default.clone()),
             entries_are_const: table.entries_are_const,

@@ -20,6 +20,7 @@ pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Val
         ValueTy::Scalar(ty) => ty,
         ValueTy::Text => return string(word),
     };
+    is_one_value(word)?;
     let width = ty.width();
     match ty {
         ScalarTy::Bool if word.text == "true" => return Ok(Value::all_ones(1)),
@@ -51,6 +52,29 @@ pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Val
     number(word, width, ty.is_signed())
 }
 
+/// Checks that a text is one value or match: blanks are only around the operators of matches.
+/// The next value is where a separator is missing.
+fn is_one_value(word: Word<'_>) -> Result<(), EntriesError> {
+    const OPERATORS: [&str; 3] = ["&&&", "..", "/"];
+    let mut end = 0;
+    let mut before = "";
+    for token in word.text.split_whitespace() {
+        // The token is in the rest of the text, as it was split from it.
+        let at = end + word.text[end..].find(token).unwrap_or(0);
+        end = at + token.len();
+        let joins = |operator: &&str| before.ends_with(*operator) || token.starts_with(*operator);
+        if !before.is_empty() && !OPERATORS.iter().any(joins) {
+            let start = word.start + at;
+            let next = token.trim_end_matches([':', '=']);
+            let message = format!("`,` is missing before `{next}`");
+            return Err(EntriesError::new((start, start + next.len()), message)
+                .hint("values are separated by `,`, keys also by `;`; a name is followed by `:`"));
+        }
+        before = token;
+    }
+    Ok(())
+}
+
 /// Returns the value of a member of a serializable enum, written `Enum.member`.
 fn enum_member(schema: &Schema, text: &str, width: u32) -> Option<Value> {
     let (name, member) = text.rsplit_once('.')?;
@@ -74,6 +98,11 @@ fn string(word: Word<'_>) -> Result<Value, EntriesError> {
                 ));
             }
         },
+        None if word.text.contains(char::is_whitespace) => {
+            let message = format!("`{}` is more than one word", word.text);
+            return Err(EntriesError::new(word.at(), message)
+                .hint("write a string with blanks in quotes; values are separated by `,`"));
+        }
         None => word.text.to_owned(),
     };
     let width = text.len() as u32 * 8;
@@ -159,6 +188,7 @@ pub(crate) fn key_match(
     if ty == ValueTy::Text {
         return scalar(schema, ty, word).map(KeyMatch::Exact);
     }
+    is_one_value(word)?;
     if let Some((value, mask)) = split(word, "&&&") {
         wants(kind, &[MatchKind::Ternary], word, "a mask")?;
         let written = (value, mask);

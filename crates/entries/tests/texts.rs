@@ -503,6 +503,22 @@ fn errors_name_the_place_and_the_mend() {
         ),
         ("route { dst: 10.0.0.0/8 -> drop()", "1:25 `}` is missing"),
         (
+            "route { dst: 10.0.0.0/8 } -> forward(port: 1 mac: 1)",
+            "1:46 `,` is missing before `mac` (values are separated by `,`, keys also by `;`; a name is followed by `:`)",
+        ),
+        (
+            "route { dst: 10.0.0.0/8 } -> forward(1 00:00:00:00:00:01)",
+            "1:40 `,` is missing before `00:00:00:00:00:01` (values are separated by `,`, keys also by `;`; a name is followed by `:`)",
+        ),
+        (
+            "acl { src: 10.0.0.0/8 dport: 80..90 } -> drop() priority 1",
+            "1:23 `,` is missing before `dport` (values are separated by `,`, keys also by `;`; a name is followed by `:`)",
+        ),
+        (
+            "acl { src: 10.0.0.0 &&& 255.0.0.0 dport: 80 .. 90 } -> drop() priority 1",
+            "1:35 `,` is missing before `dport` (values are separated by `,`, keys also by `;`; a name is followed by `:`)",
+        ),
+        (
             "register seen[8] = 1",
             "1:15 the index 8 is outside: there are 8 cells",
         ),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use packet::{FramePool, Nanos};
+use support::count::{are, count};
 use support::rng::Rng;
 
 use crate::events::Events;
@@ -99,10 +100,8 @@ pub struct UnbalancedError {
 impl fmt::Display for UnbalancedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UnbalancedError { place, came, went } = self;
-        write!(
-            f,
-            "{place}: {came} packets came, but {went} are accounted for"
-        )
+        let (came, went) = (count(*came, "packet"), are(*went));
+        write!(f, "{place}: {came} came, but {went} accounted for")
     }
 }
 

@@ -50,6 +50,14 @@ impl RequestError {
         }
     }
 
+    /// Returns the error with advice after its message.
+    pub(crate) fn followed_by(self, advice: &str) -> RequestError {
+        RequestError {
+            message: format!("{}; {advice}", self.message),
+            ..self
+        }
+    }
+
     /// Returns the error with another code.
     pub(crate) fn coded(self, code: Code) -> RequestError {
         RequestError { code, ..self }

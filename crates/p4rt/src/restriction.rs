@@ -1,7 +1,7 @@
 //! Checks of updates against `@entry_restriction` of tables and `@action_restriction` of actions.
 
 use bits::Value;
-use constraints::{Constraint, Int, Name, Number, Type, Value as Meaning};
+use constraints::{Constraint, Int, Match, Name, Number, Type, Value as Meaning};
 use ir::{Annotation, AnnotationBody, AnnotationValue, KeyMatch, MatchKind};
 
 use crate::coding::{Coding, Names};
@@ -21,7 +21,7 @@ pub(crate) fn read(
         return Ok(None);
     };
     let text = match &annotation.body {
-        AnnotationBody::Text(body) => strings(body),
+        AnnotationBody::Text(body) => constraints::strings(body),
         AnnotationBody::Expressions(values) => {
             let text = |value: &AnnotationValue| match value {
                 AnnotationValue::String(text) => Some(text.clone()),
@@ -40,32 +40,6 @@ pub(crate) fn read(
     match Constraint::read(&text) {
         Ok(constraint) => Ok(Some(constraint)),
         Err(why) => invalid(format!("{place}: @{name} is no constraint: {why}")),
-    }
-}
-
-/// Returns the string literals of an unstructured annotation, one per line; `None` if the body
-/// contains anything else.
-fn strings(body: &str) -> Option<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut chars = body.chars();
-    loop {
-        match chars.by_ref().find(|c| !c.is_whitespace()) {
-            Some('"') => {}
-            Some(_) => return None,
-            None => return (!lines.is_empty()).then(|| lines.join("\n")),
-        }
-        let mut text = String::new();
-        while let Some(c) = chars.next().filter(|c| *c != '"') {
-            match c {
-                '\\' => match chars.next() {
-                    Some('n') => text.push('\n'),
-                    Some(escaped) => text.push(escaped),
-                    None => {}
-                },
-                c => text.push(c),
-            }
-        }
-        lines.push(text);
     }
 }
 
@@ -177,28 +151,20 @@ fn key_type(field: &FieldView) -> Option<Type> {
 
 /// Returns the value of a key, of its [`key_type`].
 fn key_meaning(names: &Names, field: &FieldView, key: &KeyMatch) -> Option<Meaning> {
-    let width = field.field.width;
-    let (value, mask) = match key {
-        KeyMatch::Exact(value) => (value.clone(), Value::all_ones(width)),
-        KeyMatch::Lpm(value, len) => (value.clone(), Value::prefix_mask(*len, width)),
-        KeyMatch::Ternary(value, mask) => (value.clone(), mask.clone()),
-        KeyMatch::Any | KeyMatch::Range(..) => (Value::zero(width), Value::zero(width)),
-    };
-    Some(match key_type(field)? {
-        Type::Text => Meaning::Text(text(&field.coding, names, &value)),
-        Type::OptionalText => {
-            let is_set = !mask.is_zero();
-            Meaning::OptionalText(is_set.then(|| text(&field.coding, names, &value)))
+    let ty = key_type(field)?;
+    let written = |value: &Value| text(&field.coding, names, value);
+    match (ty, key) {
+        (Type::Text, KeyMatch::Exact(value)) => Some(Meaning::Text(written(value))),
+        (Type::OptionalText, KeyMatch::Exact(value)) => {
+            Some(Meaning::OptionalText(Some(written(value))))
         }
-        Type::Exact(_) => Meaning::Exact(width, number(&value)),
-        Type::Optional(_) => Meaning::Optional(width, number(&value), number(&mask)),
-        Type::Ternary(_) => Meaning::Ternary(width, number(&value), number(&mask)),
-        Type::Lpm(_) => Meaning::Lpm(width, number(&value), mask.prefix_len()?),
-        Type::Range(_) => match key {
-            KeyMatch::Range(low, high) => Meaning::Range(width, number(low), number(high)),
-            KeyMatch::Any => Meaning::Range(width, Number::default(), Number::ones(width)),
-            _ => Meaning::Range(width, number(&value), number(&value)),
-        },
-        Type::Bool | Type::Int | Type::Bits(_) => return None,
-    })
+        (Type::OptionalText, KeyMatch::Any) => Some(Meaning::OptionalText(None)),
+        _ => ty.matched(match key {
+            KeyMatch::Any => Match::Any,
+            KeyMatch::Exact(value) => Match::Exact(number(value)),
+            KeyMatch::Lpm(value, length) => Match::Lpm(number(value), *length),
+            KeyMatch::Ternary(value, mask) => Match::Ternary(number(value), number(mask)),
+            KeyMatch::Range(low, high) => Match::Range(number(low), number(high)),
+        }),
+    }
 }

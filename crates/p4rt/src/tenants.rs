@@ -25,6 +25,11 @@ const MAX_PETITIONS: usize = 64;
 /// Maximum number of queued requests of owners, so that operators' requests always fit.
 const MAX_OF_OWNERS: usize = 16;
 
+/// Advice for a client that is no operator, in a refusal.
+const ADVICE_FOR_OWNERS: &str = "only operators change vPDPs in this way; the owner of a vPDP \
+    loads its program and writes its entries by P4Runtime: `polyplane ctl load PROGRAM.p4 \
+    --device-id N`, where N is the number of the vPDP";
+
 /// The operator that makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asker {
@@ -197,8 +202,15 @@ impl Service {
     fn permit<T>(&self, request: &Request<T>) -> Result<Asker, Status> {
         let peer = Peer::of(request)?;
         let permitted = self.check(peer);
-        permitted.inspect_err(|fault| self.sites.denied_operator(peer.address, &fault.message))?;
-        let names = match peer.who()? {
+        let who = peer.who()?;
+        permitted.map_err(|fault| {
+            self.sites.denied_operator(peer.address, &fault.message);
+            match who {
+                Who::Named(_) => fault.followed_by(ADVICE_FOR_OWNERS),
+                Who::Anyone => fault,
+            }
+        })?;
+        let names = match who {
             Who::Named(names) => names.clone(),
             Who::Anyone => Vec::new(),
         };

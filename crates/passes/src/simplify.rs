@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bits::{Id, IdSet, IdVec};
 use ir::{
-    Control, Expr, MatchNext, Next, Parser, Program, SelectCase, Stage, StageId, StageKind, State,
+    Control, MatchNext, Next, Parser, Program, SelectCase, Stage, StageId, StageKind, State,
     StateId, Stmt, StmtKind, Target, Transition,
 };
 
@@ -120,8 +120,8 @@ fn simplify_parser(parser: &mut Parser) {
         {
             state.transition = Transition::Direct(Target::Reject);
         }
-        if let Transition::Select { keys, cases } = &mut state.transition {
-            simplify_select(keys, cases);
+        if let Transition::Select { cases, .. } = &mut state.transition {
+            simplify_select(cases);
         }
     }
     let mut reached = IdSet::default();
@@ -158,7 +158,7 @@ fn simplify_parser(parser: &mut Parser) {
 }
 
 /// Drops the cases after one that matches everything.
-fn simplify_select(_keys: &[Expr], cases: &mut Vec<SelectCase>) {
+fn simplify_select(cases: &mut Vec<SelectCase>) {
     let all = |case: &SelectCase| match &case.keyset {
         ir::Keyset::Sets(sets) => {
             checkpoint();

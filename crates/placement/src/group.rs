@@ -28,6 +28,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use support::count::{count, count_are};
+
 use crate::SketchSize;
 use crate::bloom::BloomFilter;
 use crate::hash::RowHashes;
@@ -111,11 +113,14 @@ impl fmt::Display for GroupError {
             GroupError::NoChange => f.write_str("no change of the group has begun"),
             GroupError::PinsFull { max_pins } => write!(
                 f,
-                "all {max_pins} pins are used: wait until flows end, or move flows into the switch"
+                "the group has at most {}, and none is free: wait until flows end, or move flows into \
+                 the switch",
+                count(*max_pins as u64, "pin")
             ),
             GroupError::Unpinned { flows } => write!(
                 f,
-                "{flows} flows are not pinned to their servers: pin them or wait until they end"
+                "{} not pinned to a server: pin flows or wait until they end",
+                count_are(*flows as u64, "flow")
             ),
         }
     }

@@ -19,8 +19,14 @@ pub enum PortError {
         /// The missing capability, as in `CAP_NET_RAW`.
         capability: &'static str,
     },
-    /// The link went down. The port works again when the link comes up.
+    /// The interface was set down. The port works again when the link comes up.
     Down {
+        /// The interface.
+        name: String,
+    },
+    /// The interface is up, but has no carrier: its other end is down. The port works again when
+    /// the link comes up.
+    NoCarrier {
         /// The interface.
         name: String,
     },
@@ -63,7 +69,7 @@ impl PortError {
     /// Returns true if the port still works, or will recover by itself. The caller goes on polling
     /// it.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self, PortError::Down { .. })
+        matches!(self, PortError::Down { .. } | PortError::NoCarrier { .. })
     }
 }
 
@@ -89,6 +95,12 @@ impl fmt::Display for PortError {
                 f,
                 "{name} is down: its frames are missed until it comes up \
                  ('ip link set {name} up')"
+            ),
+            PortError::NoCarrier { name } => write!(
+                f,
+                "{name} is up but has no carrier, because its other end is down: its frames are \
+                 missed until that end comes up ('ip link set PEER up' there; of a veth pair, \
+                 'ip link show {name}' names the peer after '@')"
             ),
             PortError::Gone { name } => write!(
                 f,

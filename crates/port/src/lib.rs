@@ -68,9 +68,9 @@ pub trait Port: Send {
     /// Returns their number. If the batch is full afterwards, call again before waiting.
     ///
     /// # Errors
-    /// [`PortError::Down`] once each time that the link goes down, after the frames received
-    /// before. The port recovers by itself. [`PortError::Gone`] if it does not recover, except by
-    /// [`Port::comes_back`]. An error loses no frame.
+    /// [`PortError::Down`] or [`PortError::NoCarrier`] once each time that the link goes down,
+    /// after the frames received before. The port recovers by itself. [`PortError::Gone`] if it
+    /// does not recover, except by [`Port::comes_back`]. An error loses no frame.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
     /// Sends the frames, in order. The outcome accounts for each. Frames that cannot be sent,

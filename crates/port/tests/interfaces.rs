@@ -42,6 +42,7 @@ on_each_kind! {
     frames_that_nobody_fetches_are_counted,
     a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up,
     a_link_without_carrier_is_down_and_swallows_nothing,
+    a_link_that_stays_down_for_another_cause_is_told_again,
     an_interface_that_is_down_when_opened_works_when_it_is_up,
     a_removed_interface_is_gone,
     frames_that_are_too_long_for_the_far_end_are_dropped_by_name,
@@ -198,12 +199,32 @@ fn a_link_that_goes_down_is_told_once_and_carries_again_when_it_is_up(lab: &Lab,
 fn a_link_without_carrier_is_down_and_swallows_nothing(lab: &Lab, kind: Kind) {
     let mut switch = kind.open(&lab.switch, "s0");
     lab.at_host().set_down("h0").unwrap();
-    assert!(matches!(next_error(&mut *switch), PortError::Down { .. }));
+    let error = next_error(&mut *switch);
+    assert!(
+        matches!(error, PortError::NoCarrier { .. }) && error.is_recoverable(),
+        "{error}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "s0 is up but has no carrier, because its other end is down: its frames are missed until \
+         that end comes up ('ip link set PEER up' there; of a veth pair, 'ip link show s0' names \
+         the peer after '@')"
+    );
     let outcome = switch.tx(&[frame(&[], 60, 1)]);
     assert_eq!(
         (outcome.sent, outcome.dropped.get(TxDrop::LinkDown)),
         (0, 1)
     );
+}
+
+fn a_link_that_stays_down_for_another_cause_is_told_again(lab: &Lab, kind: Kind) {
+    let mut switch = kind.open(&lab.switch, "s0");
+    lab.at_switch().set_down("s0").unwrap();
+    assert!(matches!(next_error(&mut *switch), PortError::Down { .. }));
+    lab.at_host().set_down("h0").unwrap();
+    lab.at_switch().set_up("s0").unwrap();
+    let error = next_error(&mut *switch);
+    assert!(matches!(error, PortError::NoCarrier { .. }), "{error}");
 }
 
 fn an_interface_that_is_down_when_opened_works_when_it_is_up(lab: &Lab, kind: Kind) {

@@ -252,7 +252,7 @@ impl Checker<'_> {
             object,
             &mut b,
             target,
-            args::Rule::of(proto),
+            args::Rule::Constant,
             written,
         )?;
         Some((args, b.known()))

@@ -54,8 +54,8 @@ use syntax::source::Span;
 
 use crate::arch::Arch;
 use crate::hir::{
-    ActionId, ControlId, ErrorId, Expr, ExternFnId, ExternId, FunctionId, InstanceId, LocalDecl,
-    Program, RecordId, Ty, TyId, TypeVarId, VarId,
+    ActionId, ControlId, ErrorId, Expr, ExternFnId, ExternId, FunctionId, LocalDecl, Program,
+    RecordId, Ty, TyId, TypeVarId, VarId,
 };
 use crate::scope::{Entity, Scopes};
 use crate::template::{OpenDefault, Template};
@@ -259,8 +259,6 @@ pub(crate) struct Checker<'a> {
     action_spans: HashMap<ActionId, Span>,
     /// Messages of `@deprecated` externs and extern functions.
     deprecated: HashMap<Deprecated, String>,
-    /// Source positions of direct applications, by the instance created for each.
-    direct: HashMap<InstanceId, Span>,
     /// Source positions of variable declarations.
     var_spans: HashMap<VarId, Span>,
 }
@@ -329,7 +327,6 @@ impl<'a> Checker<'a> {
             bad_records: HashSet::new(),
             action_spans: HashMap::new(),
             deprecated: HashMap::new(),
-            direct: HashMap::new(),
             var_spans: HashMap::new(),
         }
     }

@@ -1,5 +1,7 @@
 //! Result of a test run, and its text form.
 
+use std::fmt;
+
 use entries::stf::{Mismatch, Pattern};
 use exec::DropReason;
 use switch::Ledger;
@@ -16,6 +18,8 @@ pub struct Report {
     pub held: usize,
     /// Output of the commands that read state (`register_read`, `counter_read`, ...), in order.
     pub shown: Vec<String>,
+    /// Entries that break a restriction of the program. They are applied, as BMv2 does.
+    pub broken_restrictions: Vec<Failure>,
     /// Failures, in the order of the test's lines.
     pub failures: Vec<Failure>,
     /// Events that a program rarely intends: packets dropped by a limit of the device, refused
@@ -76,11 +80,30 @@ impl Failure {
     }
 }
 
-/// Describes the difference between a packet and its pattern: the packet's number, the first byte
+/// Place of a sent packet in a test.
+pub(crate) struct PacketPlace<'a> {
+    /// Its port.
+    pub(crate) port: u32,
+    /// Its number at that port, from 1.
+    pub(crate) number: usize,
+    /// Lines of the packets of which it may come.
+    pub(crate) lines: &'a [u32],
+}
+
+impl fmt::Display for PacketPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "packet {} at port {}", self.number, self.port)?;
+        match self.lines {
+            [line] => write!(f, ", from line {line},"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Describes the difference between a packet and its pattern: the packet's place, the first byte
 /// that differs, and that part of both.
 pub(crate) fn difference(
-    port: u32,
-    number: usize,
+    came: &PacketPlace<'_>,
     pattern: &Pattern,
     mismatch: Mismatch,
     packet: &[u8],
@@ -109,7 +132,7 @@ pub(crate) fn difference(
         .collect();
     let got: Vec<String> = packet.iter().map(|byte| format!("{byte:02x}")).collect();
     format!(
-        "packet {number} at port {port} differs: {what}\n  bytes from {start}\n  expected {}\n  got      {}\n           {}^^",
+        "{came} differs: {what}\n  bytes from {start}\n  expected {}\n  got      {}\n           {}^^",
         shown(&expected, start),
         shown(&got, start),
         " ".repeat(3 * (at - start)),

@@ -17,7 +17,7 @@ use switch::{
 };
 
 use crate::replication::Replication;
-use crate::report::{Failure, Report, difference, hex, unusual};
+use crate::report::{Failure, PacketPlace, Report, difference, hex, unusual};
 
 /// Arrival time of a test's first packet. It is not zero, which programs may use for "never".
 const START: Nanos = Nanos::from_millis(1);
@@ -146,6 +146,29 @@ pub fn run_in<P: PacketPlane>(
     Ok(test.finish(&commands))
 }
 
+/// Output of the device, with the lines of the commands that may have caused it: the packets that
+/// were inside. There is one, except where packets wait in queues.
+#[derive(Clone, Debug)]
+struct Output<T> {
+    value: T,
+    lines: Arc<[u32]>,
+}
+
+impl<T> Output<T> {
+    /// Returns a failure at the line of the cause.
+    fn failure(&self, message: String) -> Failure {
+        match &self.lines[..] {
+            [] => Failure::new(0, message),
+            [line] => Failure::new(*line, message),
+            [.., last] => {
+                let lines: Vec<String> = self.lines.iter().map(u32::to_string).collect();
+                let lines = lines.join(", ");
+                Failure::new(*last, format!("{message} (from one of the lines {lines})"))
+            }
+        }
+    }
+}
+
 /// A running test.
 struct Test<'a, P> {
     plane: &'a mut P,
@@ -154,10 +177,14 @@ struct Test<'a, P> {
     now: Nanos,
     replication: Replication,
     labels: BTreeMap<String, (TableId, EntryId)>,
-    sent: BTreeMap<u32, Vec<Vec<u8>>>,
-    digests: BTreeMap<ExternId, Vec<Vec<Value>>>,
-    log: Vec<String>,
-    idle: Vec<TableId>,
+    /// The line of the running command; 0 at the end of the test.
+    line: u32,
+    /// The lines of packets that may be inside the device.
+    inside: Vec<u32>,
+    sent: BTreeMap<u32, Vec<Output<Vec<u8>>>>,
+    digests: BTreeMap<ExternId, Vec<Output<Vec<Value>>>>,
+    log: Vec<Output<String>>,
+    idle: Vec<Output<TableId>>,
     report: Report,
 }
 
@@ -170,6 +197,8 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             now: START,
             replication: Replication::default(),
             labels: BTreeMap::new(),
+            line: 0,
+            inside: Vec::new(),
             sent: BTreeMap::new(),
             digests: BTreeMap::new(),
             log: Vec::new(),
@@ -179,6 +208,11 @@ impl<'a, P: PacketPlane> Test<'a, P> {
     }
 
     fn command(&mut self, command: &Command) {
+        self.line = command.line;
+        if let Some(broken) = &command.broken_restriction {
+            let broken = Failure::new(command.line, broken.as_str());
+            self.report.broken_restrictions.push(broken);
+        }
         if let Err(message) = self.execute(&command.kind, command.line) {
             self.report
                 .failures
@@ -225,13 +259,27 @@ impl<'a, P: PacketPlane> Test<'a, P> {
         let mut frame = Frame::from_bytes(data)
             .map_err(|error| format!("the packet cannot come in: {error}"))?;
         frame.ingress = PortId(port);
+        self.inside.push(self.line);
+        let lines = self.cause();
         let sent = &mut self.sent;
         self.plane
             .forward(&mut [frame], self.now, |port, frame, _| {
-                sent.entry(port.0).or_default().push(frame.bytes().to_vec());
+                let (value, lines) = (frame.bytes().to_vec(), Arc::clone(&lines));
+                let output = Output { value, lines };
+                sent.entry(port.0).or_default().push(output);
             });
-        self.collect();
+        self.collect(&lines);
         Ok(())
+    }
+
+    /// Returns the lines of the packets inside the device; without any, that of the running
+    /// command.
+    fn cause(&self) -> Arc<[u32]> {
+        match (&self.inside[..], self.line) {
+            ([], 0) => Arc::default(),
+            ([], line) => Arc::from([line]),
+            (inside, _) => Arc::from(inside),
+        }
     }
 
     /// Advances time by `span`, event by event.
@@ -242,7 +290,6 @@ impl<'a, P: PacketPlane> Test<'a, P> {
         }
         self.now = end;
         self.step(end);
-        self.collect();
     }
 
     /// Advances time until no packet is in flight.
@@ -254,7 +301,8 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             self.now = self.now.max(next);
             self.step(self.now);
         }
-        self.collect();
+        let lines = self.cause();
+        self.collect(&lines);
     }
 
     fn device(&self) -> &Device {
@@ -266,22 +314,37 @@ impl<'a, P: PacketPlane> Test<'a, P> {
     }
 
     fn step(&mut self, now: Nanos) {
+        let lines = self.cause();
         let sent = &mut self.sent;
         self.plane.step(now, &mut |port, bytes| {
-            sent.entry(port.0).or_default().push(bytes.to_vec());
+            let (value, lines) = (bytes.to_vec(), Arc::clone(&lines));
+            let output = Output { value, lines };
+            sent.entry(port.0).or_default().push(output);
         });
+        self.collect(&lines);
     }
 
-    fn collect(&mut self) {
+    /// Takes the device's messages, which these lines caused.
+    fn collect(&mut self, lines: &Arc<[u32]>) {
+        fn output<T>(value: T, lines: &Arc<[u32]>) -> Output<T> {
+            let lines = Arc::clone(lines);
+            Output { value, lines }
+        }
         while let Some(digest) = self.plane.take_digest() {
-            let values = digest_values(&self.program, &digest);
+            let values = output(digest_values(&self.program, &digest), lines);
             self.digests.entry(digest.digest).or_default().push(values);
         }
         while let Some(message) = self.plane.take_message() {
-            self.log.push(message);
+            self.log.push(output(message, lines));
         }
+        // Entries become idle by time, whatever packets are inside.
+        let now: Arc<[u32]> = Arc::from([self.line]);
         let idle = self.plane.take_idle();
-        self.idle.extend(idle.into_iter().map(|(table, _)| table));
+        let idle = idle.into_iter().map(|(table, _)| output(table, &now));
+        self.idle.extend(idle);
+        if self.plane.held() == 0 {
+            self.inside.clear();
+        }
     }
 
     fn entries(&mut self, path: &str) -> Result<(), String> {
@@ -467,6 +530,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
 
     /// Compares the results with the expectations.
     fn finish(mut self, commands: &[Command]) -> Report {
+        self.line = 0;
         self.settle();
         self.compare_packets(commands);
         self.compare_digests(commands);
@@ -515,22 +579,33 @@ impl<'a, P: PacketPlane> Test<'a, P> {
         }
     }
 
-    fn compare_port(&mut self, port: u32, wanted: &[(u32, Option<&Pattern>)], got: &[Vec<u8>]) {
-        for (number, packet) in got.iter().enumerate() {
+    fn compare_port(
+        &mut self,
+        port: u32,
+        wanted: &[(u32, Option<&Pattern>)],
+        got: &[Output<Vec<u8>>],
+    ) {
+        for (number, output) in got.iter().enumerate() {
+            let packet = &output.value;
             let Some((line, pattern)) = wanted.get(number) else {
                 let message = format!(
                     "packet {} at port {port} is not expected: {}",
                     number + 1,
                     hex(packet)
                 );
-                self.report.failures.push(Failure::new(0, message));
+                self.report.failures.push(output.failure(message));
                 continue;
             };
             let mismatch = pattern.and_then(|p| Some((p, p.compare(packet)?)));
             match mismatch {
                 None => self.report.held += 1,
                 Some((pattern, mismatch)) => {
-                    let message = difference(port, number + 1, pattern, mismatch, packet);
+                    let came = PacketPlace {
+                        port,
+                        number: number + 1,
+                        lines: &output.lines,
+                    };
+                    let message = difference(&came, pattern, mismatch, packet);
                     self.report.failures.push(Failure::new(*line, message));
                 }
             }
@@ -556,7 +631,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
                 self.report.failures.push(failure);
                 continue;
             }
-            let got = messages.remove(0);
+            let got = messages.remove(0).value;
             let fits =
                 |(want, got): (&Option<Value>, &Value)| want.as_ref().is_none_or(|w| w == got);
             if values.len() == got.len() && values.iter().zip(&got).all(fits) {
@@ -569,13 +644,13 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             }
         }
         for digest in observed {
-            for message in self.digests.remove(&digest).unwrap_or_default() {
+            for output in self.digests.remove(&digest).unwrap_or_default() {
                 let name = &self.program.externs[digest].name;
                 let message = format!(
                     "a digest message of {name} is not expected: {}",
-                    message_text(&message)
+                    message_text(&output.value)
                 );
-                self.report.failures.push(Failure::new(0, message));
+                self.report.failures.push(output.failure(message));
             }
         }
     }
@@ -588,7 +663,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             let CommandKind::ExpectIdle(wanted) = &command.kind else {
                 continue;
             };
-            match told.get(number) {
+            match told.get(number).map(|output| &output.value) {
                 Some(table) if table == wanted => self.report.held += 1,
                 Some(table) => {
                     let message = format!("the idle entry is one of {}", tables[*table].name);
@@ -604,9 +679,10 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             number += 1;
         }
         if number > 0 {
-            for table in told.iter().skip(number) {
-                let message = format!("an idle entry of {} is not expected", tables[*table].name);
-                self.report.failures.push(Failure::new(0, message));
+            for output in told.iter().skip(number) {
+                let name = &tables[output.value].name;
+                let message = format!("an idle entry of {name} is not expected");
+                self.report.failures.push(output.failure(message));
             }
         }
     }
@@ -623,7 +699,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             return;
         }
         for (number, (line, text)) in wanted.iter().enumerate() {
-            match self.log.get(number) {
+            match self.log.get(number).map(|output| &output.value) {
                 Some(got) if got == *text => self.report.held += 1,
                 Some(got) => {
                     let message = format!("the message is: {got}");
@@ -635,9 +711,9 @@ impl<'a, P: PacketPlane> Test<'a, P> {
                 }
             }
         }
-        for text in self.log.iter().skip(wanted.len()) {
-            let message = format!("a message is not expected: {text}");
-            self.report.failures.push(Failure::new(0, message));
+        for output in self.log.iter().skip(wanted.len()) {
+            let message = format!("a message is not expected: {}", output.value);
+            self.report.failures.push(output.failure(message));
         }
     }
 }

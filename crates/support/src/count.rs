@@ -31,6 +31,33 @@ pub fn are(n: u64) -> String {
     }
 }
 
+/// Returns a count with its noun and verb: `1 cell is`, `2 cells are`.
+pub fn count_are(n: u64, noun: &str) -> String {
+    let verb = if n == 1 { "is" } else { "are" };
+    format!("{} {verb}", count(n, noun))
+}
+
+/// Returns a part of a count with its verb: `1 of 3 changes is`, `2 of 3 changes are`, `1 change
+/// is`.
+pub fn are_of(part: u64, all: u64, noun: &str) -> String {
+    let verb = if part == 1 { "is" } else { "are" };
+    format!("{} {verb}", part_of(part, all, noun))
+}
+
+/// Returns a part of a count with its verb in the past: `1 of 3 changes was`, `1 change was`.
+pub fn were_of(part: u64, all: u64, noun: &str) -> String {
+    let verb = if part == 1 { "was" } else { "were" };
+    format!("{} {verb}", part_of(part, all, noun))
+}
+
+/// Returns a part of a count: `1 of 3 changes`, `1 change`.
+pub fn part_of(part: u64, all: u64, noun: &str) -> String {
+    match (part, all) {
+        (1, 1) => count(1, noun),
+        _ => format!("{part} of {}", count(all, noun)),
+    }
+}
+
 /// Returns a count with its noun and verb: `there is 1 cell`, `there are 2 cells`.
 pub fn there_are(n: u64, noun: &str) -> String {
     let is_or_are = if n == 1 { "is" } else { "are" };
@@ -54,6 +81,19 @@ mod tests {
             assert_eq!(count(n, noun), text);
         }
         assert_eq!([are(0), are(1), are(2)], ["0 are", "1 is", "2 are"]);
+        for (part, all, text) in [
+            (1, 1, "1 change was"),
+            (1, 3, "1 of 3 changes was"),
+            (2, 3, "2 of 3 changes were"),
+            (3, 3, "3 of 3 changes were"),
+            (0, 1, "0 of 1 change were"),
+        ] {
+            assert_eq!(were_of(part, all, "change"), text);
+        }
+        assert_eq!(count_are(1, "entry"), "1 entry is");
+        assert_eq!(count_are(0, "entry"), "0 entries are");
+        assert_eq!(are_of(1, 2, "entry"), "1 of 2 entries is");
+        assert_eq!(are_of(2, 2, "entry"), "2 of 2 entries are");
         assert_eq!(there_are(1, "cell"), "there is 1 cell");
         assert_eq!(there_are(0, "cell"), "there are 0 cells");
     }

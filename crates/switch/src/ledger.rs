@@ -4,6 +4,7 @@
 //! held.
 
 use exec::DropReason;
+use support::count::{are, count};
 
 /// Reasons for which copies are refused.
 const REFUSALS: [DropReason; 2] = [DropReason::WorkBudget, DropReason::CopyBudget];
@@ -59,8 +60,9 @@ impl std::fmt::Display for LedgerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{} packets came into being, but {} are accounted for",
-            self.came, self.went
+            "{} came into being, but {} accounted for",
+            count(self.came, "packet"),
+            are(self.went)
         )
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use exec::{Configuration, WorkBudget, state_bytes};
 use ir::{Program, TableId};
+use support::count::count_are;
 use table::{GroupId, MemberId, Table};
 
 use crate::control::{Action, Change, ControlCode, ControlError, refused};
@@ -68,11 +69,13 @@ impl fmt::Display for Exceeded {
         match what {
             Limited::Entries if used == asked => write!(
                 f,
-                "{used} entries are used, but the quota is {allowed}; delete some first, or ask for a larger quota"
+                "{} used, but the quota is {allowed}; delete some first, or ask for a larger quota",
+                count_are(*used, "entry")
             ),
             Limited::Entries => write!(
                 f,
-                "{used} entries are used and there would be {asked}, but the quota is {allowed}; delete some first, or ask for a larger quota"
+                "{} used and there would be {asked}, but the quota is {allowed}; delete some first, or ask for a larger quota",
+                count_are(*used, "entry")
             ),
             Limited::StateBytes => write!(
                 f,

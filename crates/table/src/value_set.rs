@@ -104,7 +104,8 @@ impl ValueSet {
     /// Removes a member.
     pub fn delete(&mut self, member: &[FieldMatch]) -> Result<(), ValueSetError> {
         let place = self.members().position(|other| other == member);
-        Arc::make_mut(&mut self.members).remove(place.ok_or(ValueSetError::NotFound)?);
+        let place = place.ok_or(ValueSetError::NotFound)?;
+        Arc::make_mut(&mut self.members).remove(place);
         Ok(())
     }
 

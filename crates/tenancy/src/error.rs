@@ -24,8 +24,8 @@ pub enum HypervisorError {
     NoNumberLeft,
     /// The port map is invalid.
     Wiring(PortMapError),
-    /// The vPDP cannot be deleted: a link or a rule uses it.
-    InUse(VpdpId, Use),
+    /// The vPDP cannot be deleted: these links and rules use it.
+    InUse(VpdpId, Vec<Use>),
     /// The vPDP has a program already.
     HasProgram(VpdpId),
     /// The vPDP has no program.
@@ -53,6 +53,9 @@ pub enum HypervisorError {
     Compile(CompileError),
 }
 
+/// Maximum number of uses of a vPDP that an error names.
+const MAX_SHOWN_USES: usize = 10;
+
 /// Reference to a vPDP that prevents its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -60,6 +63,27 @@ pub enum Use {
     Link(VirtualPort, VirtualPort),
     /// A rule that assigns packets to it.
     Rule(String),
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Use::Link(port, other) => write!(f, "{port} is linked to {other}"),
+            Use::Rule(name) => write!(f, "the rule `{name}` leads packets to it"),
+        }
+    }
+}
+
+impl Use {
+    /// Returns the command that removes it.
+    fn removal(&self) -> String {
+        match self {
+            Use::Link(port, _) => {
+                format!("`polyplane tenant unlink {}:{}`", port.vpdp, port.port)
+            }
+            Use::Rule(name) => format!("`polyplane tenant delete-rule '{name}'`"),
+        }
+    }
 }
 
 impl fmt::Display for HypervisorError {
@@ -80,14 +104,21 @@ impl fmt::Display for HypervisorError {
                 )
             }
             HypervisorError::Wiring(error) => error.fmt(f),
-            HypervisorError::InUse(id, Use::Link(port, other)) => write!(
-                f,
-                "vPDP {id} is in use: {port} is linked to {other}; remove the link first"
-            ),
-            HypervisorError::InUse(id, Use::Rule(name)) => write!(
-                f,
-                "vPDP {id} is in use: the rule `{name}` leads packets to it; remove the rule first"
-            ),
+            HypervisorError::InUse(id, uses) => {
+                let shown = &uses[..uses.len().min(MAX_SHOWN_USES)];
+                let uses_text: Vec<String> = shown.iter().map(Use::to_string).collect();
+                let removals: Vec<String> = shown.iter().map(Use::removal).collect();
+                let more = match uses.len() - shown.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                write!(
+                    f,
+                    "vPDP {id} is in use: {}{more}; remove that first: {}",
+                    uses_text.join(", "),
+                    removals.join(", ")
+                )
+            }
             HypervisorError::HasProgram(id) => {
                 write!(f, "vPDP {id} has a program; update it, or remove it first")
             }

@@ -501,11 +501,13 @@ impl TenantSwitch {
     /// A link or a rule uses it.
     pub fn delete(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
         self.find(id)?;
-        if let Some((port, other)) = self.wiring.links_of(id).next() {
-            return Err(HypervisorError::InUse(id, Use::Link(port, other)));
-        }
-        if let Some(rule) = self.wiring.rules.iter().find(|rule| rule.vpdp == id) {
-            return Err(HypervisorError::InUse(id, Use::Rule(rule.name.clone())));
+        let links = self.wiring.links_of(id);
+        let links = links.map(|(port, other)| Use::Link(port, other));
+        let rules = self.wiring.rules.iter().filter(|rule| rule.vpdp == id);
+        let rules = rules.map(|rule| Use::Rule(rule.name.clone()));
+        let uses: Vec<Use> = links.chain(rules).collect();
+        if !uses.is_empty() {
+            return Err(HypervisorError::InUse(id, uses));
         }
         let (wiring, classifier) = self.rewired(|wiring| {
             wiring.ports.remove(&id);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use packet::PortId;
+use support::count::count;
 use support::mac::MacAddress;
 
 use crate::encapsulation::Encapsulation;
@@ -124,7 +125,12 @@ pub enum PortMapError {
     /// Another rule has this name.
     RuleExists(String),
     /// No rule has this name.
-    NoSuchRule(String),
+    NoSuchRule {
+        /// The name.
+        name: String,
+        /// The names of the rules that exist, with their vPDPs.
+        known: Vec<(String, VpdpId)>,
+    },
     /// The vPDP of a rule does not exist.
     RuleOf(String, VpdpId),
     /// A rule names a port that is not shared by rules or by MAC address.
@@ -145,6 +151,9 @@ pub enum PortMapError {
     /// ambiguous.
     Untagged(String, String),
 }
+
+/// Maximum number of rules that an error names.
+const MAX_SHOWN_RULES: usize = 10;
 
 impl fmt::Display for PortMapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +185,24 @@ impl fmt::Display for PortMapError {
             PortMapError::Linked(port) => write!(f, "{port} is linked; unlink it first"),
             PortMapError::NotLinked(port) => write!(f, "{port} has no link"),
             PortMapError::RuleExists(name) => write!(f, "there is a rule `{name}` already"),
-            PortMapError::NoSuchRule(name) => write!(f, "there is no rule `{name}`"),
+            PortMapError::NoSuchRule { name, known } => {
+                write!(f, "there is no rule `{name}`")?;
+                if name.contains(':') {
+                    f.write_str("; give only the name in front of the colon")?;
+                }
+                if known.is_empty() {
+                    return f.write_str("; there are no rules");
+                }
+                let shown = known.iter().take(MAX_SHOWN_RULES);
+                let shown: Vec<String> = shown
+                    .map(|(name, vpdp)| format!("`{name}` of vPDP {vpdp}"))
+                    .collect();
+                write!(f, "; the rules: {}", shown.join(", "))?;
+                match known.len().saturating_sub(MAX_SHOWN_RULES) {
+                    0 => Ok(()),
+                    more => write!(f, " and {}", count(more as u64, "other")),
+                }
+            }
             PortMapError::RuleOf(name, vpdp) => {
                 write!(
                     f,
@@ -296,7 +322,14 @@ impl PortMap {
 
     pub(crate) fn remove_rule(&mut self, name: &str) -> Result<(), PortMapError> {
         let found = self.rules.iter().position(|rule| rule.name == name);
-        let found = found.ok_or_else(|| PortMapError::NoSuchRule(name.into()))?;
+        let found = found.ok_or_else(|| PortMapError::NoSuchRule {
+            name: name.to_owned(),
+            known: self
+                .rules
+                .iter()
+                .map(|rule| (rule.name.clone(), rule.vpdp))
+                .collect(),
+        })?;
         self.rules.remove(found);
         Ok(())
     }

@@ -116,8 +116,12 @@ const CASES: &[(&str, Wrong)] = &[
     }),
     ("port 0 of vPDP 1 has no link", |h| h.unlink(port(1, 0))),
     (
-        "vPDP 2 is in use: port 3 of vPDP 2 is linked to port 3 of vPDP 1; remove the link first",
+        "vPDP 2 is in use: port 3 of vPDP 2 is linked to port 3 of vPDP 1; remove that first: `polyplane tenant unlink 2:3`",
         |h| h.delete(id(2)),
+    ),
+    (
+        "vPDP 1 is in use: port 3 of vPDP 1 is linked to port 3 of vPDP 2, the rule `seven` leads packets to it; remove that first: `polyplane tenant unlink 1:3`, `polyplane tenant delete-rule 'seven'`",
+        |h| h.delete(id(1)),
     ),
     ("vPDP 1 is in use: the rule `seven`", |h| {
         h.unlink(port(1, 3)).and_then(|()| {
@@ -132,7 +136,10 @@ const CASES: &[(&str, Wrong)] = &[
     ("there is a rule `seven` already", |h| {
         h.add_rule(rule("seven", 1, 9, Vec::new()))
     }),
-    ("there is no rule `eight`", |h| h.remove_rule("eight")),
+    (
+        "there is no rule `eight`; the rules: `seven` of vPDP",
+        |h| h.remove_rule("eight"),
+    ),
     ("the rule `x` is for vPDP 9, which is not there", |h| {
         h.add_rule(rule("x", 9, 1, Vec::new()))
     }),

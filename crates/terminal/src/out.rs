@@ -35,14 +35,26 @@ pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Writes an error to standard error.
+/// Writes an error to standard error. A message that already has the word, because it is or
+/// contains a diagnostic (`FILE:LINE: error: ..`), is written without another one.
 pub fn error(message: &str) {
+    if is_diagnostic(message) {
+        return note(message);
+    }
     let word = if colours() {
         "\x1b[1;31merror\x1b[0m"
     } else {
         "error"
     };
     note(&format!("{word}: {message}"));
+}
+
+/// Returns true if the first line of a message has a place and the word `error`.
+fn is_diagnostic(message: &str) -> bool {
+    let first = message.lines().next().unwrap_or_default();
+    [": error: ", ": error["]
+        .iter()
+        .any(|mark| first.contains(mark))
 }
 
 /// Returns true if standard error takes colours: it is a terminal, and `NO_COLOR` is not set.
@@ -63,5 +75,29 @@ pub fn json_line(value: &impl serde::Serialize) {
     match serde_json::to_string(value) {
         Ok(text) => line(&text),
         Err(error) => note(&format!("cannot write JSON: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_diagnostic;
+
+    #[test]
+    fn a_diagnostic_is_known_by_its_first_line() {
+        for (message, is_one) in [
+            (
+                "net.toml:5: error: there is no host x\n  = hint: add it",
+                true,
+            ),
+            ("vPDP red: fw.p4:1:15: error[E0001]: `y` is unknown", true),
+            ("cannot read `net.toml`: there is no such file", false),
+            (
+                "nothing of a.entries is applied\na.entries:1:1: error: no table",
+                false,
+            ),
+            ("error: alone", false),
+        ] {
+            assert_eq!(is_diagnostic(message), is_one, "{message}");
+        }
     }
 }

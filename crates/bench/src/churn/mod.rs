@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use exec::Engine;
 use ir::Program;
+use support::count::count;
 use switch::LedgerError;
 use tenancy::{Chain, Function, HypervisorError};
 
@@ -114,10 +115,8 @@ impl fmt::Display for ChurnError {
             }
             ChurnError::Unbalanced(unbalanced) => unbalanced.fmt(f),
             ChurnError::Miscounted(counted, came) => {
-                write!(
-                    f,
-                    "the switches have counted {counted} packets, and {came} came"
-                )
+                let counted = count(*counted, "packet");
+                write!(f, "the switches have counted {counted}, and {came} came")
             }
             ChurnError::Worker => f.write_str("a thread that forwards has failed"),
         }

@@ -11,8 +11,10 @@ mod follow;
 mod json;
 mod link;
 mod list;
+mod outcome;
 mod state;
 mod sync;
+mod validity;
 mod write;
 
 use clap::{Args, Subcommand};

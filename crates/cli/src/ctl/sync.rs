@@ -314,7 +314,7 @@ impl Plan<'_, '_> {
     fn named(&mut self, wanted: &Named<'_>, found: &Named<'_>) {
         let remade = self.remade(wanted, found);
         let remains = |name: &String, update: &Update| {
-            wanted.contains_key(name) && !self.is_remade(&remade, name, update)
+            wanted.contains_key(name) && !self.is_remade(&remade, update)
         };
         let used = self.used(found, &remains);
         let mut steps = Vec::new();
@@ -339,7 +339,7 @@ impl Plan<'_, '_> {
         came.sort_by_key(|(_, (at, _))| *at);
         for (name, (at, after)) in came {
             let before = found.get(name).map(|(_, before)| *before);
-            let before = before.filter(|before| !self.is_remade(&remade, name, before));
+            let before = before.filter(|before| !self.is_remade(&remade, before));
             if before.is_some_and(|before| self.is_same(before, after)) {
                 continue;
             }
@@ -385,7 +385,7 @@ impl Plan<'_, '_> {
 
     /// Returns true if an object is deleted and created again: such a group, or an entry that
     /// refers to one.
-    fn is_remade(&self, groups: &HashSet<(ExternId, u32)>, _name: &str, update: &Update) -> bool {
+    fn is_remade(&self, groups: &HashSet<(ExternId, u32)>, update: &Update) -> bool {
         match update {
             Update::Group { profile, id, .. } => groups.contains(&(*profile, *id)),
             Update::Insert(table, entry) => match (self.profile(*table), &entry.action) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use controller::Catalog;
-use entries::{EntriesFile, Update, UpdateTarget};
+use entries::{EntriesFile, EntryError, Update, UpdateTarget};
 use ir::TableId;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::update::Type;
@@ -18,17 +18,16 @@ use support::read::{read_text, read_text_from};
 
 use super::link::Link;
 use super::list;
+use super::outcome::{Effect, Outcome, Told, advice_for_one, show, tell, tell_sync};
 use super::state::{Part, Unsaid};
 use super::sync::{self, Kept, Step};
+use super::validity::Validity;
 use crate::amount::count;
 use crate::args::{limits, unread};
 use crate::{Ended, out};
 
 /// Number of statements in one write request.
 const BATCH: usize = 1000;
-
-/// Maximum number of statements with shown errors.
-const MAX_SHOWN: usize = 20;
 
 /// Interval of progress messages.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -62,7 +61,8 @@ pub(crate) struct ApplyOptions {
     /// difference is shown. Registers that the file does not name stay.
     #[arg(long, conflicts_with_all = ["replace", "delete"])]
     sync: bool,
-    /// With --sync, show the difference and write nothing.
+    /// With --sync, show the difference and write nothing. The file is checked against the P4Info;
+    /// only the server knows free space, its ports, roles, and the style of a selector.
     #[arg(long, requires = "sync")]
     dry_run: bool,
     /// With --sync, leave counters as they are, direct ones too.
@@ -81,14 +81,6 @@ pub(crate) struct ApplyOptions {
 enum Atomic {
     Dataplane,
     Rollback,
-}
-
-/// Error of a refused update.
-struct Told {
-    /// Index of the update in the file.
-    update: usize,
-    message: String,
-    code: String,
 }
 
 pub(crate) fn add(
@@ -113,6 +105,7 @@ fn one(link: &mut Link, text: &str, kind: Type, as_json: bool) -> Result<Ended, 
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),
     };
+    let start = Instant::now();
     let mut updates = Vec::new();
     for (at, update) in file.updates().iter().enumerate() {
         let kind = match update.target() {
@@ -124,7 +117,16 @@ fn one(link: &mut Link, text: &str, kind: Type, as_json: bool) -> Result<Ended, 
     link.become_primary()?;
     let count = updates.len();
     let refused = link.write(updates, Atomicity::ContinueOnError)?;
-    Ok(tell(&file, count, &refused, as_json, None))
+    let effect = match kind {
+        Type::Modify => Effect::Changed,
+        _ => Effect::Added,
+    };
+    let outcome = Outcome::Each(start.elapsed());
+    let ended = tell(&catalog, &file, (count, effect), &refused, as_json, outcome);
+    if !as_json && let Some(advice) = advice_for_one(kind, &refused) {
+        out::note(advice);
+    }
+    Ok(ended)
 }
 
 pub(crate) fn delete(
@@ -159,19 +161,6 @@ pub(crate) fn delete(
         out::json_line(&json!({ "applied": 1, "refused": [] }));
     }
     Ok(Ended::Well)
-}
-
-fn show(errors: &[entries::EntryError]) -> Ended {
-    for error in errors.iter().take(MAX_SHOWN) {
-        out::note(&error.to_string());
-    }
-    if errors.len() > MAX_SHOWN {
-        out::note(&format!(
-            "{} errors, of which {MAX_SHOWN} are shown",
-            errors.len()
-        ));
-    }
-    Ended::WithErrors
 }
 
 /// Builds the update message of a statement.
@@ -227,7 +216,27 @@ pub(crate) fn apply(
             (file.updates().len(), refused)
         }
     };
-    Ok(tell(&file, count, &refused, as_json, Some(start.elapsed())))
+    let effect = match (options.delete, options.replace) {
+        (true, _) => Effect::Deleted,
+        (false, true) => Effect::Applied,
+        (false, false) => Effect::Added,
+    };
+    let time = start.elapsed();
+    let outcome = match options.atomic {
+        Some(_) => Outcome::AllOrNothing(time),
+        None => Outcome::Each(time),
+    };
+    let all = (count, effect);
+    let ended = tell(&catalog, &file, all, &refused, as_json, outcome);
+    if ended == Ended::Well && !as_json {
+        out::line(&format!(
+            "{} {} in {:.2} s",
+            self::count(count as u64, "statement"),
+            effect.participle(),
+            time.as_secs_f64()
+        ));
+    }
+    Ok(ended)
 }
 
 /// Makes the device's state equal to a file.
@@ -255,7 +264,7 @@ fn synchronize(
         Err(errors) => return Ok(show(&errors)),
     };
     let refused = match (options.dry_run, options.atomic) {
-        (true, _) => Vec::new(),
+        (true, _) => foreseen(catalog, file, &steps),
         (false, Some(how)) => link.write_at_once(sync_updates(&steps).collect(), how)?,
         (false, None) => {
             let mut refused = Vec::new();
@@ -269,8 +278,26 @@ fn synchronize(
             refused
         }
     };
-    let time = (!options.dry_run).then(|| start.elapsed());
-    Ok(tell_sync(file, &steps, &refused, as_json, time))
+    let outcome = match (options.dry_run, options.atomic) {
+        (true, _) => Outcome::Foreseen,
+        (false, Some(_)) => Outcome::AllOrNothing(start.elapsed()),
+        (false, None) => Outcome::Each(start.elapsed()),
+    };
+    Ok(tell_sync(file, &steps, &refused, as_json, outcome))
+}
+
+/// Returns the changes that a server refuses, as far as that is known before they are sent.
+fn foreseen(catalog: &Catalog, file: &EntriesFile<'_>, steps: &[Step]) -> Vec<Told> {
+    let validity = Validity::new(catalog, file);
+    let steps = steps.iter().enumerate();
+    let refused = steps.filter_map(|(update, step)| {
+        Some(Told {
+            update,
+            message: validity.refusal(step.statement?)?,
+            code: format!("{:?}", Code::InvalidArgument),
+        })
+    });
+    refused.collect()
 }
 
 fn sync_updates(steps: &[Step]) -> impl Iterator<Item = (usize, rt::Update)> {
@@ -278,65 +305,9 @@ fn sync_updates(steps: &[Step]) -> impl Iterator<Item = (usize, rt::Update)> {
     numbered.map(|(at, step)| (at, step.update.clone()))
 }
 
-/// Reports the difference and the result.
-fn tell_sync(
-    file: &EntriesFile<'_>,
-    steps: &[Step],
-    refused: &[Told],
-    as_json: bool,
-    time: Option<Duration>,
-) -> Ended {
-    let ended = match refused.is_empty() {
-        true => Ended::Well,
-        false => Ended::WithErrors,
-    };
-    if as_json {
-        let changes = steps.iter().map(|step| {
-            json!({
-                "before": step.before,
-                "after": step.after,
-                "line": step.statement.map(|at| file.line(at)),
-            })
-        });
-        let refusals = refused.iter().map(
-            |told| json!({ "change": told.update, "code": told.code, "message": told.message }),
-        );
-        out::json_line(&json!({
-            "changes": changes.collect::<Vec<_>>(),
-            "refused": refusals.collect::<Vec<_>>(),
-            "is_dry_run": time.is_none(),
-            "seconds": time.map(|time| time.as_secs_f64()),
-        }));
-        return ended;
-    }
-    steps
-        .iter()
-        .flat_map(Step::lines)
-        .for_each(|line| out::line(&line));
-    for told in refused.iter().take(MAX_SHOWN) {
-        let Some(step) = steps.get(told.update) else {
-            continue;
-        };
-        out::note(&match step.statement {
-            Some(at) => file.error(at, told.message.clone()).to_string(),
-            None => {
-                let lines: Vec<String> = step.lines().collect();
-                format!("`{}`: {}", lines.join("; "), told.message)
-            }
-        });
-    }
-    let changes = count(steps.len() as u64, "change");
-    match (refused.len(), time) {
-        (0, Some(time)) => out::line(&format!("{changes} in {:.2} s", time.as_secs_f64())),
-        (0, None) => out::line(&format!("{changes}; nothing was written")),
-        (refused, _) => out::note(&format!("{refused} of {changes} were refused")),
-    }
-    ended
-}
-
 /// Returns errors for statements that P4Runtime cannot express. They are reported before anything
 /// is written.
-fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<entries::EntryError> {
+fn unsayable(catalog: &Catalog, file: &EntriesFile<'_>) -> Vec<EntryError> {
     let updates = file.updates().iter().enumerate();
     // P4Runtime can express all entries.
     let others = updates.filter(|(_, update)| !matches!(update, Update::Insert(..)));
@@ -584,45 +555,6 @@ fn told(places: &[usize], refused: &UpdateError, atomicity: Atomicity) -> Vec<To
         }],
         _ => own,
     }
-}
-
-/// Reports the result.
-fn tell(
-    file: &EntriesFile<'_>,
-    count: usize,
-    refused: &[Told],
-    as_json: bool,
-    time: Option<Duration>,
-) -> Ended {
-    if as_json {
-        let lines = refused.iter().map(|told| {
-            json!({ "line": file.line(told.update), "code": told.code, "message": told.message })
-        });
-        out::json_line(&json!({
-            "statements": count,
-            "refused": lines.collect::<Vec<_>>(),
-            "seconds": time.map(|time| time.as_secs_f64()),
-        }));
-    } else {
-        for told in refused.iter().take(MAX_SHOWN) {
-            out::note(&file.error(told.update, told.message.clone()).to_string());
-        }
-    }
-    if !refused.is_empty() {
-        if !as_json && count > 1 {
-            let statements = self::count(count as u64, "statement");
-            out::note(&format!("{} of {statements} were refused", refused.len()));
-        }
-        return Ended::WithErrors;
-    }
-    if let (Some(time), false) = (time, as_json) {
-        out::line(&format!(
-            "{} applied in {:.2} s",
-            self::count(count as u64, "statement"),
-            time.as_secs_f64()
-        ));
-    }
-    Ended::Well
 }
 
 /// Shows the progress once a second if standard error is a terminal.

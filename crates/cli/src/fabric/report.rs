@@ -81,7 +81,8 @@ fn flows(report: &Report) {
             many => {
                 let times = report.completion_times(kind);
                 let complete = times.0.len();
-                out::line(&format!("{many} flows ({name}), {complete} complete"));
+                let flows = amount::count(many as u64, "flow");
+                out::line(&format!("{flows} ({name}), {complete} complete"));
                 out::line(&quantiles("  completion time", &times, &|seconds| {
                     amount::time(Duration::from_secs_f64(seconds))
                 }));

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use fabric::Topology;
 use fabric::topology::{
-    FunctionSpec, LinkSpec, PlaneSpec, ServiceSpec, SharedSpec, SwitchSpec, VpdpSpec,
+    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SwitchSpec,
+    VpdpSpec,
 };
+use packet::Nanos;
 use serde::Serialize;
 use support::mac::MacAddress;
 
@@ -25,6 +27,9 @@ pub(super) struct Options {
     json: bool,
 }
 
+/// Maximum number of flows that are listed as text.
+const MAX_FLOWS: usize = 20;
+
 #[derive(Serialize)]
 struct Json<'a> {
     fabric: &'a str,
@@ -32,6 +37,43 @@ struct Json<'a> {
     switches: Vec<SwitchJson<'a>>,
     hosts: Vec<HostJson<'a>>,
     links: Vec<LinkJson>,
+    pings: Vec<PingJson<'a>>,
+    flows: Vec<FlowJson<'a>>,
+    workload: Option<WorkloadJson>,
+    commands: Vec<CommandJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PingJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    count: u16,
+    interval_seconds: f64,
+    at_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct FlowJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    bytes: u64,
+    at_seconds: f64,
+}
+
+/// Flows of each host.
+#[derive(Serialize)]
+struct WorkloadJson {
+    elephants: u32,
+    elephant_bytes: u64,
+    mice: u32,
+    mouse_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct CommandJson<'a> {
+    host: &'a str,
+    run: &'a [String],
+    is_server: bool,
 }
 
 #[derive(Serialize)]
@@ -134,9 +176,38 @@ fn text(topology: &Topology) {
         let [a, b] = link.ends.map(|end| topology.end_text(end));
         out::line(&format!("link {a} -- {b}: {}", link_text(&link.spec)));
     }
-    let flows = topology.flows.len();
-    if flows > 0 {
-        out::line(&amount::count(flows as u64, "flow"));
+    let host = |id: HostId| topology.name_of(NodeId::Host(id));
+    for ping in &topology.pings {
+        out::line(&format!(
+            "ping {} to {}: {}, {} apart{}",
+            host(ping.from),
+            host(ping.to),
+            amount::count(ping.count.into(), "request"),
+            amount::time(ping.interval.into()),
+            start_text(ping.at)
+        ));
+    }
+    for flow in topology.flows.iter().take(MAX_FLOWS) {
+        out::line(&format!(
+            "flow {} to {}: {}{}",
+            host(flow.from),
+            host(flow.to),
+            amount::bytes(flow.bytes),
+            start_text(flow.at)
+        ));
+    }
+    let more = topology.flows.len().saturating_sub(MAX_FLOWS) as u64;
+    if more > 0 {
+        out::line(&format!("and {}", amount::count(more, "other flow")));
+    }
+    for command in &topology.commands {
+        let kind = if command.is_server {
+            "server"
+        } else {
+            "command"
+        };
+        let name = host(command.host);
+        out::line(&format!("{kind} at {name}: {}", command.run.join(" ")));
     }
     if let Some(workload) = topology.workload {
         out::line(&format!(
@@ -196,6 +267,14 @@ fn function_text(function: &FunctionSpec) -> String {
     let entries = function.entries.as_ref();
     let entries = entries.map_or(String::new(), |path| format!(" with {}", path.display()));
     format!("{}{entries}", function.program)
+}
+
+/// Formats a start time; nothing for that of the simulation.
+fn start_text(at: Nanos) -> String {
+    match at {
+        Nanos::ZERO => String::new(),
+        at => format!(", from {} on", amount::time(at.into())),
+    }
 }
 
 fn time_text(service: ServiceSpec) -> String {
@@ -267,11 +346,40 @@ fn json(topology: &Topology) -> Json<'_> {
         loss: f64::from(link.spec.loss.0) / 1e6,
         queue: link.spec.queue,
     });
+    let host = |id: HostId| topology.name_of(NodeId::Host(id));
+    let pings = topology.pings.iter().map(|ping| PingJson {
+        from: host(ping.from),
+        to: host(ping.to),
+        count: ping.count,
+        interval_seconds: ping.interval.as_secs_f64(),
+        at_seconds: ping.at.as_secs_f64(),
+    });
+    let flows = topology.flows.iter().map(|flow| FlowJson {
+        from: host(flow.from),
+        to: host(flow.to),
+        bytes: flow.bytes,
+        at_seconds: flow.at.as_secs_f64(),
+    });
+    let workload = topology.workload.map(|workload| WorkloadJson {
+        elephants: workload.elephants,
+        elephant_bytes: workload.elephant_bytes,
+        mice: workload.mice,
+        mouse_bytes: workload.mouse_bytes,
+    });
+    let commands = topology.commands.iter().map(|command| CommandJson {
+        host: host(command.host),
+        run: &command.run,
+        is_server: command.is_server,
+    });
     Json {
         fabric: &topology.name,
         seed: topology.seed,
         switches: switches.collect(),
         hosts: hosts.collect(),
         links: links.collect(),
+        pings: pings.collect(),
+        flows: flows.collect(),
+        workload,
+        commands: commands.collect(),
     }
 }

@@ -14,7 +14,7 @@ use ir::Program;
 use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
-use p4rt::client::{ClientError, Operator};
+use p4rt::client::{ClientError, Code, Operator};
 use prost::Message;
 
 use crate::address::Address;
@@ -134,10 +134,10 @@ enum Command {
     /// what it may use.
     #[command(
         after_help = "SETTINGs are entries=N and state-bytes=N (0 is for none), stages=N; work=N, units that a packet may do (256 to 65536; 4096 unless it is \
-                      said); text-bytes=N, of a program's text as it is sent (P4, or the IR that `polyplane tenant load` makes of it), and compile-ms=N; by second \
+                      said); text-bytes=N, of a program's text as it is sent (P4, or the IR that `polyplane tenant load` makes of it), compile-ms=N and compile-bytes=N, time and memory of a compilation; by second \
                       packets=N, passes=N (packets that start over), cycles=N, each with /BURST for how many may come at once (a hundredth of a second's unless it is \
                       said); and weight=N, its share of a processor with too much to do. But for entries and state-bytes, N and BURST are at least 1.\n\nExamples:\n  \
-                      polyplane tenant quota blue                                 what it may use\n  \
+                      polyplane tenant quota blue                                 what it may use, each line beginning with its setting\n  \
                       polyplane tenant quota blue entries=10000 packets=1000/64   this, and nothing else is limited\n  \
                       polyplane tenant quota blue --none                          nothing is limited"
     )]
@@ -286,6 +286,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
             };
             desk.set_program(&load.vpdp, function, &load.may_lose)?;
         }
+        Command::DeleteRule { name } => desk.delete_rule(name)?,
         Command::List => desk.list()?,
         Command::Show(name) => desk.show(&name.vpdp)?,
         Command::Export(export) => desk.export(export)?,
@@ -338,7 +339,6 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
             sharing: String::new(),
         }),
         Command::AddRule { rule } => Change::AddRule(rule.clone()),
-        Command::DeleteRule { name } => Change::RemoveRule(name.clone()),
         // Without settings, the quotas have been shown before.
         Command::Quota(quota) => Change::SetQuotas(wire::SetQuotas {
             vpdp: quota.vpdp.clone(),
@@ -347,6 +347,7 @@ fn simple(command: &Command) -> Result<Option<Change>, String> {
         Command::Import(import) => Change::Import(exported(import)?),
         Command::Create(_)
         | Command::Load(_)
+        | Command::DeleteRule { .. }
         | Command::List
         | Command::Show(_)
         | Command::Slots
@@ -412,12 +413,37 @@ impl<'o> OperatorSession<'o> {
     }
 
     fn change(&mut self, change: Change) -> Result<wire::ChangeResponse, String> {
-        let changed = self.operator.change(change);
-        let changed = changed.map_err(|error| explain(self.address, &error))?;
+        let changed = match self.operator.change(change) {
+            Ok(changed) => changed,
+            Err(error) => return Err(self.refused(&error)),
+        };
         for line in &changed.lost {
             out::note(&format!("lost: {line}"));
         }
         Ok(changed)
+    }
+
+    /// Describes an error of a change. For an owner, who may not make it, the vPDPs that it
+    /// controls are named with their device ids.
+    fn refused(&mut self, error: &ClientError) -> String {
+        let text = explain(self.address, error);
+        let is_denied = matches!(
+            error,
+            ClientError::Refused(refused) if refused.code == Code::PermissionDenied
+        );
+        let shown = match is_denied {
+            true => self.operator.show(wire::ShowRequest::default()),
+            false => return text,
+        };
+        let own = shown.map(|shown| shown.vpdps).unwrap_or_default();
+        let own: Vec<String> = own
+            .iter()
+            .map(|vpdp| format!("{} (--device-id {})", vpdp.name, vpdp.id))
+            .collect();
+        match own.is_empty() {
+            true => text,
+            false => format!("{text}; you own {}", own.join(", ")),
+        }
     }
 
     fn create(&mut self, options: &CreateOptions) -> Result<Ended, String> {
@@ -476,6 +502,39 @@ impl<'o> OperatorSession<'o> {
     fn ask(&mut self, request: wire::ShowRequest) -> Result<wire::ShowResponse, String> {
         let told = self.operator.show(request);
         told.map_err(|error| explain(self.address, &error))
+    }
+
+    /// Deletes a rule, and reports it with the rules that its vPDP still has.
+    fn delete_rule(&mut self, name: &str) -> Result<(), String> {
+        let rules = self
+            .ask(wire::ShowRequest::default())
+            .map(|told| told.rules);
+        let own = format!("{name}:");
+        let deleted = rules.iter().flatten().find(|rule| rule.starts_with(&own));
+        let deleted = deleted.cloned().unwrap_or_else(|| name.to_owned());
+        let id = self.change(Change::RemoveRule(name.to_owned()))?.vpdp;
+        let told = self.ask(wire::ShowRequest::default())?;
+        let vpdp = told.vpdps.iter().find(|vpdp| vpdp.id == id);
+        let vpdp = vpdp.map_or_else(|| id.to_string(), |vpdp| vpdp.name.clone());
+        let is_of_vpdp = |rule: &&String| {
+            let to = rule.rsplit_once(" -> ").map(|(_, to)| to);
+            let rest = to.and_then(|to| to.strip_prefix(vpdp.as_str()));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" priority "))
+        };
+        let left = told.rules.iter().filter(is_of_vpdp);
+        let left: Vec<&str> = left
+            .filter_map(|rule| Some(rule.split_once(':')?.0))
+            .collect();
+        match self.address.json {
+            true => out::json(&serde_json::json!({
+                "deleted": deleted, "vpdp": vpdp, "left": left
+            })),
+            false => out::line(&match left.is_empty() {
+                true => format!("deleted {deleted}; {vpdp} has no other rule"),
+                false => format!("deleted {deleted}; {vpdp} still has {}", left.join(", ")),
+            }),
+        }
+        Ok(())
     }
 
     fn list(&mut self) -> Result<(), String> {

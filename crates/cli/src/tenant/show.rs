@@ -210,7 +210,8 @@ fn quota_lines(vpdp: &wire::Vpdp) -> impl Iterator<Item = String> {
         .map(|setting| tenancy::Quotas::told(setting))
 }
 
-/// Formats the quotas of a vPDP, one per line.
+/// Formats the quotas of a vPDP, one per line, and the defaults of those that it does not have.
+/// Each line begins with a setting as `polyplane tenant quota` takes it.
 pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
     let (id, name) = (vpdp.id, &vpdp.name);
     let mut text = match vpdp.quotas.is_empty() {
@@ -219,16 +220,10 @@ pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
     };
     for line in quota_lines(vpdp) {
         // Writing to a string never fails.
-        let _ = writeln!(text, "  quota {line}");
-    }
-    if !vpdp.quotas.iter().any(|quota| quota.starts_with("work=")) {
-        let work = tenancy::WORK_OF_A_PACKET.units();
-        let _ = writeln!(
-            text,
-            "  {work} units of work a packet, as no quota says otherwise"
-        );
+        let _ = writeln!(text, "  {line}");
     }
     let defaults = [
+        ("work", u64::from(tenancy::WORK_OF_A_PACKET.units())),
         ("state-bytes", tenancy::STATE_BYTES),
         ("text-bytes", CompileQuota::DEFAULT_TEXT_BYTES as u64),
         ("compile-ms", CompileQuota::DEFAULT_TIME.as_millis() as u64),
@@ -238,7 +233,7 @@ pub(super) fn quotas(vpdp: &wire::Vpdp) -> String {
         let is_set = |quota: &String| quota.split('=').next() == Some(name);
         if !vpdp.quotas.iter().any(is_set) {
             let told = tenancy::Quotas::told(&format!("{name}={value}"));
-            let _ = writeln!(text, "  {told}, as no quota says otherwise");
+            let _ = writeln!(text, "  {told}, the default");
         }
     }
     text

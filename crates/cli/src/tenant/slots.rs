@@ -188,8 +188,9 @@ impl Turns<'_> {
         if *slotless > 0 {
             let _ = writeln!(
                 text,
-                "{name} has {}, {slotless} of which take no slots: those of deparsers, checksums and what leads from step to step of a chain",
-                amount::count(*all_stages, "stage")
+                "{name} has {}, {slotless} of which take{} no slots: those of deparsers, checksums and what leads from step to step of a chain",
+                amount::count(*all_stages, "stage"),
+                if *slotless == 1 { "s" } else { "" }
             );
         }
     }

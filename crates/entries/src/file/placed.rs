@@ -1,6 +1,8 @@
 //! A parsed entries file: its updates, with the position of each statement.
 
 use crate::error::{EntriesError, EntryError};
+use crate::restriction;
+use crate::schema::Schema;
 use crate::update::Update;
 
 /// Updates of an entries file.
@@ -41,6 +43,13 @@ impl<'a> EntriesFile<'a> {
     /// Returns the line, from 1, in which the statement of an update begins.
     pub fn line(&self, update: usize) -> u32 {
         self.error(update, "").line
+    }
+
+    /// Returns the error of an update that breaks a restriction of its table or of an action.
+    pub fn broken_restriction(&self, schema: &Schema, update: usize) -> Option<EntryError> {
+        let at = self.places.get(update).copied().unwrap_or_default();
+        let broken = restriction::check(schema, self.updates.get(update)?, at).err()?;
+        Some(broken.locate(self.file, self.text))
     }
 
     /// Returns an error at an update's statement, for errors found after parsing.

@@ -39,6 +39,7 @@ use crate::error::{EntriesError, EntryError};
 use crate::file::{WrittenArgs, without_mark};
 use crate::ports;
 use crate::resolve::{self, Word};
+use crate::restriction;
 use crate::schema::Schema;
 use crate::update::{EntryAction, TableEntry, Update};
 
@@ -51,6 +52,8 @@ pub struct Command {
     pub line: u32,
     /// The command.
     pub kind: CommandKind,
+    /// The restriction of the program that it breaks, which BMv2's STF does not enforce.
+    pub broken_restriction: Option<String>,
 }
 
 /// A command of an STF file.
@@ -194,6 +197,7 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, V
         match (Line { schema, word }).command() {
             Ok(kind) => commands.push(Command {
                 line: number as u32 + 1,
+                broken_restriction: broken_restriction(schema, &kind),
                 kind,
             }),
             Err(fault) => errors.push(fault.locate(file, text)),
@@ -204,6 +208,15 @@ pub fn read(program: &Program, file: &str, text: &str) -> Result<Vec<Command>, V
     } else {
         Err(errors)
     }
+}
+
+/// Returns the restriction that a command breaks, with its place.
+fn broken_restriction(schema: &Schema, kind: &CommandKind) -> Option<String> {
+    let (CommandKind::Update(update) | CommandKind::Labelled(update, _)) = kind else {
+        return None;
+    };
+    let broken = restriction::check(schema, update, (0, 0)).err()?;
+    Some(broken.into_line())
 }
 
 /// The names of all commands, for suggestions.

@@ -149,7 +149,7 @@ impl<'a> Stages<'a> {
         let needed = steps.values().max().map_or(0, |last| last + 1);
         if needed > slots && (gress == Gress::Egress || slots == 0) {
             return refuse(
-                format!("code of {needed} slots in the {gress:?}, where {slots} are; emit it with more (--slots, --egress-slots)").to_lowercase(),
+                format!("code of {needed} slots in the {gress:?}, where there is room for {slots}; emit it with more (--slots, --egress-slots)").to_lowercase(),
                 None,
             );
         }

@@ -1,5 +1,6 @@
 //! Checks calls of extern functions and methods against their signatures.
 
+use support::count::count_are;
 use support::work::checkpoint;
 
 use super::{Check, Verifier, same, there};
@@ -48,7 +49,10 @@ impl Verifier<'_> {
     fn operands(&mut self, call: &Call, action: Option<&Action>) -> Check {
         let signature = call.op.signature();
         if signature.len() != call.operands.len() {
-            return Err(format!("{} operands are expected", signature.len()));
+            return Err(format!(
+                "{} expected",
+                count_are(signature.len() as u64, "operand")
+            ));
         }
         for (kind, operand) in signature.iter().zip(&call.operands) {
             checkpoint();
@@ -207,7 +211,10 @@ impl Verifier<'_> {
 
 fn all_same(expected: &[ScalarTy], found: &[ScalarTy]) -> Check {
     if expected.len() != found.len() {
-        return Err(format!("{} scalars are expected", expected.len()));
+        return Err(format!(
+            "{} expected",
+            count_are(expected.len() as u64, "scalar")
+        ));
     }
     std::iter::zip(expected, found).try_for_each(|(e, f)| same(*e, *f))
 }

@@ -1,6 +1,7 @@
 //! Checks storage, externs, value sets and tables.
 
 use bits::{Id, Value};
+use support::count::count_are;
 use support::work::checkpoint;
 
 use super::{Check, MAX_FRAME_LIMBS, Verifier, same, there};
@@ -301,7 +302,7 @@ impl Verifier<'_> {
 
     fn entry(&self, table: &Table, keys: &[(ScalarTy, MatchKind)], entry: &Entry) -> Check {
         if keys.len() != entry.keys.len() {
-            return Err(format!("{} keys are expected", keys.len()));
+            return Err(format!("{} expected", count_are(keys.len() as u64, "key")));
         }
         for ((ty, kind), m) in keys.iter().zip(&entry.keys) {
             checkpoint();

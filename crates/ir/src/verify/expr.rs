@@ -1,5 +1,6 @@
 //! Types expressions and places, and checks the keysets of select cases.
 
+use support::count::count;
 use support::work::checkpoint;
 
 use super::{Check, MAX_NESTING, Verifier, same, there};
@@ -185,7 +186,8 @@ impl Verifier<'_> {
         match keyset {
             Keyset::ValueSet(id) => self.value_set_of(*id, keys),
             Keyset::Sets(sets) if sets.len() != keys.len() => {
-                Err(format!("{} sets for {} keys", sets.len(), keys.len()))
+                let sets = count(sets.len() as u64, "set");
+                Err(format!("{sets} for {}", count(keys.len() as u64, "key")))
             }
             Keyset::Sets(sets) => {
                 std::iter::zip(keys, sets).try_for_each(|(key, set)| self.key_set(*key, set))
@@ -214,9 +216,9 @@ impl Verifier<'_> {
         let set = there(&self.program.value_sets, id, "value set")?;
         if set.fields.len() != keys.len() {
             return Err(format!(
-                "value set {} has {} fields",
+                "value set {} has {}",
                 set.name,
-                set.fields.len()
+                count(set.fields.len() as u64, "field")
             ));
         }
         std::iter::zip(keys, &set.fields).try_for_each(|(key, field)| same(*key, field.ty))

@@ -39,6 +39,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use bits::{Id, IdVec};
+use support::count::count;
 use support::work::checkpoint;
 
 use crate::code::{HeaderPlace, Stmt, StmtKind};
@@ -279,9 +280,9 @@ impl<'a> Verifier<'a> {
                     MatchNext::Always(next) => to(next),
                     MatchNext::ByHit { hit, miss } => to(hit).and_then(|()| to(miss)),
                     MatchNext::ByAction(all) if all.len() != table.actions.len() => Err(format!(
-                        "{} ways on for {} actions",
-                        all.len(),
-                        table.actions.len()
+                        "{} for {}",
+                        count(all.len() as u64, "transition"),
+                        count(table.actions.len() as u64, "action")
                     )),
                     MatchNext::ByAction(all) => all.iter().try_for_each(to),
                 }

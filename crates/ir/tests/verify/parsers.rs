@@ -59,7 +59,7 @@ fn select_cases_fit_their_keys() {
     let start = |from: &str, to: &str, message: &str| {
         refused(from, to, "parser MyParser, state start", message)
     };
-    start("(16w0x800, _)", "(16w0x800)", "1 sets for 2 keys");
+    start("(16w0x800, _)", "(16w0x800)", "1 set for 2 keys");
     start("(16w0x800, _)", "(8w0x8, _)", "Bit(16) is expected");
     start("&&& 16w0xfff0", "&&& 8w0xf0", "Bit(16) is expected");
     start("9w0x1 .. 9w0x5", "9w0x1 .. 8w0x5", "Bit(9) is expected");
@@ -71,7 +71,7 @@ fn select_cases_fit_their_keys() {
     start(
         "value_set pairs: reject",
         "value_set types: reject",
-        "value set types has 1 fields",
+        "value set types has 1 field",
     );
     start(
         "value_set pairs: reject",

@@ -11,7 +11,7 @@ fn stages_link_by_every_action() {
         "(ingress.code, end, ingress.if)",
         "(ingress.code, end)",
         forward,
-        "2 ways on for 3 actions",
+        "2 transitions for 3 actions",
     );
     refused(
         "hit meta.ok action_run",

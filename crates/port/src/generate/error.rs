@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use support::count::count;
+
 /// Error of creating a generator. Templates are numbered from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GeneratorError {
@@ -79,7 +81,8 @@ impl fmt::Display for GeneratorError {
             ),
             GeneratorError::TooFewValues { template, flows } => write!(
                 f,
-                "the fields of template {template} have values for {flows} flows only"
+                "the fields of template {template} have values for {} only",
+                count(*flows, "flow")
             ),
             GeneratorError::BadField { template, at } => write!(
                 f,

@@ -10,6 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// so the port must query it.
 const INTERVAL: Nanos = Nanos::from_millis(50);
 
+/// Number of queries for which a link must be down for another cause before that is reported too.
+/// The carrier of an interface that was set up comes with a delay of up to a second.
+const QUERIES_OF_NEW_CAUSE: u64 = 30;
+
 /// Hardware types with Ethernet frames: Ethernet itself and the loopback interface.
 const ETHERNET: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
 
@@ -98,6 +102,12 @@ pub(super) struct LinkWatch {
     mtu: u32,
     /// True if the current state has been reported to the caller.
     is_told: bool,
+    /// True if the interface is up but has no carrier.
+    lacks_carrier: bool,
+    /// Value of `lacks_carrier` in the last report.
+    told_lacks_carrier: bool,
+    /// Value of `looks` when `lacks_carrier` changed.
+    changed_at: u64,
     next_check: Nanos,
     /// Number of periodic queries so far.
     looks: u64,
@@ -112,6 +122,9 @@ impl LinkWatch {
             state: LinkState::Up,
             mtu: interface.mtu,
             is_told: true,
+            lacks_carrier: false,
+            told_lacks_carrier: false,
+            changed_at: 0,
             next_check: Nanos::ZERO,
             looks: 0,
         };
@@ -166,6 +179,7 @@ impl LinkWatch {
 
     /// Queries the link.
     pub(super) fn refresh(&mut self, socket: BorrowedFd<'_>) {
+        let mut lacks_carrier = false;
         let state = match sys::if_name(socket, self.index) {
             Ok(name) => {
                 self.name = name;
@@ -173,7 +187,11 @@ impl LinkWatch {
                 let running = libc::IFF_UP | libc::IFF_RUNNING;
                 match sys::if_flags(socket, &self.name) {
                     Ok(flags) if flags & running == running => LinkState::Up,
-                    _ => LinkState::Down,
+                    Ok(flags) => {
+                        lacks_carrier = flags & libc::IFF_UP != 0;
+                        LinkState::Down
+                    }
+                    Err(_) => LinkState::Down,
                 }
             }
             Err(_) => LinkState::Gone,
@@ -182,17 +200,27 @@ impl LinkWatch {
             self.state = state;
             self.is_told = state == LinkState::Up;
         }
+        if lacks_carrier != self.lacks_carrier {
+            self.lacks_carrier = lacks_carrier;
+            self.changed_at = self.looks;
+        }
     }
 
-    /// Returns an error if the link is down or gone. A link that is down is reported once, a
-    /// removed interface every time.
+    /// Returns an error if the link is down or gone. A link that is down is reported once for each
+    /// cause, a removed interface every time.
     pub(super) fn tell(&mut self) -> Result<(), PortError> {
         let name = || self.name.clone();
+        let is_new_cause = self.lacks_carrier != self.told_lacks_carrier
+            && self.looks.saturating_sub(self.changed_at) >= QUERIES_OF_NEW_CAUSE;
         match self.state {
             LinkState::Gone => Err(PortError::Gone { name: name() }),
-            LinkState::Down if !self.is_told => {
+            LinkState::Down if !self.is_told || is_new_cause => {
                 self.is_told = true;
-                Err(PortError::Down { name: name() })
+                self.told_lacks_carrier = self.lacks_carrier;
+                Err(match self.lacks_carrier {
+                    true => PortError::NoCarrier { name: name() },
+                    false => PortError::Down { name: name() },
+                })
             }
             _ => Ok(()),
         }

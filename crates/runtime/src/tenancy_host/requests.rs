@@ -136,8 +136,10 @@ impl ControlLoop {
                 Ok(done(id))
             }
             Change::RemoveRule(name) => {
+                let mut rules = self.hypervisor.rules().iter();
+                let vpdp = rules.find(|rule| rule.name == name).map(|rule| rule.vpdp);
                 self.hypervisor.remove_rule(&name).map_err(refused)?;
-                Ok(wire::ChangeResponse::default())
+                Ok(vpdp.map(done).unwrap_or_default())
             }
             Change::SetQuotas(asked) => {
                 let id = self.id(&asked.vpdp)?;

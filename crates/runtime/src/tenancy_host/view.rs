@@ -68,7 +68,10 @@ impl ControlLoop {
             return refused("owns no virtual data plane here, and is no operator");
         }
         match asked.slots || asked.export {
-            true => refused("is no operator, who alone sees stage slots and exports"),
+            true => refused(
+                "is no operator, who alone sees stage slots and exports; an owner sees its vPDPs \
+                 by `tenant list`, `show NAME` and `quota NAME`",
+            ),
             false => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use syntax::ast::{Arg as AstArg, Direction};
 use syntax::diag::Diagnostic;
 use syntax::source::Span;
 
-use super::{ProtoRef, Written};
+use super::Written;
 use crate::hir::{Arg, Expr, ExprKind, Param, Ty, TyId, TypeVarId, VarKind};
 use crate::types::Subst;
 use crate::unify::Bindings;
@@ -21,12 +21,6 @@ pub(crate) enum Rule {
     Constant,
     /// Any value: a parameter of an action in a call.
     Action,
-}
-
-impl Rule {
-    pub(crate) fn of(_: ProtoRef) -> Rule {
-        Rule::Constant
-    }
 }
 
 impl Checker<'_> {

@@ -146,7 +146,6 @@ impl Checker<'_> {
             span: base.span,
         };
         let id = self.p.instances.push(instance);
-        self.direct.insert(id, base.span);
         self.cx.pending.push(LocalDecl::Instance(id));
         Some(Expr {
             kind: ExprKind::Instance(id),

@@ -117,15 +117,15 @@ impl Quotas {
         Some(())
     }
 
-    /// Returns a setting with its unit, for display. An unknown setting is returned unchanged:
-    /// another release may know it.
+    /// Returns a setting, as it can be given again, and its meaning in parentheses. An unknown
+    /// setting is returned unchanged: another release may know it.
     pub fn told(setting: &str) -> String {
         let known = setting.split_once('=').and_then(|(name, value)| {
             let Setting { unit, .. } = Setting::find(name)?;
             Some(match value.split_once('/') {
-                None => format!("{setting}: {value} {unit}"),
+                None => format!("{setting} ({value} {unit})"),
                 Some((rate, burst)) => {
-                    format!("{setting}: {rate} {unit} a second, {burst} at once")
+                    format!("{setting} ({rate} {unit} a second, {burst} at once)")
                 }
             })
         });
@@ -222,9 +222,9 @@ mod tests {
     #[test]
     fn each_setting_is_told_with_its_unit() {
         let cases = [
-            ("entries=10", "entries=10: 10 entries of tables"),
-            ("text-bytes=9", "text-bytes=9: 9 bytes of a program's text"),
-            ("compile-ms=5", "compile-ms=5: 5 milliseconds"),
+            ("entries=10", "entries=10 (10 entries of tables"),
+            ("text-bytes=9", "text-bytes=9 (9 bytes of a program's text"),
+            ("compile-ms=5", "compile-ms=5 (5 milliseconds"),
             ("packets=7/2", "7 packets a second, 2 at once"),
             ("speed=9", "speed=9"),
         ];
