@@ -3,8 +3,8 @@
 //
 // The routes are mirrored: a packet goes to a server if the switch does not hold its route. The hash
 // is computed before the routes are looked up and read only after that: it is a postponable
-// intermediate value (CLIP, section IV-C), which the server does not read. `polyplane split show`
-// lists the values that travel with a packet. The five-tuple (104 bits) is not among them.
+// intermediate value (CLIP, section IV-C), which no server reads. `polyplane split show` lists the
+// values that travel with a packet. The five-tuple (104 bits) is not among them.
 
 #include <core.p4>
 #include <v1model.p4>
