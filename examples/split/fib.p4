@@ -179,7 +179,7 @@ control FibIngress(inout headers_t hdr,
         hdr.ipv4.src = GATEWAY_ADDRESS;
         hdr.ipv4.dst = vtep;
         hdr.ipv4.ttl = NEW_TTL;
-        // The addresses under it have changed. RFC 7348: zero, for no checksum, is to be preferred.
+        // The addresses under it have changed. RFC 7348: it should be zero, for no checksum.
         hdr.udp.checksum = 0;
     }
 
