@@ -217,3 +217,70 @@ fn servers_of_a_switch_have_different_numbers_and_ports_of_their_own() {
         assert!(told.err.contains(message), "{message} in: {}", told.err);
     }
 }
+
+/// A program with two mirrored tables: the key of `first` decides which server a packet goes to, and
+/// the handler adds an entry to `flows` for 100 s.
+const FLOWS: &str = "#include <v1model.p4>\n\
+    header eth_t { bit<48> dst; bit<48> src; bit<16> type; }\n\
+    header h_t { bit<8> a; bit<8> k; bit<8> hit; }\n\
+    struct Hs { eth_t eth; h_t h; }\nstruct M { }\n\
+    struct req_t { bit<8> k; }\nstruct res_t { bit<8> v; }\n\
+    @remote extern void add(in req_t q, out res_t r);\n\
+    parser P(packet_in p, out Hs hdr, inout M m, inout standard_metadata_t s) {\n\
+      state start { p.extract(hdr.eth); p.extract(hdr.h); transition accept; }\n}\n\
+    control C(inout Hs hdr, inout M m) { apply { } }\n\
+    control I(inout Hs hdr, inout M m, inout standard_metadata_t s) {\n\
+      action nothing() { }\n\
+      @mirror(1) table first { key = { hdr.h.a : exact; } actions = { nothing; }\n\
+        default_action = nothing(); }\n\
+      action found() { hdr.h.hit = 1; }\n\
+      @mirror(1) table flows { key = { hdr.h.k : exact; } actions = { found; @defaultonly NoAction; }\n\
+        const default_action = NoAction(); }\n\
+      apply { s.egress_spec = 1; first.apply();\n\
+        if (!flows.apply().hit) { req_t q = { hdr.h.k }; res_t r; add(q, r); } }\n}\n\
+    control E(inout Hs hdr, inout M m, inout standard_metadata_t s) { apply { } }\n\
+    control D(packet_out p, in Hs hdr) { apply { p.emit(hdr); } }\n\
+    extern \"C\" {\nint add(clip_t *c, const struct req_t *q, struct res_t *r) {\n\
+      struct flows_key key = { .k = q->k };\n\
+      struct flows_entry entry = { .action = FLOWS_FOUND };\n\
+      (void)r;\n\
+      return flows_insert(c, &key, &entry, UINT64_C(100000000000)) == CLIP_OK\n\
+        ? CLIP_OK : clip_drop(c, \"full\");\n}\n}\n\
+    V1Switch(P(), C(), I(), E(), C(), D()) main;\n";
+
+#[test]
+fn entries_of_a_handler_reach_all_servers_and_live_as_long_as_one_of_them_uses_them() {
+    let dir = Directory::new("split-servers");
+    let program = dir.with("flows.p4c", FLOWS);
+    let told = said(&["check", &program]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let line = |a: u8, k: u8, hit: u8| {
+        let head = "000000000001000000000002ffff";
+        format!("packet 0 {head} {a:02x}{k:02x}00\nexpect 1 {head} {a:02x}{k:02x}{hit:02x} $\n")
+    };
+    let mut learned = String::new();
+    for k in 0..8 {
+        for a in 0..8 {
+            learned += &line(k ^ a, k, u8::from(a > 0));
+        }
+    }
+    // Each use comes by another server, and at last none for longer than the time-out.
+    let mut idle = line(0, 9, 0);
+    for a in 1..6 {
+        idle += &format!("wait 60s\n{}", line(a, 9, 1));
+    }
+    idle += &format!("wait 101s\n{}", line(0, 9, 0));
+    for (name, test) in [("learned.stf", learned), ("idle.stf", idle)] {
+        let test = dir.with(name, test);
+        let one = said(&["test", &program, &test]);
+        assert_eq!(one.status, Some(0), "{name}: {}", one.err);
+        for servers in ["1", "2", "3", "5"] {
+            let told = said(&["split", "test", "--servers", servers, &program, &test]);
+            assert_eq!(
+                (told.status, told.err.as_str()),
+                (Some(0), ""),
+                "{name}, {servers}"
+            );
+        }
+    }
+}

@@ -213,13 +213,13 @@ fn table_functions(out: &mut String, table: &MirroredTable) {
         out,
         "\nstatic inline int {name}_insert(clip_t *c, const struct {name}_key *k, \
          const struct {name}_entry *e, uint64_t idle_ns)\n{{\n    \
-         uint64_t key[{key}], params[{params}];\n    \
+         uint64_t key[{key}], params[{params}] = {{ 0 }};\n    \
          if (!clip_{name}_pack(params, e))\n        return CLIP_INVALID;\n    \
          clip_{name}_pack_key(key, k);\n    \
          return c->host->insert(c, {id}u, key, e->action, params, idle_ns);\n}}\n\n\
          static inline int {name}_modify(clip_t *c, const struct {name}_key *k, \
          const struct {name}_entry *e)\n{{\n    \
-         uint64_t key[{key}], params[{params}];\n    \
+         uint64_t key[{key}], params[{params}] = {{ 0 }};\n    \
          if (!clip_{name}_pack(params, e))\n        return 0;\n    \
          clip_{name}_pack_key(key, k);\n    \
          return c->host->modify(c, {id}u, key, e->action, params);\n}}\n\n\

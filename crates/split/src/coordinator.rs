@@ -249,13 +249,18 @@ impl Coordinator {
         }
     }
 
-    /// Restarts the servers' timers of handlers' entries that packets have used in the switch.
+    /// Restarts the timers of handlers' entries at all servers if a packet has used the entry in the
+    /// switch or at one server.
     pub fn refresh(&mut self, switch: &dyn PlaneControl, servers: &mut [&mut dyn PlaneControl]) {
         for mirror in &self.mirrors {
             for (id, item) in mirror.timed() {
                 let past = self.used.remove(&(mirror.table, id));
                 let last = switch.last_use(mirror.table, id);
-                let last = last.max(past.map(|past| past.last_ns));
+                let at_servers = servers
+                    .iter()
+                    .filter_map(|server| server.last_restart(mirror.table, &item.key))
+                    .max();
+                let last = last.max(past.map(|past| past.last_ns)).max(at_servers);
                 if let Some(last) = last {
                     for server in servers.iter_mut() {
                         server.touch(mirror.table, &item.key, last);

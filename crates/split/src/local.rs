@@ -332,14 +332,13 @@ impl LocalSplit {
         coordinator.refresh(&switch, &mut planes);
     }
 
-    /// Sends what handlers of one server have done to their tables to the others.
+    /// Sends changes by the handlers of each server to the others.
     fn spread_learned(&mut self) {
-        for number in 0..self.servers.len() {
-            let records = {
-                let learned = &self.servers[number].learned;
-                let mut learned = learned.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *learned)
-            };
+        let taken: Vec<Vec<Record>> = self.servers.iter().map(LocalServer::take_learned).collect();
+        if taken.iter().all(Vec::is_empty) {
+            return;
+        }
+        for (number, records) in taken.into_iter().enumerate() {
             let program = Arc::clone(self.servers[number].half.inner().program());
             for record in records {
                 let mut switch = DevicePlane {
@@ -358,14 +357,10 @@ impl LocalSplit {
                 self.coordinator
                     .learned(&record.change, &program, &mut switch, &mut planes);
             }
-            // The others' own records of it are not new.
-            for (other, server) in self.servers.iter().enumerate() {
-                if other != number {
-                    let learned = &server.learned;
-                    let mut learned = learned.lock().unwrap_or_else(PoisonError::into_inner);
-                    learned.retain(|record| !is_learned(&record.change));
-                }
-            }
+        }
+        // The servers' own records of what came from others are not new.
+        for server in &self.servers {
+            server.take_learned();
         }
     }
 
@@ -398,6 +393,12 @@ impl LocalSplit {
 }
 
 impl LocalServer {
+    /// Takes the changes that handlers have made.
+    fn take_learned(&self) -> Vec<Record> {
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *learned)
+    }
+
     fn plane(&mut self) -> DevicePlane<'_> {
         DevicePlane {
             device: self.half.inner_mut(),

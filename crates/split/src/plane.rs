@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ir::TableId;
 use switch::{Change, ControlError, CounterReading, Device, EntryId};
+use table::LearningTable;
 
 /// A plane that holds entries and other state: a switch or a server. Entries have the coordinator's
 /// ids.
@@ -21,6 +22,10 @@ pub trait PlaneControl {
     /// Returns the time in nanoseconds at which a packet last used an entry, if the plane holds the
     /// entry.
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64>;
+
+    /// Returns the time in nanoseconds at which a packet last restarted the timer of an entry that a
+    /// handler added.
+    fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64>;
 
     /// Restarts the timer of an entry that a handler added, as a hit at this time does.
     fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64);
@@ -40,6 +45,10 @@ impl PlaneControl for NoPlane {
     }
 
     fn last_use(&self, _: TableId, _: EntryId) -> Option<u64> {
+        None
+    }
+
+    fn last_restart(&self, _: TableId, _: &[u64]) -> Option<u64> {
         None
     }
 
@@ -75,6 +84,13 @@ impl EntryIds {
     fn of(&self, table: TableId, entry: EntryId) -> Option<EntryId> {
         let known = self.ids.get(&(table, entry)).copied();
         known.or((!self.given.contains(&table)).then_some(entry))
+    }
+}
+
+impl DevicePlane<'_> {
+    fn learning_table(&self, table: TableId) -> Option<&LearningTable> {
+        let learned = &self.device.configuration().learned;
+        learned.get(table)?.as_deref()
     }
 }
 
@@ -118,9 +134,13 @@ impl PlaneControl for DevicePlane<'_> {
         Some(usage.last_use_ns)
     }
 
+    fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64> {
+        let entry = self.learning_table(table)?.get(key)?;
+        Some(entry.timer_start_ns)
+    }
+
     fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64) {
-        let learned = &self.device.configuration().learned;
-        let Some(learned) = learned.get(table).and_then(Option::as_ref) else {
+        let Some(learned) = self.learning_table(table) else {
             return;
         };
         let mut params = vec![0; learned.param_limbs()];
