@@ -27,17 +27,6 @@ const DOUBLE: &str = "int answer(clip_t *c, const struct Request *q, struct Resp
     r->a = q->a * 2;\n    return CLIP_OK;\n}\n";
 
 #[test]
-fn nat_with_a_handler_passes_its_test_on_both_engines() {
-    let files = ["split/snat.p4c", "split/snat.stf"].map(example);
-    for engine in ["interp", "jit"] {
-        let told = said(&["test", "--engine", engine, &files[0], &files[1]]);
-        assert_eq!(told.status, Some(0), "{engine}: {}", told.err);
-    }
-    let told = said(&["check", &files[0]]);
-    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
-}
-
-#[test]
 fn c_code_is_in_the_program_or_in_a_file_of_the_command_line() {
     let dir = Directory::new("split-code");
     let test = dir.with("t.stf", "packet 0 21\nexpect 1 42 $\npacket 0 ff\n");
@@ -95,16 +84,53 @@ fn the_header_declares_handlers_and_mirrored_tables() {
     }
 }
 
+/// Programs with handlers that answer with values of a pool: with several servers they answer with
+/// other values than one device.
+const WITH_POOLS: &[&str] = &["snat"];
+
 #[test]
-fn nat_over_a_switch_and_a_server_passes_its_test() {
-    let files = ["split/snat.p4c", "split/snat.stf"].map(example);
-    for engine in ["interp", "jit"] {
-        let told = said(&["split", "test", "--engine", engine, &files[0], &files[1]]);
-        assert_eq!(told.status, Some(0), "{engine}: {}", told.err);
-        // The first packet of a flow asks a server, and the next ones find it in the switch.
-        let line = "7 packets went to the servers";
-        assert!(told.out.contains(line), "{}", told.out);
+fn functions_with_handlers_pass_their_tests_over_a_switch_and_servers() {
+    let directory = example("split");
+    let mut programs = 0;
+    for file in std::fs::read_dir(&directory).expect("the directory can be read") {
+        let path = file.expect("a file").path();
+        if path.extension().is_none_or(|ending| ending != "p4c") {
+            continue;
+        }
+        programs += 1;
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        let test = path.with_extension("stf").display().to_string();
+        let program = path.display().to_string();
+        for engine in ["interp", "jit"] {
+            let told = said(&["test", "--engine", engine, &program, &test]);
+            assert_eq!((told.status, told.err.as_str()), (Some(0), ""), "{name}");
+            for servers in ["1", "3"] {
+                if servers != "1" && WITH_POOLS.contains(&name.as_str()) {
+                    continue;
+                }
+                let options = ["split", "test", "--engine", engine, "--servers", servers];
+                let told = said(&[&options[..], &[&program, &test]].concat());
+                assert_eq!(
+                    (told.status, told.err.as_str()),
+                    (Some(0), ""),
+                    "{name} {servers}"
+                );
+            }
+        }
     }
+    assert!(programs >= 3, "{programs}");
+}
+
+#[test]
+fn packets_after_the_first_of_a_flow_find_its_entry_in_the_switch() {
+    let files = ["split/snat.p4c", "split/snat.stf"].map(example);
+    let told = said(&["split", "test", &files[0], &files[1]]);
+    let line = "7 packets went to the servers";
+    assert!(told.out.contains(line), "{}", told.out);
 }
 
 /// A UDP packet of one flow through the NAT, and what comes out with this port.
@@ -218,8 +244,8 @@ fn servers_of_a_switch_have_different_numbers_and_ports_of_their_own() {
     }
 }
 
-/// A program with two mirrored tables: the key of `first` decides which server a packet goes to, and
-/// the handler adds an entry to `flows` for 100 s.
+/// A program with two mirrored tables: the key of `first` decides which server a packet goes to,
+/// and the handler adds an entry to `flows` for 100 s.
 const FLOWS: &str = "#include <v1model.p4>\n\
     header eth_t { bit<48> dst; bit<48> src; bit<16> type; }\n\
     header h_t { bit<8> a; bit<8> k; bit<8> hit; }\n\

@@ -249,8 +249,8 @@ impl Coordinator {
         }
     }
 
-    /// Restarts the timers of handlers' entries at all servers if a packet has used the entry in the
-    /// switch or at one server.
+    /// Restarts the timers of handlers' entries at all servers if a packet has used the entry in
+    /// the switch or at one server.
     pub fn refresh(&mut self, switch: &dyn PlaneControl, servers: &mut [&mut dyn PlaneControl]) {
         for mirror in &self.mirrors {
             for (id, item) in mirror.timed() {

@@ -23,8 +23,8 @@ pub trait PlaneControl {
     /// entry.
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64>;
 
-    /// Returns the time in nanoseconds at which a packet last restarted the timer of an entry that a
-    /// handler added.
+    /// Returns the time in nanoseconds at which a packet last restarted the timer of an entry that
+    /// a handler added.
     fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64>;
 
     /// Restarts the timer of an entry that a handler added, as a hit at this time does.
