@@ -57,6 +57,22 @@ fn c_code_is_in_the_program_or_in_a_file_of_the_command_line() {
 }
 
 #[test]
+fn a_handler_may_have_the_name_of_a_function_of_libc() {
+    let dir = Directory::new("split-names");
+    let test = dir.with("t.stf", "packet 0 21\nexpect 1 42 $\n");
+    for name in ["connect", "send", "index"] {
+        let text = program(&format!("extern \"C\" {{\n{DOUBLE}}}"));
+        let text = text
+            .replace("void answer(", &format!("void {name}("))
+            .replace("int answer(", &format!("int {name}("))
+            .replace("answer({", &format!("{name}({{"));
+        let path = dir.with(&format!("{name}.p4c"), text);
+        let told = said(&["test", &path, &test]);
+        assert_eq!(told.status, Some(0), "{name}: {}", told.err);
+    }
+}
+
+#[test]
 fn errors_in_c_have_their_place_in_the_program() {
     let dir = Directory::new("split-errors");
     let wrong = DOUBLE.replace("q->a * 2", "q->b * 2");

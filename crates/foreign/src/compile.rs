@@ -24,6 +24,10 @@ use crate::tokens;
 /// Flags of the compilation.
 const FLAGS: &[&str] = &["-std=c11", "-O2", "-fPIC", "-ffp-contract=off", "-Wall"];
 
+/// Flags of the linker. A call of one of the code's own functions reaches it, also if libc has one
+/// of the same name.
+const LINK_FLAGS: &[&str] = &["-shared", "-Wl,-Bsymbolic"];
+
 /// Version of the interface between generated code and this crate. Part of the cache key.
 const ABI_VERSION: u32 = 1;
 
@@ -302,7 +306,16 @@ impl Compiler {
     fn key(&self, header: &str, unit: &str) -> String {
         let mut hash = Sha256::new();
         let version = ABI_VERSION.to_string();
-        for part in [&version, header, unit, &self.command, &self.identity] {
+        let flags = [FLAGS, LINK_FLAGS].concat().join(" ");
+        let parts = [
+            &version,
+            &flags,
+            header,
+            unit,
+            &self.command,
+            &self.identity,
+        ];
+        for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -415,8 +428,10 @@ impl Build<'_> {
             return Err(self.failed("it does not make 64-bit ELF objects".to_owned()));
         };
         let variables = self.check(&symbols)?;
-        let link = ["-shared", "-o", "unit.so", "unit.o", "-lm"];
-        let (succeeded, output) = self.compiler.run(self.place, &link)?;
+        let link = ["-o", "unit.so", "unit.o", "-lm"];
+        let (succeeded, output) = self
+            .compiler
+            .run(self.place, &[LINK_FLAGS, &link].concat())?;
         match succeeded {
             true => Ok((variables, messages)),
             false => Err(self.failed(output)),
