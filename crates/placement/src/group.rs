@@ -548,7 +548,8 @@ mod tests {
         assert_eq!(small.pin(b"b", only), Err(full));
         assert_eq!(
             full.to_string(),
-            "all 1 pins are used: wait until flows end, or move flows into the switch"
+            "the group has at most 1 pin, and none is free: wait until flows end, or move flows \
+             into the switch"
         );
     }
 }
