@@ -209,7 +209,8 @@ impl MirrorIndex {
         let Found::Prefixes(prefixes) = self.exact.get(exact.bytes())? else {
             return None;
         };
-        let address = bits_at(key, before, width as usize) << (MAX_PREFIX - width);
+        let address = bits_at(key, before, width as usize);
+        let address = address.checked_shl(MAX_PREFIX - width).unwrap_or(0);
         let item = prefixes.tree.lookup(address)?;
         match prefixes.tree.children(item).next() {
             None => prefixes.entries.get(&item).copied(),

@@ -99,11 +99,6 @@ impl Coordinator {
         std::mem::take(&mut self.refused)
     }
 
-    /// Notes a change that a plane has refused.
-    pub(crate) fn refuse(&mut self, error: ControlError) {
-        self.refused.push(error);
-    }
-
     fn take_records(&self) -> Vec<Record> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *records)

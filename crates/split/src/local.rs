@@ -8,8 +8,8 @@ use packet::{Frame, Nanos, PortId};
 use passes::split::{SplitPlan, SplitProgram};
 use placement::ServerId;
 use switch::{
-    Change, ControlError, Device, DeviceConfig, EntryId, Ledger, LedgerError, LoadError, Object,
-    ObjectPlace, PacketProcessor, Record,
+    Change, Device, DeviceConfig, EntryId, Ledger, LedgerError, LoadError, Object, ObjectPlace,
+    PacketProcessor, Record,
 };
 
 use crate::coordinator::Coordinator;
@@ -183,11 +183,9 @@ impl LocalSplit {
         }
     }
 
-    /// Sends the changes of the whole tables to the planes.
-    ///
-    /// # Errors
-    /// A plane refused a change.
-    pub fn propagate(&mut self) -> Result<(), ControlError> {
+    /// Sends the changes of the whole tables to the planes. The coordinator has those that a plane
+    /// refuses.
+    pub fn propagate(&mut self) {
         let LocalSplit {
             coordinator,
             switch,
@@ -205,10 +203,6 @@ impl LocalSplit {
             ids: switch_ids,
         };
         coordinator.propagate(&mut switch, &mut planes);
-        match coordinator.take_refused().into_iter().next() {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
     }
 
     /// Updates the whole device's counters and registers from the planes.
@@ -422,9 +416,7 @@ impl PacketProcessor for LocalSplit {
         now: Nanos,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        if let Err(error) = self.propagate() {
-            self.coordinator.refuse(error);
-        }
+        self.propagate();
         self.refresh();
         self.forward_all(Vec::new(), now, &mut sent);
         for frame in frames {
