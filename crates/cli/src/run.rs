@@ -16,7 +16,7 @@ use port::{Cores, OpenedPort, Poller, PortSpec};
 use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
-    ChannelEnd, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
+    ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
     ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup,
     Served, StopSources, TraceSelection, WorkerConfig, compile_pool,
 };
@@ -267,6 +267,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             engine: Arc::from(options.choice.engine()),
             config: configure::device_config(&options.setup),
             compilations: &compilations,
+            extensions: &[],
         };
         let (setup, line) = control::connect(link, served)?;
         let listen = options.guard.listen(address)?;
@@ -283,6 +284,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         ports: options.ports.clone(),
         control,
         filter: None,
+        extension: None,
     };
     carry(vec![carried], habits, carrying, early)
 }
@@ -331,6 +333,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) control: Option<(ChannelEnd, ControllerChannel)>,
     /// Filter of the workers' frames.
     pub(crate) filter: Option<MakeFilter>,
+    /// Extension of the control loop.
+    pub(crate) extension: Option<Box<dyn ControlExtension>>,
 }
 
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
@@ -478,6 +482,7 @@ impl Round {
             tracing: options.trace.tracing(),
             inbox,
             filter: carried.filter,
+            extension: carried.extension,
         };
         let name = is_one_of_several.then_some(carried.id);
         Ok(Round {

@@ -214,6 +214,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             engine: Arc::from(options.choice.engine()),
             config: config.clone(),
             compilations: &compilations,
+            extensions: &[],
         };
         let (setup, line) = control::connect(link, served)?;
         setups.push(setup);
@@ -243,6 +244,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 ports,
                 control: Some((line, ControllerChannel::new(&server, spec.id))),
                 filter: None,
+                extension: None,
             },
         );
     run::carry(carried.collect(), habits, &options.carrying, early)

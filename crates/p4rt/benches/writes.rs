@@ -125,6 +125,7 @@ impl Switch {
             program: is_programmed.then(|| Arc::clone(device.program())),
             ports: Vec::new(),
             notes: device.notes().clone(),
+            extensions: &[],
             allowed: Vec::new(),
         };
         let address: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");

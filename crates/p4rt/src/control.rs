@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ir::{Arch, Program, TableId};
 use packet::PortId;
+use prost_types::Any;
 use support::wakeup::WakeupFd;
 use switch::{Device, Digest};
 use table::Entry;
@@ -39,12 +40,17 @@ pub(crate) enum Event {
     PacketIn(Vec<u8>),
     /// A digest message.
     Digest(Digest),
+    /// A message in the form of an extension of P4Runtime.
+    Other(Any),
     /// Entries of a table that were not hit during their idle timeout.
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
 
 /// Capacity of the queue of packets from controllers. Further packets are refused.
 const MAX_PACKETS: usize = 1024;
+
+/// Capacity of the queue of extension messages from controllers. Further messages are refused.
+const MAX_OTHERS: usize = 1024;
 
 /// Numbers of a device's CPU port. PSA programs use a constant of the architecture. Programs of
 /// other architectures use the operator's number.
@@ -86,10 +92,12 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let packets_wakeup = Arc::new(WakeupFd::armed()?);
     let (jobs_in, jobs) = plain::channel();
     let (packets_in, packets) = plain::sync_channel(MAX_PACKETS);
+    let (others_in, others) = plain::sync_channel(MAX_OTHERS);
     let (events, events_out) = mpsc::channel(MAX_EVENTS);
     let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
+        others,
         wakeup: Arc::clone(&jobs_wakeup),
         events: Events {
             sender: events,
@@ -108,6 +116,7 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     };
     let remote = Remote {
         jobs: jobs_in,
+        others: others_in,
         jobs_wakeup,
         numbers,
         packets: packets_in,
@@ -194,6 +203,7 @@ impl ToControllers {
 /// Control side of the channel, held by the loop that owns the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
+    others: plain::Receiver<Any>,
     wakeup: Arc<WakeupFd>,
     events: Events,
     idle: IdleWatch,
@@ -259,11 +269,28 @@ impl Inbox {
         self.events.tell(Event::Digest(digest));
     }
 
+    /// Dequeues the next extension message of a primary controller (`other` in
+    /// `StreamMessageRequest`).
+    pub fn take_other(&self) -> Option<Any> {
+        self.others.try_recv().ok()
+    }
+
+    /// Sends an extension message to the primary controllers (`other` in `StreamMessageResponse`).
+    /// Returns false if the queue is full.
+    pub fn send_other(&self, message: Any) -> bool {
+        self.events.tell(Event::Other(message))
+    }
+
+    /// Reports idle entries of a table to the controllers.
+    pub fn idle(&self, device: &Device, table: TableId, entries: Vec<Arc<Entry>>) {
+        let program = self.known(Arc::clone(device.program()));
+        self.events.tell(Event::Idle(program, table, entries));
+    }
+
     /// Checks periodically for entries that have become idle, and reports them.
     pub fn look_for_idle(&mut self, device: &Device) {
         for (table, entries) in self.idle.look(device) {
-            let program = self.known(Arc::clone(device.program()));
-            self.events.tell(Event::Idle(program, table, entries));
+            self.idle(device, table, entries);
         }
     }
 
@@ -281,6 +308,7 @@ impl Inbox {
 /// Server side of the channel.
 pub struct Remote {
     jobs: plain::Sender<Job>,
+    others: plain::SyncSender<Any>,
     jobs_wakeup: Arc<WakeupFd>,
     numbers: CpuNumbers,
     packets: plain::SyncSender<(PortId, Vec<u8>)>,
@@ -308,6 +336,21 @@ impl Remote {
         self.jobs.send(job).map_err(|_| gone())?;
         self.jobs_wakeup.wake();
         answered.await.map_err(|_| gone())
+    }
+
+    /// Sends an extension message to the device's loop.
+    ///
+    /// # Errors
+    /// The queue is full, or the device has stopped.
+    pub(crate) fn extend(&self, message: Any) -> Checked {
+        let sent = self.others.try_send(message);
+        self.jobs_wakeup.wake();
+        sent.map_err(|_| {
+            RequestError::new(
+                Code::ResourceExhausted,
+                format!("{MAX_OTHERS} messages wait for the device; this one is dropped"),
+            )
+        })
     }
 
     /// Sends a packet into the CPU port that programs of this architecture use.

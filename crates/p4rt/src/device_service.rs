@@ -146,6 +146,8 @@ pub(crate) struct DeviceService {
     pub(crate) second_id: Option<u64>,
     remote: Remote,
     loader: Arc<dyn Loader>,
+    /// Types of the extension messages that the device's loop takes.
+    extensions: &'static [&'static str],
     /// Permissions at this device, in addition to those at every device.
     pub(crate) allowed: Vec<Allow>,
     /// Locked for writing while the device is changed, and for reading while it is read.
@@ -165,13 +167,14 @@ impl DeviceService {
         (id, second_id): (u64, Option<u64>),
         remote: Remote,
         loader: Arc<dyn Loader>,
-        (allowed, ports): (Vec<Allow>, PortStates),
+        (allowed, ports, extensions): (Vec<Allow>, PortStates, &'static [&'static str]),
         (running, mut extras): (Option<Config>, ControllerState),
     ) -> DeviceService {
         extras.take_changes();
         DeviceService {
             remote,
             loader,
+            extensions,
             allowed,
             pipeline: RwLock::new(Pipeline {
                 running,

@@ -33,6 +33,7 @@
 //!   data that the device stores for the server;
 //! - `client`: the controller's side, for commands; independent of the other modules;
 //! - `device_config`: the format of compiled programs;
+//! - `update_encoder`: a device's changes as updates for another device;
 //! - `fuzz_server`: requests without a server, for fuzzing;
 //! - `controller_state`: controller data that the device does not interpret (weights of one-shot
 //!   actions, watch ports, metadata of groups).
@@ -88,6 +89,7 @@ mod stream;
 mod tenants;
 mod undo;
 mod undo_map;
+mod update_encoder;
 mod write;
 
 /// Generated code of the service: the server's side, and the client's for tests and controllers
@@ -120,4 +122,6 @@ pub use server::{Server, ServerConfig, ServerError, Urgency};
 pub use tenants::{
     Answer, Asker, RequestReceiver, RequestSender, TenancyError, TenancyRequest, Viewer, petitions,
 };
+pub use prost_types::Any;
 pub use tonic::Code;
+pub use update_encoder::{EncodeError, UpdateEncoder, controller_metadata, entry_number};

@@ -144,8 +144,14 @@ pub fn read_program(
 /// # Errors
 /// A message for users that explains why the program has no P4Info.
 pub fn check_p4info(program: &Arc<Program>) -> Result<(), String> {
-    let schema = own_info(program).and_then(|own| Schema::new(Arc::clone(program), &own, &own));
+    let schema = own_schema(Arc::clone(program));
     schema.map(drop).map_err(|fault| fault.message)
+}
+
+/// Returns the schema of a program with its own P4Info.
+pub(crate) fn own_schema(program: Arc<Program>) -> Checked<Schema> {
+    let own = own_info(&program)?;
+    Schema::new(program, &own, &own)
 }
 
 /// Checks that a P4Info belongs to a program: all that controllers write by it has the same meaning

@@ -83,6 +83,8 @@ pub struct ServerConfig {
     pub ports: Vec<(PortId, String)>,
     /// Notes that the device stored for the server before it restarted ([`switch::Device::notes`]).
     pub notes: Notes,
+    /// Types of the extension messages that its loop takes ([`crate::Inbox::take_other`]).
+    pub extensions: &'static [&'static str],
     /// Permissions at this device, in addition to those at every device. If there are any, clients
     /// without a permission are refused.
     pub allowed: Vec<Allow>,
@@ -172,6 +174,7 @@ impl Sites {
             program,
             ports,
             notes,
+            extensions,
             allowed,
         } = setup;
         let told = |fault: RequestError| ServerError::Program(fault.message);
@@ -185,7 +188,7 @@ impl Sites {
             (id, second_id),
             remote,
             loader,
-            (allowed, PortStates::new(ports)),
+            (allowed, PortStates::new(ports), extensions),
             config,
         ));
         match self.all_mut().entry(id) {

@@ -141,15 +141,14 @@ impl Session {
                 })
             }
             Update::Other(other) => {
-                let message = format!(
-                    "messages of the type `{}` mean nothing here",
-                    other.type_url
-                );
-                let other = Some(other);
-                Err((
-                    RequestError::new(Code::Unimplemented, message),
-                    Details::Other(rt::StreamOtherError { other }),
-                ))
+                let taken = match site {
+                    Ok(site) => site.extend(self.client, &other),
+                    Err(fault) => Err(fault),
+                };
+                taken.map_err(|fault| {
+                    let other = Some(other);
+                    (fault, Details::Other(rt::StreamOtherError { other }))
+                })
             }
             // Handled earlier.
             Update::Arbitration(_) => Ok(()),
@@ -208,7 +207,8 @@ mod tests {
     fn no_session_begins_at_a_device_that_is_served_no_more() {
         let (_inbox, _cpu, remote) = crate::channel(PortId(510)).unwrap();
         let nothing = (None, ControllerState::default());
-        let access = (Vec::new(), crate::ports::PortStates::new(Vec::new()));
+        let ports = crate::ports::PortStates::new(Vec::new());
+        let access = (Vec::new(), ports, &[][..]);
         let site = DeviceService::new((1, None), remote, Arc::new(NoCompiler), access, nothing);
         let (answers, _messages) = mpsc::channel(1);
         let before = site.join(ClientId(1), answers.clone()).unwrap();

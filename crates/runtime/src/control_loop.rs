@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use p4rt::Inbox;
+use p4rt::{Any, Inbox};
 use packet::{Nanos, PortId};
 use port::{OpenedPort, Poller, Signal};
 use switch::{Device, FrameFilter};
@@ -30,6 +30,22 @@ use crate::worker_thread::{EventSender, WorkerConfig, WorkerEvent};
 
 /// Maximum sleep of the control loop, and so the maximum delay of the program's messages.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
+
+/// Maximum sleep of a control loop with an extension.
+const MAX_SLEEP_EXTENDED: Duration = Duration::from_millis(1);
+
+/// Extension of a device's control loop: a protocol in the extension messages of P4Runtime.
+pub trait ControlExtension: Send {
+    /// Processes a message of the primary controller.
+    ///
+    /// # Errors
+    /// The cause, for a notice. Nothing is changed.
+    fn receive(&mut self, device: &mut Device, message: &Any) -> Result<(), String>;
+
+    /// Does the work that is due after a step of the device. `send` sends a message to the primary
+    /// controllers, and returns false if the queue of events is full.
+    fn turn(&mut self, device: &mut Device, send: &mut dyn FnMut(Any) -> bool);
+}
 
 /// Reason why the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +101,8 @@ pub struct ForwarderOptions {
     pub inbox: Option<Inbox>,
     /// Makes the filter of a worker's frames, if frames are filtered.
     pub filter: Option<MakeFilter>,
+    /// Extension of the control loop. It needs an inbox.
+    pub extension: Option<Box<dyn ControlExtension>>,
 }
 
 /// Makes a filter of frames for one worker.
@@ -113,6 +131,7 @@ pub struct Forwarder {
     crew: WorkerPool<Single>,
     heard: Notifications,
     inbox: Option<Inbox>,
+    extension: Option<Box<dyn ControlExtension>>,
     spare: BackgroundIndexing,
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
@@ -149,6 +168,7 @@ impl Forwarder {
             crew,
             heard: Notifications::new(options.notifications),
             inbox: options.inbox,
+            extension: options.extension,
             spare: BackgroundIndexing::default(),
             ask,
             asked,
@@ -193,6 +213,7 @@ impl Forwarder {
             // Forwards no packet here. It expires entries and collects the notifications of the
             // workers' packets.
             self.device.step(now);
+            self.extend(observe);
             self.hear(observe);
             self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
@@ -220,6 +241,25 @@ impl Forwarder {
         };
         inbox.look_for_idle(&self.device);
         inbox.serve(&mut self.device, false)
+    }
+
+    /// Gives the extension its messages and its turn.
+    fn extend(&mut self, observe: &mut dyn FnMut(ForwarderEvent<'_>)) {
+        let Forwarder {
+            device,
+            inbox,
+            extension,
+            ..
+        } = self;
+        let (Some(inbox), Some(extension)) = (inbox, extension) else {
+            return;
+        };
+        while let Some(message) = inbox.take_other() {
+            if let Err(error) = extension.receive(device, &message) {
+                observe(ForwarderEvent::Notice(error));
+            }
+        }
+        extension.turn(device, &mut |message| inbox.send_other(message));
     }
 
     /// Answers the requests for samples.
@@ -274,7 +314,11 @@ impl Forwarder {
             .device
             .next_time()
             .map_or(next_tick, |at| at.min(next_tick));
-        let timeout = Duration::from(next.since(now)).min(MAX_SLEEP);
+        let max_sleep = match self.extension {
+            Some(_) => MAX_SLEEP_EXTENDED,
+            None => MAX_SLEEP,
+        };
+        let timeout = Duration::from(next.since(now)).min(max_sleep);
         let inbox = self.inbox.as_ref().map(Inbox::wake_fd);
         let fds = stop
             .process

@@ -99,6 +99,8 @@ pub struct ControllerLink<'l> {
     pub config: DeviceConfig,
     /// Compilations of all devices of the process.
     pub compilations: &'l Compilations,
+    /// Types of the extension messages that the device's loop takes.
+    pub extensions: &'static [&'static str],
 }
 
 impl ControllerLink<'_> {
@@ -132,6 +134,7 @@ impl ControllerLink<'_> {
                 .map(|spec| (spec.id, spec.name().to_owned()))
                 .collect(),
             notes: served.notes.clone(),
+            extensions: self.extensions,
             allowed: Vec::new(),
         };
         let port = Box::new(ControllerPort::new(cpu));

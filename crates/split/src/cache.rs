@@ -228,6 +228,16 @@ impl MirrorIndex {
         victim
     }
 
+    /// Returns the entries in the switch.
+    pub(crate) fn cached(&self) -> impl Iterator<Item = EntryId> {
+        self.cached.iter().copied()
+    }
+
+    /// Notes that the switch has no entry.
+    pub(crate) fn forget_cached(&mut self) {
+        self.cached.clear();
+    }
+
     /// Returns the exact keys of an entry, as they are in frames.
     fn exact_of(&self, keys: &[KeyMatch]) -> Box<[u8]> {
         let mut exact = BitBuffer::default();

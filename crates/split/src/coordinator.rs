@@ -20,6 +20,7 @@ use switch::{
 use crate::cache::MirrorIndex;
 use crate::no_engine::NoEngine;
 use crate::plane::PlaneControl;
+use crate::snapshot;
 
 /// The coordinator of a switch and its servers.
 pub struct Coordinator {
@@ -199,7 +200,7 @@ impl Coordinator {
         switch: &mut dyn PlaneControl,
         others: &mut [&mut dyn PlaneControl],
     ) {
-        let change_of_whole = as_in_whole(change, server, self.whole.program());
+        let change_of_whole = with_actions_of(change, server, self.whole.program());
         self.set_quietly(change_of_whole.clone());
         if let Err(error) = self.follow_learned(&change_of_whole, switch) {
             self.refused.push(error);
@@ -280,14 +281,7 @@ impl Coordinator {
         let Some(id) = self.mirrors[at].candidate(key) else {
             return;
         };
-        let entry = match self.mirrors[at].learned(id) {
-            Some(item) => Some(item.entry.clone()),
-            None => {
-                let entry = self.whole.configuration().tables[table].get(id).cloned();
-                entry.and_then(|entry| self.whole.written(table, &entry))
-            }
-        };
-        let Some(entry) = entry else {
+        let Some(entry) = self.entry_of(at, id) else {
             return;
         };
         let victim = self.mirrors[at].put(id);
@@ -299,6 +293,76 @@ impl Coordinator {
         if let Err(error) = moved {
             self.mirrors[at].evict(id);
             self.refused.push(error);
+        }
+    }
+
+    /// Returns an entry of a mirrored table.
+    fn entry_of(&self, mirror: usize, id: EntryId) -> Option<TableEntry> {
+        let mirror = &self.mirrors[mirror];
+        if let Some(item) = mirror.learned(id) {
+            return Some(item.entry.clone());
+        }
+        let entry = self.whole.configuration().tables[mirror.table].get(id)?;
+        self.whole.written(mirror.table, entry)
+    }
+
+    /// Returns all that the switch must hold, as changes of an empty one with the ids of entries:
+    /// but for cells, which are the switch's own.
+    pub fn switch_state(&self) -> Vec<(Change, Option<EntryId>)> {
+        let is_mirrored = |table| self.mirror_at(table).is_some();
+        let mut state = snapshot::changes(&self.whole, |table| !is_mirrored(table));
+        for (at, mirror) in self.mirrors.iter().enumerate() {
+            let cached = mirror.cached().filter_map(|id| Some((id, self.entry_of(at, id)?)));
+            state.extend(cached.map(|(id, entry)| (Change::Insert(mirror.table, entry), Some(id))));
+        }
+        state
+    }
+
+    /// Returns all that a server must hold, as changes of an empty one with the ids of entries. It
+    /// includes the entries of handlers, with the actions of `server`, the server half.
+    pub fn server_state(&self, server: &Program) -> Vec<(Change, Option<EntryId>)> {
+        let is_mirrored = |table| self.mirror_at(table).is_some();
+        let mut state = snapshot::changes(&self.whole, is_mirrored);
+        state.retain(|(change, _)| {
+            table_of(change).is_some()
+                || matches!(
+                    change,
+                    Change::SetValueSet(..)
+                        | Change::SetHashParameters(_)
+                        | Change::SetHostPorts(_)
+                        | Change::SetExpireProfile(..)
+                )
+        });
+        for mirror in &self.mirrors {
+            let learned = self.whole.configuration().learned[mirror.table].as_deref();
+            let entries = learned.map(table::LearningTable::entries).unwrap_or_default();
+            for entry in entries {
+                let change = Change::Learn(mirror.table, entry);
+                let change = with_actions_of(&change, self.whole.program(), server);
+                state.push((change, None));
+            }
+        }
+        state
+    }
+
+    /// Notes that the switch has lost its entries of mirrored tables.
+    pub fn forget_cached(&mut self) {
+        for mirror in &mut self.mirrors {
+            mirror.forget_cached();
+        }
+    }
+
+    /// Forgets the changes of the whole tables that were not sent to the planes.
+    pub fn forget_changes(&mut self) {
+        self.take_records();
+    }
+
+    /// Returns the entry that a handler has added with this key.
+    pub fn learned_entry(&self, table: TableId, key: &[u64]) -> Option<LearnedEntry> {
+        let learned = self.whole.configuration().learned.get(table)?.as_ref()?;
+        match learned.shape().limbs() == key.len() {
+            true => learned.get(key),
+            false => None,
         }
     }
 
@@ -447,19 +511,19 @@ fn table_of(change: &Change) -> Option<TableId> {
     }
 }
 
-/// Returns a handler's change with the actions of the whole program. Both programs have the actions
+/// Returns a handler's change with the actions of another program. Both programs have the actions
 /// of a table in the same order.
-fn as_in_whole(change: &Change, server: &Program, whole: &Program) -> Change {
+pub fn with_actions_of(change: &Change, from: &Program, to: &Program) -> Change {
     let translated = |table: &TableId, entry: &LearnedEntry| {
         let own = |program: &Program| -> Vec<u32> {
             let actions = program.tables[*table].actions.iter();
             actions.map(|listed| listed.action.get()).collect()
         };
         let mut entry = entry.clone();
-        let place = own(server)
+        let place = own(from)
             .iter()
             .position(|&action| action == entry.action.action);
-        if let Some(action) = place.and_then(|place| own(whole).get(place).copied()) {
+        if let Some(action) = place.and_then(|place| own(to).get(place).copied()) {
             entry.action.action = action;
         }
         entry

@@ -25,10 +25,11 @@ mod no_engine;
 mod plane;
 mod requests;
 mod server_half;
+mod snapshot;
 mod switch_half;
 mod wire;
 
-pub use coordinator::Coordinator;
+pub use coordinator::{Coordinator, with_actions_of};
 pub use local::{LocalOptions, LocalSplit, StartError};
 pub use no_engine::NoEngine;
 pub use plane::{DevicePlane, EntryIds, NoPlane, PlaneControl};

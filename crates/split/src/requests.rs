@@ -105,7 +105,7 @@ impl Requests {
     }
 
     /// Returns true if frames that leave by this port are requests.
-    pub(crate) fn is_request_port(&self, port: PortId) -> bool {
+    pub fn is_request_port(&self, port: PortId) -> bool {
         port.0 == self.options.request_port
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::StreamMessageResponse;
 use p4info::p4::v1::stream_message_response::Update as Notice;
+use prost_types::Any;
 use tokio::sync::mpsc;
 use tonic::Code;
 
@@ -59,6 +60,24 @@ impl DeviceService {
         Ok(())
     }
 
+    /// Processes an extension message of a controller.
+    pub(crate) fn extend(&self, client: ClientId, message: &Any) -> Checked {
+        if !self.extensions.iter().any(|url| *url == message.type_url) {
+            let message = format!(
+                "messages of the type `{}` mean nothing here",
+                message.type_url
+            );
+            return refuse(Code::Unimplemented, message);
+        }
+        if self.role_of_primary(client).as_deref() != Some("") {
+            return refuse(
+                Code::PermissionDenied,
+                "only the primary of the default role may send extension messages",
+            );
+        }
+        self.remote.extend(message.clone())
+    }
+
     // Events of the device.
 
     /// Forwards events of the device to sessions until the device has stopped.
@@ -97,6 +116,9 @@ impl DeviceService {
                 }
                 None => self.lose(),
             },
+            Event::Other(message) => {
+                self.notify(Some(""), Notice::Other(message));
+            }
             Event::Digest(digest) if Arc::ptr_eq(&digest.program, &schema.program) => {
                 let config = lock(&self.extras).digests.get(&digest.digest).copied();
                 let Some(config) = config else { return };

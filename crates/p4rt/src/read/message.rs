@@ -10,7 +10,7 @@ use bits::Value;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::field_match::{self, FieldMatchType};
 use p4info::p4::v1::table_action::Type as Action;
-use switch::{CounterReading, MeterConfig};
+use switch::{CounterReading, MeterConfig, Replica};
 use table::{ActionRef, ColorCounts, FieldMatch};
 
 use crate::coding::Names;
@@ -211,4 +211,18 @@ pub(crate) fn learned_matches(view: &TableView, key: &[u64]) -> Vec<FieldMatch> 
         FieldMatch::Exact(Value::from_limbs(own, width))
     };
     view.keys.iter().map(one).collect()
+}
+
+/// Converts a replica of a multicast group or clone session.
+pub(crate) fn replica(replica: &Replica) -> rt::Replica {
+    rt::Replica {
+        instance: replica.instance,
+        port_kind: Some(rt::replica::PortKind::Port(port_bytes(replica.port.0))),
+        ..rt::Replica::default()
+    }
+}
+
+/// Encodes a port as the shortest byte string.
+fn port_bytes(port: u32) -> Vec<u8> {
+    Value::truncated(port.into(), 32).to_p4rt_bytes()
 }

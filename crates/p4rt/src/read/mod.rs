@@ -3,7 +3,7 @@
 //! to messages outside the loop.
 
 mod entry;
-mod message;
+pub(crate) mod message;
 mod objects;
 
 use std::collections::HashMap;

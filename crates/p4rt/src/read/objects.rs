@@ -282,19 +282,6 @@ fn groups(
     found
 }
 
-fn replica(replica: &Replica) -> rt::Replica {
-    rt::Replica {
-        instance: replica.instance,
-        port_kind: Some(rt::replica::PortKind::Port(port_bytes(replica.port.0))),
-        ..rt::Replica::default()
-    }
-}
-
-/// Encodes a port as the shortest byte string.
-fn port_bytes(port: u32) -> Vec<u8> {
-    bits::Value::truncated(port.into(), 32).to_p4rt_bytes()
-}
-
 fn multicast(device: &Device, extras: &ControllerState, id: u32) -> Vec<FoundObject> {
     let groups = device.replication().groups();
     let wanted = groups.filter(|(group, _)| id == 0 || id == *group);
@@ -302,7 +289,7 @@ fn multicast(device: &Device, extras: &ControllerState, id: u32) -> Vec<FoundObj
         let written = extras.multicast.get(&group).cloned();
         let message = written.unwrap_or_else(|| rt::MulticastGroupEntry {
             multicast_group_id: group,
-            replicas: replicas.iter().map(replica).collect(),
+            replicas: replicas.iter().map(message::replica).collect(),
             metadata: Vec::new(),
         });
         replication(ReplicationType::MulticastGroupEntry(message))
@@ -317,7 +304,7 @@ fn sessions(device: &Device, extras: &ControllerState, id: u32) -> Vec<FoundObje
         let written = extras.sessions.get(&session).cloned();
         let message = written.unwrap_or_else(|| rt::CloneSessionEntry {
             session_id: session,
-            replicas: made.replicas.iter().map(replica).collect(),
+            replicas: made.replicas.iter().map(message::replica).collect(),
             class_of_service: made.class_of_service,
             packet_length_bytes: made.truncate.map_or(0, |bytes| bytes as i32),
         });

@@ -149,6 +149,7 @@ impl Place {
             program,
             ports: vec![(PortId(3), "eth3".into()), (PortId(7), "eth7".into())],
             notes,
+            extensions: &[],
             allowed: Vec::new(),
         };
         let place = Place {

@@ -168,6 +168,7 @@ pub(super) fn connect(
         program: terms.program,
         ports: terms.ports,
         notes: device.notes().clone(),
+        extensions: &[],
         allowed: owner.into_iter().collect(),
     };
     let tenant = Tenant {

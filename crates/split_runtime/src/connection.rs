@@ -1,0 +1,304 @@
+//! Connection to a plane by P4Runtime, on a thread of its own.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ir::Program;
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity;
+use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use p4info::p4::v1::stream_message_request::Update as Ask;
+use p4info::p4::v1::stream_message_response::Update as Notice;
+use p4info::p4::v1::write_request::Atomicity;
+use p4rt::Any;
+use p4rt::client::{Client, ClientError, Endpoint, Next};
+use support::wakeup::WakeupFd;
+
+use crate::messages::{program_hash, read_from_plane, to_plane};
+use p4info::polyplane::split::v1 as wire;
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Time within which a plane reports itself.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// Address and program of a plane.
+#[derive(Clone)]
+pub(crate) struct PlaneAddress {
+    /// Name for messages, such as `server 2`.
+    pub(crate) name: String,
+    pub(crate) endpoint: Endpoint,
+    /// Device id at that address.
+    pub(crate) device: u64,
+    /// Election id of the coordinator.
+    pub(crate) election: u128,
+    /// The half that the plane must run.
+    pub(crate) program: Arc<Program>,
+    /// Number of the server that must answer; `None` for the switch.
+    pub(crate) server: Option<u16>,
+}
+
+/// Event of a plane.
+pub(crate) enum PlaneEvent {
+    /// The coordinator is the primary controller of the plane.
+    Connected,
+    /// The connection has ended, or cannot be established. It is tried again.
+    Disconnected(String),
+    /// A message of our planes.
+    Message(Box<wire::FromPlane>),
+}
+
+/// Request to the thread of a connection.
+enum Command {
+    Write(Vec<rt::Update>, Sender<Result<(), String>>),
+    Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
+    Send(Box<wire::ToPlane>),
+    Stop,
+}
+
+/// Handle of the thread of a connection. The thread ends when it is dropped.
+pub(crate) struct Connection {
+    commands: Sender<Command>,
+    wakeup: Arc<WakeupFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Connection {
+    /// Starts to connect to a plane. Its events go to `report`.
+    ///
+    /// # Errors
+    /// The operating system provides no thread or descriptor.
+    pub(crate) fn start(
+        address: PlaneAddress,
+        report: impl Fn(PlaneEvent) + Send + 'static,
+    ) -> std::io::Result<Connection> {
+        let wakeup = Arc::new(WakeupFd::armed()?);
+        let (commands, received) = channel();
+        let own = Arc::clone(&wakeup);
+        let thread = std::thread::Builder::new()
+            .name("plane".to_owned())
+            .spawn(move || serve(&address, &received, &own, &report))?;
+        Ok(Connection {
+            commands,
+            wakeup,
+            thread: Some(thread),
+        })
+    }
+
+    fn send_command(&self, command: Command) {
+        // The thread ends only when this handle is dropped.
+        let _ = self.commands.send(command);
+        self.wakeup.wake();
+    }
+
+    /// Starts to write a batch. The receiver gets the result.
+    pub(crate) fn write(&self, updates: Vec<rt::Update>) -> Receiver<Result<(), String>> {
+        let (sender, receiver) = channel();
+        self.send_command(Command::Write(updates, sender));
+        receiver
+    }
+
+    /// Reads all objects that match one of these entities.
+    ///
+    /// # Errors
+    /// The plane is not connected or refuses the request.
+    pub(crate) fn read(&self, entities: Vec<Entity>) -> Result<Vec<Entity>, String> {
+        let (sender, receiver) = channel();
+        self.send_command(Command::Read(entities, sender));
+        receiver.recv().unwrap_or_else(|_| Err(not_connected()))
+    }
+
+    /// Sends a message to one of our planes.
+    pub(crate) fn send(&self, message: wire::ToPlane) {
+        self.send_command(Command::Send(Box::new(message)));
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.send_command(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn not_connected() -> String {
+    "the plane is not connected".to_owned()
+}
+
+/// Refuses a command while there is no connection. Returns false if the thread must stop.
+fn refuse(command: Command) -> bool {
+    // The requester may have gone.
+    match command {
+        Command::Write(_, result) => {
+            let _ = result.send(Err(not_connected()));
+        }
+        Command::Read(_, result) => {
+            let _ = result.send(Err(not_connected()));
+        }
+        Command::Send(_) => {}
+        Command::Stop => return false,
+    }
+    true
+}
+
+fn serve(
+    address: &PlaneAddress,
+    commands: &Receiver<Command>,
+    wakeup: &WakeupFd,
+    report: &dyn Fn(PlaneEvent),
+) {
+    loop {
+        let ended = match connect(address) {
+            Ok((client, is_ours)) => {
+                report(PlaneEvent::Connected);
+                match run(client, is_ours, commands, wakeup, report) {
+                    Ok(()) => return,
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(error) => error,
+        };
+        report(PlaneEvent::Disconnected(ended));
+        loop {
+            match commands.recv_timeout(RETRY) {
+                Ok(command) => {
+                    if !refuse(command) {
+                        return;
+                    }
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => break,
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// Connects to a plane and becomes its primary controller. Also returns whether it is one of our
+/// planes, and not another P4Runtime switch.
+///
+/// # Errors
+/// The cause and the remedy.
+fn connect(address: &PlaneAddress) -> Result<(Client, bool), String> {
+    let name = &address.name;
+    let failed = |error: ClientError| format!("{name}: {error}");
+    let mut client = Client::connect(&address.endpoint, address.device, "").map_err(failed)?;
+    let arbitration = client.arbitrate(Some(address.election)).map_err(failed)?;
+    if !arbitration.is_primary {
+        let highest = arbitration.highest.unwrap_or(address.election);
+        return Err(format!(
+            "{name}: another controller, with the election id {highest}, is primary; stop it, or take \
+             its place with --election-id {}",
+            highest.saturating_add(1)
+        ));
+    }
+    let config = client.config(ResponseType::All).map_err(failed)?;
+    let info = config.and_then(|config| config.p4info);
+    let Some(info) = info else {
+        return Err(format!("{name}: it runs no program"));
+    };
+    let compared = p4rt::compare_p4info(&address.program, &info);
+    compared.map_err(|error| format!("{name}: it runs another program: {error}"))?;
+    let is_ours = introduce(address, &mut client)?;
+    if !is_ours && address.server.is_some() {
+        return Err(format!(
+            "{name}: it is no `polyplane split server`: it does not report the entries of handlers"
+        ));
+    }
+    Ok((client, is_ours))
+}
+
+/// Asks a plane to report itself. Returns false if it does not know the message.
+fn introduce(address: &PlaneAddress, client: &mut Client) -> Result<bool, String> {
+    let name = &address.name;
+    let failed = |error: ClientError| format!("{name}: {error}");
+    let hello = wire::ToPlane {
+        hello: true,
+        ..wire::ToPlane::default()
+    };
+    client.send(Ask::Other(to_plane(&hello))).map_err(failed)?;
+    loop {
+        match client.next(Some(HELLO), None).map_err(failed)? {
+            Next::Told(Notice::Other(message)) => {
+                let Some(found) = read_from_plane(&message).and_then(|message| message.hello) else {
+                    continue;
+                };
+                let server = address.server.unwrap_or(0);
+                if found.server != u32::from(server) {
+                    return Err(match found.server {
+                        0 => format!("{name}: there is a switch at that address"),
+                        other => format!("{name}: server {other} is at that address"),
+                    });
+                }
+                if found.program != program_hash(&address.program) {
+                    return Err(format!(
+                        "{name}: it runs another program or has other options: start all processes \
+                         with the same program and the same options of the split"
+                    ));
+                }
+                return Ok(true);
+            }
+            Next::Told(Notice::Error(_)) | Next::TimedOut => return Ok(false),
+            Next::Told(_) => {}
+            Next::Stopped => return Ok(false),
+        }
+    }
+}
+
+/// Serves a connection until it is stopped.
+///
+/// # Errors
+/// The connection has ended.
+fn run(
+    mut client: Client,
+    is_ours: bool,
+    commands: &Receiver<Command>,
+    wakeup: &WakeupFd,
+    report: &dyn Fn(PlaneEvent),
+) -> Result<(), ClientError> {
+    loop {
+        match client.next(None, Some(wakeup.fd()))? {
+            Next::Told(Notice::Other(message)) => {
+                if let Some(message) = read_from_plane(&message) {
+                    report(PlaneEvent::Message(Box::new(message)));
+                }
+            }
+            // Digests and packets are for the controllers of the switch itself.
+            Next::Told(_) | Next::TimedOut => {}
+            Next::Stopped => {
+                wakeup.rearm();
+                while let Ok(command) = commands.try_recv() {
+                    match command {
+                        Command::Stop => return Ok(()),
+                        command => execute(&mut client, is_ours, command)?,
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn execute(client: &mut Client, is_ours: bool, command: Command) -> Result<(), ClientError> {
+    // The requester may have gone.
+    match command {
+        Command::Write(updates, result) => {
+            let written = client.write(updates, Atomicity::ContinueOnError);
+            let _ = result.send(written.map_err(|error| error.to_string()));
+        }
+        Command::Read(entities, result) => {
+            let mut found = Vec::new();
+            let read = client.read(entities, |entity| found.push(entity));
+            let _ = result.send(read.map(|()| found).map_err(|error| error.to_string()));
+        }
+        Command::Send(message) if is_ours => {
+            let message: Any = to_plane(&message);
+            client.send(Ask::Other(message))?;
+        }
+        Command::Send(_) | Command::Stop => {}
+    }
+    Ok(())
+}

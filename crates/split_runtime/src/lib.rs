@@ -1,0 +1,33 @@
+//! Crate `split_runtime`: the processes of split programs: what a switch, a server and their
+//! coordinator do to be one device.
+//!
+//! **In:** extension messages of P4Runtime, requests of controllers, the halves' devices.
+//! **Out:** updates of planes by P4Runtime, the whole device for controllers.
+//!
+//! - [`SwitchExtension`] and [`ServerExtension`] extend the control loops of the halves: they
+//!   report requests, used entries and the changes of handlers.
+//! - [`Control`] is the loop of the coordinator. It serves controllers with the whole device, and
+//!   sends each change to the planes before the controller gets its answer.
+//! - `connection` is the thread of a connection to a plane, `remote_plane` a plane behind it,
+//!   `commit_queue` delays answers, and `messages` converts the messages between planes.
+//!
+//! Invariants:
+//! - A write is answered after all connected planes have it, or refused and undone.
+//! - A plane that returns gets the whole state. Entries that it holds already stay.
+//! - No message of a plane or controller causes a panic.
+//!
+//! Tests: `cli/tests/split.rs` runs all processes; `tests/` runs the loop with planes in this
+//! process.
+
+mod commit_queue;
+mod connection;
+mod control;
+mod messages;
+mod plane;
+mod remote_plane;
+mod request_log;
+
+pub use control::{Control, ControlError, ControlOptions, PlaneSpec};
+pub use messages::{FROM_PLANE, TO_PLANE};
+pub use plane::{ServerExtension, SwitchExtension};
+pub use request_log::{LoggingFilter, RequestLog};
