@@ -395,6 +395,13 @@ impl Group {
         self.pins.contains_key(key) && Arc::make_mut(&mut self.pins).remove(key).is_some()
     }
 
+    /// Removes the pins of flows for which `is_kept` is false.
+    pub fn keep_pins(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        if !self.pins.is_empty() {
+            Arc::make_mut(&mut self.pins).retain(|key, _| is_kept(key));
+        }
+    }
+
     /// Returns the number of pins.
     pub fn pins(&self) -> usize {
         self.pins.len()

@@ -117,11 +117,11 @@ impl SwitchPlane {
         let options = ::split::SwitchOptions {
             servers,
             request_port,
-            epoch: 0,
+            ..::split::SwitchOptions::default()
         };
-        let requests = Arc::new(Requests::new(&plan.frame, options));
+        let requests = Arc::new(Requests::new(&plan, options));
         let filter: MakeFilter = Box::new(move || {
-            let filter: Box<dyn FrameFilter> = Box::new(SwitchFilter(Arc::clone(&requests)));
+            let filter: Box<dyn FrameFilter> = Box::new(SwitchFilter::new(Arc::clone(&requests)));
             filter
         });
         let carried = forwarded(

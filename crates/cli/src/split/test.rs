@@ -64,6 +64,7 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
             seed: options.seed,
             ..DeviceConfig::default()
         },
+        ..LocalOptions::default()
     };
     let bed = LocalSplit::new(&prepared.program, &local, |plane| {
         let handlers = plane.map(|server| natives[usize::from(server)].clone());
