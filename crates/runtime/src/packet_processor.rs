@@ -101,13 +101,17 @@ impl PacketProcessor for Single {
         // At most a few frames of a burst have no server.
         let mut dropped = Vec::new();
         forward_after(before, &mut frames[..kept], |frames| {
-            Single::forward_unfiltered(worker, watch, frames, now, |port, frame, time| {
-                match filter.send(port, frame) {
+            Single::forward_unfiltered(
+                worker,
+                watch,
+                frames,
+                now,
+                |port, frame, time| match filter.send(port, frame) {
                     Ok(Some(port)) => sent(port, frame, time),
                     Ok(None) => {}
                     Err(reason) => dropped.push(reason),
-                }
-            });
+                },
+            );
         });
         filter.end(before);
         dropped

@@ -171,13 +171,13 @@ impl Coordinator {
             let flown = cuts.iter().map(|&cut| flights.packets(cut)).sum();
             let own = reports.iter().filter(|report| cuts.contains(&report.cut));
             let own: Vec<_> = own.cloned().collect();
+            // Of a prefix, several addresses may have packets.
             let known = match self.mirrors[at].is_by_prefix() {
-                true => flows.max(own.len() as u64),
-                false => (self.mirrors[at].entries() as u64).min(flows.max(1)),
+                true => flows.max(self.mirrors[at].entries() as u64),
+                false => self.mirrors[at].entries() as u64,
             };
-            let decision = self.mirrors[at].end_window(flown, &own, known, |entry| {
-                switch.hits(table, entry)
-            });
+            let decision =
+                self.mirrors[at].end_window(flown, &own, known, |entry| switch.hits(table, entry));
             self.apply_moves(at, decision.moves.clone(), switch);
             for &cut in &cuts {
                 requests.set_threshold(cut, self.mirrors[at].threshold());

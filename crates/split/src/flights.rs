@@ -3,7 +3,9 @@
 //! The policy `threshold` counts them in a sketch and notes each key above the threshold once. The
 //! policies `heap` and `random` note all keys with their exact counts.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use placement::hash::RowHashes;
 use placement::{Policy, Sketch, SketchSize};
@@ -121,7 +123,8 @@ impl Flights {
         let (low, high) = (hashes.next_row(), hashes.next_row());
         let tag = (u64::from(high) << 32 | u64::from(low)).max(1);
         let mask = self.slots.len() - 1;
-        for at in (0..PROBES).map(|probe| (low as usize ^ high as usize).wrapping_add(probe) & mask) {
+        for at in (0..PROBES).map(|probe| (low as usize ^ high as usize).wrapping_add(probe) & mask)
+        {
             let slot = &self.slots[at];
             let mut found = slot.tag.load(Acquire);
             if found == 0 {
@@ -189,7 +192,9 @@ impl Flights {
     /// Sets all counts to zero. Thresholds stay.
     pub(crate) fn clear(&self) {
         self.sketch.clear();
-        self.cuts.iter().for_each(|(packets, _)| packets.store(0, Relaxed));
+        self.cuts
+            .iter()
+            .for_each(|(packets, _)| packets.store(0, Relaxed));
         for slot in &self.slots {
             slot.tag.store(0, Relaxed);
             slot.count.store(0, Relaxed);

@@ -94,7 +94,10 @@ mod tests {
     fn flows_are_known_from_their_first_packet_on() {
         let flows = KnownFlows::default();
         for flow in 0..10_000u32 {
-            flows.note(flow.wrapping_mul(0x9e37_79b9), Nanos::from_millis(u64::from(flow)));
+            flows.note(
+                flow.wrapping_mul(0x9e37_79b9),
+                Nanos::from_millis(u64::from(flow)),
+            );
         }
         assert_eq!(flows.since(Nanos(0)).len(), 10_000);
         assert_eq!(flows.since(Nanos::from_millis(9000)).len(), 1000);

@@ -283,6 +283,12 @@ impl LocalSplit {
         result
     }
 
+    /// Returns the flows that a server knows.
+    pub fn flows_of(&self, server: ServerId) -> Vec<u32> {
+        let server = self.servers.get(usize::from(server.0));
+        server.map_or_else(Vec::new, |server| server.half.known_flows().since(Nanos(0)))
+    }
+
     /// Returns the flows that servers know or will know, with their servers.
     fn known_flows(&self) -> Vec<(u32, ServerId)> {
         // A request that arrives in between is in both lists.

@@ -367,7 +367,10 @@ impl MirrorIndex {
             return Vec::new();
         };
         let above: Vec<ItemId> = placement.tree().ancestors(item).collect();
-        above.into_iter().filter_map(|item| self.leave_asked(item)).collect()
+        above
+            .into_iter()
+            .filter_map(|item| self.leave_asked(item))
+            .collect()
     }
 
     fn leave_asked(&mut self, item: ItemId) -> Option<Move> {
@@ -407,9 +410,7 @@ impl MirrorIndex {
     pub(crate) fn end_change(&mut self, entry: EntryId) -> Vec<Move> {
         let item = self.item_of.get(&entry).copied();
         match (&mut self.keys, item) {
-            (Keys::Prefixes { placement, .. }, Some(item))
-                if self.policy != EntryPolicy::Asked =>
-            {
+            (Keys::Prefixes { placement, .. }, Some(item)) if self.policy != EntryPolicy::Asked => {
                 placement.end_change(item)
             }
             _ => Vec::new(),
@@ -568,7 +569,8 @@ impl MirrorIndex {
         let known = self.item_of.get(&entry).copied();
         known.or_else(|| {
             let mut held = self.in_switch.iter();
-            held.find(|(_, held)| held.entry == entry).map(|(item, _)| *item)
+            held.find(|(_, held)| held.entry == entry)
+                .map(|(item, _)| *item)
         })
     }
 

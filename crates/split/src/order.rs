@@ -164,7 +164,8 @@ impl PlaneControl for OrderedPlane<'_> {
                     // The entry never worked: its cover is new, or still there.
                     Some(Change::Insert(table, mut written)) => {
                         written.action = action.clone();
-                        self.plane.apply(&Change::Insert(table, written), Some(*entry))
+                        self.plane
+                            .apply(&Change::Insert(table, written), Some(*entry))
                     }
                     Some(_) => Ok(()),
                     None => self.plane.apply(change, made),
@@ -247,6 +248,10 @@ pub fn pattern_of(mirrored: &MirroredTable, keys: &[KeyMatch]) -> KeyPattern {
     KeyPattern {
         bits: bits.bytes().into(),
         mask: mask.bytes().into(),
-        width: mirrored.key_widths.iter().map(|&width| width as usize).sum(),
+        width: mirrored
+            .key_widths
+            .iter()
+            .map(|&width| width as usize)
+            .sum(),
     }
 }

@@ -307,7 +307,9 @@ impl Requests {
 
     /// Takes out an outstanding request that will have no answer.
     fn give_up(&self, number: u64, place: &Place, count: &AtomicU64) {
-        let taken = place.state.compare_exchange(number + 1, 0, Relaxed, Relaxed);
+        let taken = place
+            .state
+            .compare_exchange(number + 1, 0, Relaxed, Relaxed);
         count.fetch_add(u64::from(taken.is_ok()), Relaxed);
     }
 
@@ -502,8 +504,8 @@ impl Requests {
         let mut control = lock(&self.control);
         control.next_gate += 1;
         let id = GateId(control.next_gate);
-        let key_hash = (cuts.len() == 1 && pattern.is_exact())
-            .then(|| key_hash(cuts[0], &pattern.bits));
+        let key_hash =
+            (cuts.len() == 1 && pattern.is_exact()).then(|| key_hash(cuts[0], &pattern.bits));
         let gate = Gate {
             id,
             cuts: cuts.to_vec(),
@@ -570,8 +572,8 @@ impl Requests {
     /// Notes that an entry begins to work without a gate. Counts it if packets that it matches are
     /// at servers.
     pub fn begin_loosely(&self, cuts: &[u16], pattern: &KeyPattern) {
-        let exact = (cuts.len() == 1 && pattern.is_exact())
-            .then(|| key_hash(cuts[0], &pattern.bits));
+        let exact =
+            (cuts.len() == 1 && pattern.is_exact()).then(|| key_hash(cuts[0], &pattern.bits));
         let mut waits = false;
         self.each_outstanding(self.next.load(Relaxed), |_, place| {
             let cut = (place.flow.load(Relaxed) >> 48) as u16;

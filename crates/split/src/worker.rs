@@ -123,7 +123,9 @@ impl SwitchWorker {
         self.tagged.extend_from_slice(&cut.to_be_bytes());
         wire.append_key(frame, width, &mut self.tagged);
         let gates = self.reader.view.gates.iter();
-        let gate = gates.clone().find(|gate| gate.holds(cut, &self.tagged[2..]));
+        let gate = gates
+            .clone()
+            .find(|gate| gate.holds(cut, &self.tagged[2..]));
         if let Some(gate) = gate.map(|gate| gate.id) {
             return self.hold(gate, frame);
         }

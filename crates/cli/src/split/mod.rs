@@ -1,5 +1,6 @@
 //! `polyplane split`: programs over a switch and servers, in P4 with C.
 
+mod placement;
 mod plane;
 mod show;
 mod test;

@@ -108,7 +108,9 @@ impl SplitPlan {
 
     /// Returns the mirrored table with this id.
     pub fn mirrored_table(&self, table: TableId) -> Option<&MirroredTable> {
-        self.mirrored.iter().find(|mirrored| mirrored.table == table)
+        self.mirrored
+            .iter()
+            .find(|mirrored| mirrored.table == table)
     }
 
     /// Returns the width of the key in frames at a cut, in bits.
