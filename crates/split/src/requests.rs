@@ -423,7 +423,17 @@ impl Requests {
     /// on.
     pub fn commit(&self, known: &[(u32, ServerId)]) -> Result<(), GroupError> {
         let keys = keys_of(known);
-        self.change_group(|group| group.commit(as_known(&keys)))
+        self.change(|view| {
+            let group = view.group.as_mut().ok_or(GroupError::NoChange)?;
+            group.commit(as_known(&keys))?;
+            // The last server of a group stays in it when it fails.
+            for &server in view.down.iter() {
+                if group.members().len() > 1 && group.is_used(server) {
+                    group.fail(server)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Removes the pins of all flows but these, which are in order.
