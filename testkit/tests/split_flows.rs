@@ -29,7 +29,7 @@ fn program(key: Key) -> String {
     format!(
         "#include <v1model.p4>\n\
          header e_t {{ bit<48> dst; bit<48> src; bit<16> type; }}\n\
-         header p_t {{ bit<16> flow; bit<8> space; bit<32> address; bit<32> number; bit<32> out; \
+         header p_t {{ bit<16> flow; bit<8> space; bit<32> address; bit<32> number; bit<32> result; \
                        bit<32> count; }}\n\
          struct h {{ e_t e; p_t p; }}\nstruct m {{ }}\n\
          parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {{\n\
@@ -37,7 +37,7 @@ fn program(key: Key) -> String {
          control V(inout h hdr, inout m meta) {{ apply {{}} }}\n\
          control I(inout h hdr, inout m meta, inout standard_metadata_t s) {{\n\
            register<bit<32>>(65536) counts;\n\
-           action found(bit<32> x) {{ hdr.p.out = x; }}\n\
+           action found(bit<32> x) {{ hdr.p.result = x; }}\n\
            @mirror(8) table t {{ key = {{ {key} }} actions = {{ found; NoAction; }} \
              default_action = NoAction(); size = 65536; }}\n\
            apply {{\n\

@@ -151,12 +151,10 @@ impl Coordinator {
         (held.len() - covers, covers)
     }
 
-    /// Ends a window: moves entries by the policy. `flows` is the number of flows that servers
-    /// know.
+    /// Ends a window: moves entries by the policy.
     pub fn end_window(
         &mut self,
         flights: &Flights,
-        flows: u64,
         requests: &Requests,
         switch: &mut dyn PlaneControl,
     ) -> Vec<TableWindow> {
@@ -171,13 +169,8 @@ impl Coordinator {
             let flown = cuts.iter().map(|&cut| flights.packets(cut)).sum();
             let own = reports.iter().filter(|report| cuts.contains(&report.cut));
             let own: Vec<_> = own.cloned().collect();
-            // Of a prefix, several addresses may have packets.
-            let known = match self.mirrors[at].is_by_prefix() {
-                true => flows.max(self.mirrors[at].entries() as u64),
-                false => self.mirrors[at].entries() as u64,
-            };
             let decision =
-                self.mirrors[at].end_window(flown, &own, known, |entry| switch.hits(table, entry));
+                self.mirrors[at].end_window(flown, &own, |entry| switch.hits(table, entry));
             self.apply_moves(at, decision.moves.clone(), switch);
             for &cut in &cuts {
                 requests.set_threshold(cut, self.mirrors[at].threshold());

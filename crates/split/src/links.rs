@@ -61,7 +61,7 @@ impl Links {
             loss_one_in,
             ..
         } = self.options;
-        if loss_one_in > 0 && self.random() % loss_one_in == 0 {
+        if loss_one_in > 0 && self.random().is_multiple_of(loss_one_in) {
             self.lost += 1;
             return;
         }

@@ -621,18 +621,13 @@ impl LocalSplit {
         if !is_over {
             return;
         }
-        let begin = self.window.1;
         self.window = (0, now);
         let requests = Arc::clone(self.switch.requests());
         let Some(flights) = requests.end_window() else {
             return;
         };
-        let servers = self.servers.iter();
-        let flows = servers.map(|server| server.half.known_flows().since(begin).len() as u64);
-        let flows = flows.sum();
-        let ended = self.with_switch(|coordinator, plane| {
-            coordinator.end_window(&flights, flows, &requests, plane)
-        });
+        let ended = self
+            .with_switch(|coordinator, plane| coordinator.end_window(&flights, &requests, plane));
         self.windows.extend(ended);
     }
 

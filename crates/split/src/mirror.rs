@@ -258,11 +258,6 @@ impl MirrorIndex {
         self.declared > 0
     }
 
-    /// Returns true if the table has a prefix key.
-    pub(crate) fn is_by_prefix(&self) -> bool {
-        self.prefix_key.is_some()
-    }
-
     /// Returns the length of an item's prefix; 0 for an exact key.
     pub(crate) fn prefix_length(&self, item: ItemId) -> u8 {
         match &self.keys {
@@ -271,11 +266,6 @@ impl MirrorIndex {
                 placement.tree().prefix(item).map_or(0, Prefix::len)
             }
         }
-    }
-
-    /// Returns the number of entries.
-    pub(crate) fn entries(&self) -> usize {
-        self.item_of.len()
     }
 
     /// Returns the width of the whole key in bits.
@@ -622,7 +612,6 @@ impl MirrorIndex {
         &mut self,
         flown: u64,
         reports: &[Report],
-        flows: u64,
         hits: impl Fn(EntryId) -> Option<u64>,
     ) -> Decision {
         let mut counts = Vec::new();
@@ -639,6 +628,7 @@ impl MirrorIndex {
             }
         }
         let packets = flown + all_hits;
+        let flows = self.item_of.len() as u64;
         let found: Vec<(ItemId, RouteAddress, u64)> = reports
             .iter()
             .filter_map(|report| {
@@ -734,5 +724,83 @@ fn push_bits(to: &mut BitBuffer, bytes: &[u8], first: usize, width: usize) {
     for at in (first..first + width).step_by(64) {
         let now = (first + width - at).min(64);
         to.push_u64(bits_at(bytes, at, now) as u64, now as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switch::Action;
+
+    fn mirrored(prefix_key: Option<usize>) -> MirroredTable {
+        MirroredTable {
+            table: TableId::new(0),
+            entries: 2,
+            prefix_key,
+            key_widths: vec![16],
+            miss_action: 1,
+            is_captured: false,
+        }
+    }
+
+    fn keys(value: u128) -> Vec<KeyMatch> {
+        vec![KeyMatch::Exact(Value::truncated(value, 16))]
+    }
+
+    fn learned(value: u128) -> TableEntry {
+        TableEntry {
+            keys: keys(value),
+            priority: None,
+            action: Action::Call(ir::ActionCall {
+                action: 0,
+                args: Vec::new(),
+            }),
+            idle_timeout: None,
+            meter: None,
+            counter: None,
+        }
+    }
+
+    #[test]
+    fn a_controllers_entry_comes_before_a_handlers_with_the_same_key() {
+        let placement = SplitPlacement::default();
+        let mut index = MirrorIndex::new(&mirrored(None), &placement).expect("options are right");
+        let key = [0, 7];
+        assert_eq!(index.learn(&[7], learned(7)), []);
+        let [Move::Install(item)] = index.ask(&key)[..] else {
+            panic!("the entry moves to the switch");
+        };
+        let of_handler = index.winner(item);
+        // The controller's entry takes the place, and the handler's leaves the switch.
+        assert_eq!(index.insert(&keys(7), EntryId(3)), [Move::Evict(item)]);
+        assert_eq!(index.winner(item), Some(EntryId(3)));
+        assert_eq!(index.ask(&key), [Move::Install(item)]);
+        // A change of the handler's entry does not concern the switch.
+        assert_eq!(index.learn(&[7], learned(7)), []);
+        assert_eq!(index.winner(item), Some(EntryId(3)));
+        let removal = index.begin_removal(EntryId(3));
+        assert_eq!(removal.moves, [Move::Evict(item)]);
+        assert_eq!(index.end_removal(&removal), []);
+        let winner = index.winner(item);
+        assert!(winner.is_some_and(|entry| entry.0 > FIRST_LEARNED) && winner != of_handler);
+        assert_eq!(index.ask(&key), [Move::Install(item)]);
+        assert_eq!(index.forget(&[7]), [Move::Evict(item)]);
+        assert_eq!(index.ask(&key), []);
+    }
+
+    #[test]
+    fn a_prefix_leaves_the_switch_when_a_longer_one_comes() {
+        let placement = SplitPlacement::default();
+        let index = MirrorIndex::new(&mirrored(Some(0)), &placement);
+        let mut index = index.expect("options are right");
+        let prefix = |value, len| vec![KeyMatch::Lpm(Value::truncated(value, 16), len)];
+        index.insert(&prefix(0x1200, 8), EntryId(1));
+        let [Move::Install(item)] = index.ask(&[0x12, 0x34])[..] else {
+            panic!("the entry moves to the switch");
+        };
+        let moves = index.insert(&prefix(0x1230, 12), EntryId(2));
+        assert_eq!(moves, [Move::Evict(item)]);
+        assert!(index.ask(&[0x12, 0x44]).is_empty());
+        assert_eq!(index.ask(&[0x12, 0x34]).len(), 1);
     }
 }
