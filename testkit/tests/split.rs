@@ -49,7 +49,7 @@ fn check(path: &Path, program: &ir::Program, servers: u16, on: &str) -> Result<(
     let local = LocalOptions {
         servers,
         request_port: options.request_port,
-        device: DeviceConfig::default(),
+        ..LocalOptions::default()
     };
     let bed = LocalSplit::new(&split, &local, |_| engine(on)).map_err(|error| error.to_string())?;
     let mut bed = SplitBed(bed);
@@ -414,7 +414,7 @@ fn behaves(
     let local = LocalOptions {
         servers,
         request_port: options.request_port,
-        device: DeviceConfig::default(),
+        ..LocalOptions::default()
     };
     let bed = LocalSplit::new(&split, &local, |_| engine(on)).map_err(|error| error.to_string())?;
     let mut bed = SplitBed(bed);

@@ -28,9 +28,12 @@ pub(crate) fn run(options: &Options) -> Outcome {
             "testkit",
             "--test",
             "split",
+            "--test",
+            "split_flows",
             "--",
+            "--skip",
+            "pass_their_tests",
         ])
-        .arg("split_programs_do_with_random_packets_and_changes_what_one_device_does")
         .env("SPLIT_SEEDS", options.seeds.to_string())
         .current_dir(root());
     if let Some(only) = &options.only {

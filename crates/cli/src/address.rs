@@ -123,7 +123,7 @@ fn is_broken(message: &str) -> bool {
 }
 
 /// Reads the file of a key or certificate.
-fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn pem(path: &Path, what: &str) -> Result<Vec<u8>, String> {
     let bytes = read(path, limits::CERTIFICATE)?;
     let marked = String::from_utf8_lossy(&bytes).lines().any(|line| {
         line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{what}-----"))

@@ -16,9 +16,9 @@ use port::{Cores, OpenedPort, Poller, PortSpec};
 use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
-    ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, Ending, Forwarder, ForwarderEvent,
-    ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel, ProcessSetup,
-    Served, StopSources, TraceSelection, WorkerConfig, compile_pool,
+    ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, Ending, Forwarder,
+    ForwarderEvent, ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel,
+    ProcessSetup, Served, StopSources, TraceSelection, WorkerConfig, compile_pool,
 };
 use serde::Serialize;
 use support::wakeup::WakeupFd;

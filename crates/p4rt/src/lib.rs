@@ -118,10 +118,10 @@ pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
+pub use prost_types::Any;
 pub use server::{Server, ServerConfig, ServerError, Urgency};
 pub use tenants::{
     Answer, Asker, RequestReceiver, RequestSender, TenancyError, TenancyRequest, Viewer, petitions,
 };
-pub use prost_types::Any;
 pub use tonic::Code;
 pub use update_encoder::{EncodeError, UpdateEncoder, controller_metadata, entry_number};

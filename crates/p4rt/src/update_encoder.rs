@@ -411,7 +411,11 @@ impl UpdateEncoder {
         })
     }
 
-    fn matches(&self, fields: &[crate::schema::FieldView], keys: &[KeyMatch]) -> Vec<rt::FieldMatch> {
+    fn matches(
+        &self,
+        fields: &[crate::schema::FieldView],
+        keys: &[KeyMatch],
+    ) -> Vec<rt::FieldMatch> {
         let given = fields.iter().zip(keys);
         let matched = given.filter_map(|(view, key)| field_match(&view.field, key));
         let matched: Vec<_> = matched.collect();
@@ -420,7 +424,9 @@ impl UpdateEncoder {
 
     fn action(&self, view: &TableView, action: &Action) -> Result<rt::TableAction, EncodeError> {
         let call = |call: &ActionCall| {
-            let listed = self.schema.program.tables[view.table].actions.get(call.action);
+            let listed = self.schema.program.tables[view.table]
+                .actions
+                .get(call.action);
             match listed {
                 Some(listed) => self.call(listed.action, &call.args),
                 None => unknown(format_args!("an action that `{}` does not list", view.name)),

@@ -17,7 +17,7 @@ fn main() {
         top,
         ..PlacementOptions::default()
     };
-    let mut sketch = Sketch::new(SketchSize {
+    let sketch = Sketch::new(SketchSize {
         columns: 1 << 20,
         rows: 2,
     });

@@ -1,17 +1,19 @@
 //! Bloom filter (Bloom, 1970) of flows, as registers of a switch hold it: a bit vector for each
 //! row, each with a hash function of its own.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
 use crate::SketchSize;
 use crate::hash::RowHashes;
 
-/// Bloom filter. Read and written for each packet.
-#[derive(Clone, Debug)]
+/// Bloom filter. Read and written for each packet, by several threads at once.
+#[derive(Debug)]
 pub struct BloomFilter {
     size: SketchSize,
     /// Bits of all rows, one row after another, each in whole words.
-    words: Vec<u64>,
+    words: Box<[AtomicU64]>,
     /// Number of bits that are set, by row.
-    set: Vec<u32>,
+    set: Box<[AtomicU32]>,
 }
 
 impl BloomFilter {
@@ -24,9 +26,14 @@ impl BloomFilter {
         let words = size.columns.div_ceil(64) as usize * size.rows as usize;
         BloomFilter {
             size,
-            words: vec![0; words],
-            set: vec![0; size.rows as usize],
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            set: (0..size.rows).map(|_| AtomicU32::new(0)).collect(),
         }
+    }
+
+    /// Returns the size.
+    pub fn size(&self) -> SketchSize {
+        self.size
     }
 
     /// Returns the word and the bit of the key in each row.
@@ -43,11 +50,13 @@ impl BloomFilter {
 
     /// Adds a flow.
     #[inline]
-    pub fn insert(&mut self, key: &[u8]) {
+    pub fn insert(&self, key: &[u8]) {
         for (row, (word, bit)) in self.places(key).enumerate() {
-            let word = &mut self.words[word];
-            self.set[row] += u32::from(*word & bit == 0);
-            *word |= bit;
+            let word = &self.words[word];
+            if word.load(Relaxed) & bit == 0 {
+                let before = word.fetch_or(bit, Relaxed);
+                self.set[row].fetch_add(u32::from(before & bit == 0), Relaxed);
+            }
         }
     }
 
@@ -55,13 +64,13 @@ impl BloomFilter {
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.places(key)
-            .all(|(word, bit)| self.words[word] & bit != 0)
+            .all(|(word, bit)| self.words[word].load(Relaxed) & bit != 0)
     }
 
     /// Removes all flows.
-    pub fn clear(&mut self) {
-        self.words.fill(0);
-        self.set.fill(0);
+    pub fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+        self.set.iter().for_each(|set| set.store(0, Relaxed));
     }
 
     /// Returns the probability that a flow is found that was not added.
@@ -69,7 +78,7 @@ impl BloomFilter {
         let columns = f64::from(self.size.columns);
         self.set
             .iter()
-            .map(|&set| f64::from(set) / columns)
+            .map(|set| f64::from(set.load(Relaxed)) / columns)
             .product()
     }
 }
@@ -84,7 +93,7 @@ mod tests {
             columns: 1000,
             rows: 3,
         };
-        let mut filter = BloomFilter::new(size);
+        let filter = BloomFilter::new(size);
         assert_eq!(filter.error_rate(), 0.0);
         for key in 0..200u64 {
             filter.insert(&key.to_be_bytes());

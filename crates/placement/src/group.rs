@@ -8,14 +8,18 @@
 //!
 //! A change has three steps:
 //!
-//! 1. [`Group::join`], [`Group::leave`] or [`Group::renew`] begins it. From now on a server that
-//!    does not know a flow sends its packet to the server that [`Group::creator`] names, so all
-//!    new flows are where the next generation expects them. All servers confirm this.
+//! 1. [`Group::join`], [`Group::leave`] or [`Group::renew`] begins it. From now on
+//!    [`Group::route`] says of each packet if its flow needs a pin, and the switch pins such a
+//!    flow before the packet leaves. These are flows that a filter found by error, and those that
+//!    a server knows but that have no pin yet.
 //! 2. [`Group::missing_pins`] compares the flows that servers know with the servers where the next
 //!    generation would send them. These are flows of older generations, flows that a filter found
 //!    by error, and flows that sent nothing in this generation. The coordinator pins each
 //!    ([`Group::pin`]), moves it into the switch, or waits for its end.
-//! 3. [`Group::commit`] clears the older filter and changes `cur`.
+//! 3. [`Group::commit`] gives the next generation an empty filter and changes `cur`.
+//!
+//! Clones of a group share its filters, so a clone is a snapshot for the threads of the switch: a
+//! commit gives the group another filter and leaves the old one to older clones.
 //!
 //! A filter that fills up finds flows that it does not have, and new flows then go to the older
 //! generation: always to a server that gets their first packet, but not to new servers. A change
@@ -27,6 +31,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use support::count::{count, count_are};
 
@@ -129,7 +134,7 @@ impl fmt::Display for GroupError {
 impl std::error::Error for GroupError {}
 
 /// Servers of one generation, by bucket.
-type Buckets = Box<[ServerId]>;
+type Buckets = Arc<[ServerId]>;
 
 /// Change that has begun.
 #[derive(Clone, Debug)]
@@ -137,6 +142,17 @@ struct Change {
     buckets: Buckets,
     /// True if the filter of the current generation has too many errors to be used.
     is_fresh: bool,
+    /// Number of packets since the last list of flows that needed a pin and found no free one.
+    unpinned: usize,
+}
+
+/// Server of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The server.
+    pub server: ServerId,
+    /// True if the change that has begun would send the flow to another server.
+    pub needs_pin: bool,
 }
 
 /// Group of servers in two generations, with the filters and pins that the switch has.
@@ -146,10 +162,10 @@ pub struct Group {
     /// G0 and G1.
     generations: [Buckets; 2],
     /// BM0 and BM1.
-    filters: [BloomFilter; 2],
+    filters: [Arc<BloomFilter>; 2],
     /// Index of the current generation.
     cur: usize,
-    pins: BTreeMap<Box<[u8]>, ServerId>,
+    pins: Arc<BTreeMap<Box<[u8]>, ServerId>>,
     change: Option<Change>,
 }
 
@@ -157,14 +173,14 @@ impl Group {
     /// Creates a group of one server.
     pub fn new(server: ServerId, options: GroupOptions) -> Group {
         let buckets = vec![server; options.buckets.max(1) as usize];
-        let buckets = buckets.into_boxed_slice();
-        let filter = BloomFilter::new(options.filter);
+        let buckets: Buckets = buckets.into();
+        let filter = || Arc::new(BloomFilter::new(options.filter));
         Group {
             options,
             generations: [buckets.clone(), buckets],
-            filters: [filter.clone(), filter],
+            filters: [filter(), filter()],
             cur: 0,
-            pins: BTreeMap::new(),
+            pins: Arc::default(),
             change: None,
         }
     }
@@ -192,20 +208,34 @@ impl Group {
             || self.pins.values().any(|&pinned| pinned == server)
     }
 
-    /// Returns the server of a packet's flow, as the switch selects it. Called for each packet.
+    /// Returns the server of a packet's flow, as the switch selects it, and adds the flow to the
+    /// filter of the current generation. Called for each packet.
     #[inline]
-    pub fn forward(&mut self, key: &[u8]) -> ServerId {
+    pub fn route(&self, key: &[u8]) -> Route {
         if let Some(&server) = self.pins.get(key) {
-            return server;
+            let needs_pin = false;
+            return Route { server, needs_pin };
         }
-        let older = self.older();
         self.filters[self.cur].insert(key);
-        let generation = if self.filters[older].contains(key) {
-            older
-        } else {
-            self.cur
+        let is_older = self.filters[self.older()].contains(key);
+        let generation = if is_older { self.older() } else { self.cur };
+        let server = self.server_of(&self.generations[generation], key);
+        let needs_pin = match &self.change {
+            None => false,
+            Some(change) if change.is_fresh => self.server_of(&change.buckets, key) != server,
+            Some(_) => is_older && self.server_of(&self.generations[self.cur], key) != server,
         };
-        self.server_of(&self.generations[generation], key)
+        Route { server, needs_pin }
+    }
+
+    /// Pins the flow of a packet that [`Group::route`] said needs a pin. If no pin is free, the
+    /// change waits for another list of flows.
+    pub fn pin_packet(&mut self, key: &[u8], server: ServerId) {
+        if self.pin(key, server).is_err()
+            && let Some(change) = &mut self.change
+        {
+            change.unpinned += 1;
+        }
     }
 
     /// Returns the server of a flow in one generation.
@@ -219,16 +249,6 @@ impl Group {
         buckets[hashes.next_row() as usize % buckets.len()]
     }
 
-    /// Returns the server that creates the state of a flow that `receiver` does not know and got a
-    /// packet of: the receiver, or during a change the server that has the flow after it.
-    pub fn creator(&self, key: &[u8], receiver: ServerId) -> ServerId {
-        match &self.change {
-            None => receiver,
-            Some(change) if change.is_fresh => self.server_of(&change.buckets, key),
-            Some(_) => self.server_of(&self.generations[self.cur], key),
-        }
-    }
-
     /// Begins a change that adds a server. It gets buckets of the servers with most of them.
     ///
     /// # Errors
@@ -239,7 +259,7 @@ impl Group {
         if loads.contains_key(&server) {
             return Err(GroupError::Present(server));
         }
-        let mut buckets = self.generations[self.cur].clone();
+        let mut buckets = self.generations[self.cur].to_vec();
         if loads.len() >= buckets.len() {
             let buckets = self.options.buckets;
             return Err(GroupError::Full { buckets });
@@ -252,7 +272,7 @@ impl Group {
             }
             *loads.entry(from).or_default() -= 1;
         }
-        self.begin(buckets);
+        self.begin(buckets.into());
         Ok(())
     }
 
@@ -264,11 +284,11 @@ impl Group {
         self.check_idle()?;
         let mut loads = self.loads();
         loads.remove(&server).ok_or(GroupError::Absent(server))?;
-        let mut buckets = self.generations[self.cur].clone();
+        let mut buckets = self.generations[self.cur].to_vec();
         if !replace(&mut buckets, server, &mut loads) {
             return Err(GroupError::LastServer(server));
         }
-        self.begin(buckets);
+        self.begin(buckets.into());
         Ok(())
     }
 
@@ -293,7 +313,7 @@ impl Group {
     /// Returns the number of buckets of each server in the current generation.
     fn loads(&self) -> BTreeMap<ServerId, usize> {
         let mut loads = BTreeMap::new();
-        for &server in &self.generations[self.cur] {
+        for &server in &*self.generations[self.cur] {
             *loads.entry(server).or_default() += 1;
         }
         loads
@@ -301,7 +321,21 @@ impl Group {
 
     fn begin(&mut self, buckets: Buckets) {
         let is_fresh = self.error_rate() > self.options.max_error_rate;
-        self.change = Some(Change { buckets, is_fresh });
+        self.change = Some(Change {
+            buckets,
+            is_fresh,
+            unpinned: 0,
+        });
+    }
+
+    /// Returns true while a change has begun and is not complete.
+    pub fn is_changing(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// Ends a change without an effect.
+    pub fn cancel(&mut self) {
+        self.change = None;
     }
 
     /// Returns the error rate of the current generation's filter: the share of new flows that the
@@ -311,11 +345,21 @@ impl Group {
     }
 
     /// Returns the flows of `known` that need a pin before the change: each flow that a server
-    /// knows, with this server. Flows in the switch are not among them.
+    /// knows, with this server. Flows in the switch are not among them. The list is of a time after
+    /// the change began, and has the flows of requests on their way to servers.
     ///
     /// # Errors
     /// No change has begun.
     pub fn missing_pins<'f>(
+        &mut self,
+        known: impl IntoIterator<Item = (&'f [u8], ServerId)>,
+    ) -> Result<Vec<(&'f [u8], ServerId)>, GroupError> {
+        let change = self.change.as_mut().ok_or(GroupError::NoChange)?;
+        change.unpinned = 0;
+        self.unpinned_of(known)
+    }
+
+    fn unpinned_of<'f>(
         &self,
         known: impl IntoIterator<Item = (&'f [u8], ServerId)>,
     ) -> Result<Vec<(&'f [u8], ServerId)>, GroupError> {
@@ -342,13 +386,20 @@ impl Group {
             let max_pins = self.options.max_pins;
             return Err(GroupError::PinsFull { max_pins });
         }
-        self.pins.insert(key.into(), server);
+        Arc::make_mut(&mut self.pins).insert(key.into(), server);
         Ok(())
     }
 
     /// Removes the pin of a flow that ended or that the switch holds. Returns false if it has none.
     pub fn unpin(&mut self, key: &[u8]) -> bool {
-        self.pins.remove(key).is_some()
+        self.pins.contains_key(key) && Arc::make_mut(&mut self.pins).remove(key).is_some()
+    }
+
+    /// Removes the pins of flows for which `is_kept` is false.
+    pub fn keep_pins(&mut self, is_kept: impl Fn(&[u8]) -> bool) {
+        if !self.pins.is_empty() {
+            Arc::make_mut(&mut self.pins).retain(|key, _| is_kept(key));
+        }
     }
 
     /// Returns the number of pins.
@@ -356,7 +407,7 @@ impl Group {
         self.pins.len()
     }
 
-    /// Completes a change: clears the older filter, sets the new group, and changes `cur`.
+    /// Completes a change: sets the new group with an empty filter, and changes `cur`.
     ///
     /// # Errors
     /// No change has begun, or flows of `known` are not pinned; then the change goes on.
@@ -364,16 +415,19 @@ impl Group {
         &mut self,
         known: impl IntoIterator<Item = (&'f [u8], ServerId)>,
     ) -> Result<(), GroupError> {
-        let flows = self.missing_pins(known)?.len();
+        let flows = self.unpinned_of(known)?.len();
+        let flows = flows + self.change.as_ref().map_or(0, |change| change.unpinned);
         if flows > 0 {
             return Err(GroupError::Unpinned { flows });
         }
         let change = self.change.take().ok_or(GroupError::NoChange)?;
-        if change.is_fresh {
-            self.filters[self.cur].clear();
-        }
+        let filter = || Arc::new(BloomFilter::new(self.options.filter));
         let older = self.older();
-        self.filters[older].clear();
+        let (emptied, kept) = (filter(), change.is_fresh.then(filter));
+        self.filters[older] = emptied;
+        if let Some(kept) = kept {
+            self.filters[self.cur] = kept;
+        }
         self.generations[older] = change.buckets;
         self.cur = older;
         Ok(())
@@ -389,7 +443,7 @@ impl Group {
             return Err(GroupError::Absent(server));
         }
         let mut loads = BTreeMap::new();
-        for &other in self.newest() {
+        for &other in self.newest().iter() {
             *loads.entry(other).or_default() += 1;
         }
         loads.remove(&server);
@@ -398,15 +452,21 @@ impl Group {
         }
         let change = self.change.as_mut().map(|change| &mut change.buckets);
         for buckets in self.generations.iter_mut().chain(change) {
-            replace(buckets, server, &mut loads.clone());
+            let mut changed = buckets.to_vec();
+            replace(&mut changed, server, &mut loads.clone());
+            *buckets = changed.into();
         }
-        self.pins.retain(|_, pinned| *pinned != server);
+        Arc::make_mut(&mut self.pins).retain(|_, pinned| *pinned != server);
         Ok(())
     }
 }
 
 /// Gives the buckets of a server to those with the fewest. Returns false if there is no other one.
-fn replace(buckets: &mut Buckets, server: ServerId, loads: &mut BTreeMap<ServerId, usize>) -> bool {
+fn replace(
+    buckets: &mut [ServerId],
+    server: ServerId,
+    loads: &mut BTreeMap<ServerId, usize>,
+) -> bool {
     for bucket in buckets.iter_mut().filter(|bucket| **bucket == server) {
         let least = loads
             .iter_mut()
@@ -453,14 +513,16 @@ mod tests {
     #[test]
     fn flows_from_before_a_change_stay_and_new_ones_reach_the_new_server() {
         let mut group = group(1);
-        let old: Vec<ServerId> = (0..1000).map(|flow| group.forward(&key(flow))).collect();
+        let old: Vec<ServerId> = (0..1000)
+            .map(|flow| group.route(&key(flow)).server)
+            .collect();
         group.join(ServerId(1)).unwrap();
         let keys: Vec<[u8; 4]> = (0..1000).map(key).collect();
         let known = || keys.iter().map(|key| &key[..]).zip(old.iter().copied());
         assert_eq!(group.missing_pins(known()).unwrap(), []);
         group.commit(known()).unwrap();
-        assert!((0..1000).all(|flow| group.forward(&key(flow)) == ServerId(0)));
-        let moved = (1000..2000).filter(|&flow| group.forward(&key(flow)) == ServerId(1));
+        assert!((0..1000).all(|flow| group.route(&key(flow)).server == ServerId(0)));
+        let moved = (1000..2000).filter(|&flow| group.route(&key(flow)).server == ServerId(1));
         let moved = moved.count();
         assert!((400..600).contains(&moved), "{moved}");
     }
@@ -471,12 +533,12 @@ mod tests {
         let keys: Vec<[u8; 4]> = (0..1000).map(key).collect();
         let known = || keys.iter().map(|key| (&key[..], ServerId(0)));
         for key in &keys {
-            group.forward(key);
+            group.route(key);
         }
         group.join(ServerId(1)).unwrap();
         group.commit(known()).unwrap();
         for key in &keys {
-            group.forward(key);
+            group.route(key);
         }
         group.join(ServerId(2)).unwrap();
         let missing = group.missing_pins(known()).unwrap().len();
@@ -487,7 +549,10 @@ mod tests {
             group.pin(key, server).unwrap();
         }
         group.commit(known()).unwrap();
-        assert!(keys.iter().all(|key| group.forward(key) == ServerId(0)));
+        assert!(
+            keys.iter()
+                .all(|key| group.route(key).server == ServerId(0))
+        );
     }
 
     #[test]
@@ -508,12 +573,14 @@ mod tests {
     #[test]
     fn the_flows_of_a_failed_server_go_to_others_and_no_other_flow_moves() {
         let mut group = group(3);
-        let before: Vec<ServerId> = (0..1000).map(|flow| group.forward(&key(flow))).collect();
+        let before: Vec<ServerId> = (0..1000)
+            .map(|flow| group.route(&key(flow)).server)
+            .collect();
         group.pin(b"pinned", ServerId(1)).unwrap();
         group.fail(ServerId(1)).unwrap();
         assert_eq!(group.pins(), 0);
         for (flow, &server) in (0..).zip(&before) {
-            let now = group.forward(&key(flow));
+            let now = group.route(&key(flow)).server;
             assert_ne!(now, ServerId(1));
             assert!(now == server || server == ServerId(1));
         }

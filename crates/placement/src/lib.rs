@@ -21,7 +21,7 @@
 //! - Results depend on the input and the seed alone.
 //! - After each single move of a list, a packet finds the right entry in the switch or flies, and
 //!   the capacity holds.
-//! - [`sketch::Sketch::count`] and [`group::Group::forward`] are called for each packet and do not
+//! - [`sketch::Sketch::count`] and [`group::Group::route`] are called for each packet and do not
 //!   allocate.
 //!
 //! Tests: in each module; `tests/flows.rs` and `tests/routes.rs` measure shares of packets with
@@ -41,8 +41,9 @@ pub mod select;
 pub mod sketch;
 pub mod threshold;
 
+pub use bloom::BloomFilter;
 pub use flow::{FlowPlacement, FlowWindow};
-pub use group::{Group, ServerId};
+pub use group::{Group, GroupError, GroupOptions, Route, ServerId};
 pub use item::{Count, Decision, ItemId, Move, Plane, Warning};
 pub use options::{OptionsError, PlacementOptions, Policy, SketchSize};
 pub use prefix::{Address, Prefix, PrefixTree};

@@ -250,6 +250,21 @@ impl<A: Address> RoutePlacement<A> {
         }
     }
 
+    /// Takes an item out that the switch could not install, or that shall leave at once. The moves
+    /// keep the entries right that remain.
+    pub fn refuse(&mut self, item: ItemId) -> Vec<Move> {
+        let mut moves = Vec::new();
+        if self.entries.contains(item) {
+            self.demote(item, &mut moves);
+        } else if self.covers.contains(&item) {
+            if let Some(parent) = self.parent_entry(item) {
+                self.demote(parent, &mut moves);
+            }
+            self.evict(item, &mut moves);
+        }
+        moves
+    }
+
     /// Begins a change or the deletion of an entry. The moves make its packets fly, so they come
     /// before servers change. Until [`RoutePlacement::end_change`] or [`RoutePlacement::delete`]
     /// the entry stays out of the switch.

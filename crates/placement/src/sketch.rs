@@ -6,15 +6,18 @@
 //! ones. At the end of a window the control plane reads the registers, estimates the reported flows
 //! by the same functions, and clears the registers.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use crate::SketchSize;
 use crate::hash::RowHashes;
 
-/// Count-min sketch: rows of saturating 32-bit counters. Read and written for each packet.
-#[derive(Clone, Debug)]
+/// Count-min sketch: rows of saturating 32-bit counters. Read and written for each packet, by
+/// several threads at once.
+#[derive(Debug)]
 pub struct Sketch {
     size: SketchSize,
     /// All rows, one after another.
-    cells: Vec<u32>,
+    cells: Box<[AtomicU32]>,
 }
 
 impl Sketch {
@@ -26,7 +29,9 @@ impl Sketch {
         };
         Sketch {
             size,
-            cells: vec![0; size.columns as usize * size.rows as usize],
+            cells: (0..size.columns as usize * size.rows as usize)
+                .map(|_| AtomicU32::new(0))
+                .collect(),
         }
     }
 
@@ -48,12 +53,12 @@ impl Sketch {
     /// Counts a packet of the flow and returns the estimate of its packets: at least the true
     /// number.
     #[inline]
-    pub fn count(&mut self, key: &[u8]) -> u32 {
+    pub fn count(&self, key: &[u8]) -> u32 {
         let mut estimate = u32::MAX;
         for at in self.cells_of(key) {
-            let cell = &mut self.cells[at];
-            *cell = cell.saturating_add(1);
-            estimate = estimate.min(*cell);
+            let more = |cell: u32| cell.checked_add(1);
+            let before = self.cells[at].fetch_update(Relaxed, Relaxed, more);
+            estimate = estimate.min(before.map_or(u32::MAX, |before| before + 1));
         }
         estimate
     }
@@ -61,28 +66,30 @@ impl Sketch {
     /// Returns the estimate of a flow's packets.
     #[inline]
     pub fn estimate(&self, key: &[u8]) -> u32 {
-        let cells = self.cells_of(key).map(|at| self.cells[at]);
+        let cells = self.cells_of(key).map(|at| self.cells[at].load(Relaxed));
         cells.min().unwrap_or(0)
     }
 
     /// Sets all counters to zero, as at the end of a window.
-    pub fn clear(&mut self) {
-        self.cells.fill(0);
+    pub fn clear(&self) {
+        self.cells.iter().for_each(|cell| cell.store(0, Relaxed));
     }
 
     /// Copies one row of counters as read from a switch. Counters that are absent become zero.
-    pub fn set_row(&mut self, row: u32, counters: &[u32]) {
+    pub fn set_row(&self, row: u32, counters: &[u32]) {
         let columns = self.size.columns as usize;
-        let cells = self.cells.chunks_mut(columns).nth(row as usize);
+        let cells = self.cells.chunks(columns).nth(row as usize);
         for (at, cell) in cells.into_iter().flatten().enumerate() {
-            *cell = counters.get(at).copied().unwrap_or(0);
+            cell.store(counters.get(at).copied().unwrap_or(0), Relaxed);
         }
     }
 
     /// Returns one row of counters.
-    pub fn row(&self, row: u32) -> &[u32] {
+    pub fn row(&self, row: u32) -> Vec<u32> {
         let columns = self.size.columns as usize;
-        self.cells.chunks(columns).nth(row as usize).unwrap_or(&[])
+        let cells = self.cells.chunks(columns).nth(row as usize);
+        let cells = cells.into_iter().flatten();
+        cells.map(|cell| cell.load(Relaxed)).collect()
     }
 }
 
@@ -100,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_estimate_is_at_least_the_true_count() {
-        let mut sketch = Sketch::new(SIZE);
+        let sketch = Sketch::new(SIZE);
         let mut rng = Rng::new(1);
         let mut counts: HashMap<u64, u32> = HashMap::new();
         for _ in 0..20_000 {
@@ -116,24 +123,24 @@ mod tests {
 
     #[test]
     fn the_cells_are_those_of_the_p4_program() {
-        let mut sketch = Sketch::new(SIZE);
+        let sketch = Sketch::new(SIZE);
         sketch.count(b"flow");
         let first = crc32(b"flow") % 256;
         let second = crc32(b"flow\x9e\x37\x79\xb9") % 256;
         assert_eq!(sketch.row(0)[first as usize], 1);
         assert_eq!(sketch.row(1)[second as usize], 1);
-        assert_eq!(sketch.row(0).iter().chain(sketch.row(1)).sum::<u32>(), 2);
+        assert_eq!(sketch.row(0).iter().chain(&sketch.row(1)).sum::<u32>(), 2);
     }
 
     #[test]
     fn rows_read_from_a_switch_give_its_estimates() {
-        let mut switch = Sketch::new(SIZE);
+        let switch = Sketch::new(SIZE);
         for key in 0..2000u64 {
             switch.count(&(key % 700).to_be_bytes());
         }
-        let mut control = Sketch::new(SIZE);
+        let control = Sketch::new(SIZE);
         for row in 0..SIZE.rows {
-            control.set_row(row, switch.row(row));
+            control.set_row(row, &switch.row(row));
         }
         for key in 0..700u64 {
             let key = key.to_be_bytes();
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_counter_saturates() {
-        let mut sketch = Sketch::new(SketchSize {
+        let sketch = Sketch::new(SketchSize {
             columns: 1,
             rows: 1,
         });

@@ -157,6 +157,7 @@ impl Forwarder {
             tally = counts;
             let made = device.workers(workers).into_iter().zip(watches);
             made.map(|(worker, watch)| Single {
+                before: Vec::new(),
                 worker,
                 watch,
                 filter: options.filter.as_ref().map(|make| make()),

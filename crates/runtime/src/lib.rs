@@ -44,7 +44,8 @@ mod worker_thread;
 
 pub use compile_bounds::compile_pool;
 pub use control_loop::{
-    ControlExtension, Ending, Forwarder, ForwarderEvent, ForwarderOptions, MakeFilter, StopSources, TraceSelection,
+    ControlExtension, Ending, Forwarder, ForwarderEvent, ForwarderOptions, MakeFilter, StopSources,
+    TraceSelection,
 };
 pub use cpu_port::{ChannelEnd, ControllerChannel, ControllerLink, Served, cpu_numbers};
 pub use empty_program::EMPTY_PROGRAM;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use exec::DropReason;
 use packet::{Batch, Frame, Nanos, PortId};
-use switch::{FrameFilter, PacketProcessor, Worker, keep_frames};
+use switch::{FrameFilter, PacketProcessor, Worker, forward_after, keep_frames};
 
 use crate::trace_filter::PacketTracer;
 
@@ -55,6 +55,8 @@ pub(crate) struct Single {
     pub(crate) worker: Worker,
     pub(crate) watch: Option<PacketTracer>,
     pub(crate) filter: Option<Box<dyn FrameFilter>>,
+    /// Frames that the filter held and that go on in this burst.
+    pub(crate) before: Vec<Frame>,
 }
 
 impl Single {
@@ -83,10 +85,12 @@ impl PacketProcessor for Single {
             worker,
             watch,
             filter,
+            before,
         } = self;
         let Some(filter) = filter else {
             return Single::forward_unfiltered(worker, watch, frames, now, sent);
         };
+        filter.begin(now, before);
         let kept = keep_frames(frames, |frame| match filter.receive(frame) {
             Ok(()) => true,
             Err(reason) => {
@@ -96,13 +100,20 @@ impl PacketProcessor for Single {
         });
         // At most a few frames of a burst have no server.
         let mut dropped = Vec::new();
-        let frames = &mut frames[..kept];
-        Single::forward_unfiltered(worker, watch, frames, now, |port, frame, time| match filter
-            .send(port, frame)
-        {
-            Ok(port) => sent(port, frame, time),
-            Err(reason) => dropped.push(reason),
+        forward_after(before, &mut frames[..kept], |frames| {
+            Single::forward_unfiltered(
+                worker,
+                watch,
+                frames,
+                now,
+                |port, frame, time| match filter.send(port, frame) {
+                    Ok(Some(port)) => sent(port, frame, time),
+                    Ok(None) => {}
+                    Err(reason) => dropped.push(reason),
+                },
+            );
         });
+        filter.end(before);
         dropped
             .into_iter()
             .for_each(|reason| worker.count_drop(reason));

@@ -1,25 +1,32 @@
 //! The coordinator: the whole program's tables, and the changes of the planes that follow from
 //! theirs.
 //!
-//! A change of a mirrored table goes to all servers, and before that to the switch, which drops a
-//! cached entry that the change makes wrong. All else goes to the switch. An entry that a handler
+//! A change of a mirrored table goes to all servers, and before that to the switch, where the
+//! packets that it concerns fly from then on. All else goes to the switch. An entry that a handler
 //! has added goes from its server to the whole tables and to the other servers.
+//!
+//! [`Coordinator::end_window`] and [`Coordinator::asked`] move entries into the switch and out of
+//! it, by the policy of [`SplitPlacement`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId, limbs_of};
 use packet::Nanos;
 use passes::split::{CutKind, SplitPlan};
+use placement::{Decision, Move, OptionsError};
 use switch::{
     Action, Change, ControlCode, ControlError, CounterReading, Device, DeviceConfig, EntryId,
     LearnedEntry, LoadError, Record, TableEntry,
 };
 
-use crate::cache::MirrorIndex;
+use crate::flights::Flights;
+use crate::mirror::{InSwitch, MirrorIndex, SplitPlacement};
 use crate::no_engine::NoEngine;
+use crate::order::NotInstalled;
 use crate::plane::PlaneControl;
+use crate::requests::{Requests, cuts_of};
 use crate::snapshot;
 
 /// The coordinator of a switch and its servers.
@@ -34,6 +41,19 @@ pub struct Coordinator {
     used: HashMap<(TableId, EntryId), PastUse>,
     /// Last uses for which entries were reported as idle.
     idle: HashMap<(TableId, EntryId), u64>,
+    /// Number of moves of entries into the switch and out of it.
+    moves: u64,
+}
+
+/// End of a window for one mirrored table.
+#[derive(Clone, Debug)]
+pub struct TableWindow {
+    /// The table.
+    pub table: TableId,
+    /// Number of keys that the switch reported.
+    pub reports: usize,
+    /// The moves, which are applied, and the next threshold.
+    pub decision: Decision,
 }
 
 /// Use of an entry in the switch before it gave the entry up.
@@ -65,12 +85,14 @@ impl Coordinator {
             let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
             noted.push(record.clone());
         });
-        let mut mirrors: Vec<MirrorIndex> = plan.mirrored.iter().map(MirrorIndex::new).collect();
+        let placement = SplitPlacement::default();
+        let mirrors = plan.mirrored.iter();
+        // The default parameters are in their ranges.
+        let mirrors = mirrors.filter_map(|mirrored| MirrorIndex::new(mirrored, &placement).ok());
+        let mut mirrors: Vec<MirrorIndex> = mirrors.collect();
         for mirror in &mut mirrors {
-            let entries = whole.configuration().tables[mirror.table].iter();
-            for entry in entries {
-                let keys: Vec<_> = entry.matches.iter().map(switch::key_match).collect();
-                mirror.insert(&keys, entry.id);
+            for (keys, entry) in entries_of(&whole, mirror.table) {
+                mirror.insert(&keys, entry);
             }
         }
         Ok(Coordinator {
@@ -81,7 +103,278 @@ impl Coordinator {
             refused: Vec::new(),
             used: HashMap::new(),
             idle: HashMap::new(),
+            moves: 0,
         })
+    }
+
+    /// Sets the placement of entries. All entries leave the switch.
+    ///
+    /// # Errors
+    /// An option is outside of its range; then nothing changes.
+    pub fn set_placement(
+        &mut self,
+        placement: &SplitPlacement,
+        switch: &mut dyn PlaneControl,
+    ) -> Result<(), OptionsError> {
+        placement.options.check()?;
+        for at in 0..self.mirrors.len() {
+            let table = self.mirrors[at].table;
+            let held: Vec<Move> = self.mirrors[at]
+                .in_switch
+                .keys()
+                .rev()
+                .map(|&item| Move::Evict(item))
+                .collect();
+            // Without shorter prefixes first, none is right; so packets of all fly.
+            for step in self.evictions_by_length(at, held) {
+                if let Err(error) = self.move_entry(at, step, switch) {
+                    self.refused.push(error);
+                }
+            }
+            let entries = entries_of(&self.whole, table);
+            self.mirrors[at].set_placement(placement, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of moves of entries into the switch and out of it.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Returns the numbers of entries and of covers of a table in the switch.
+    pub fn in_switch(&self, table: TableId) -> (usize, usize) {
+        let Some(at) = self.mirror_at(table) else {
+            return (0, 0);
+        };
+        let held = &self.mirrors[at].in_switch;
+        let covers = held.values().filter(|held| held.is_cover).count();
+        (held.len() - covers, covers)
+    }
+
+    /// Ends a window: moves entries by the policy.
+    pub fn end_window(
+        &mut self,
+        flights: &Flights,
+        requests: &Requests,
+        switch: &mut dyn PlaneControl,
+    ) -> Vec<TableWindow> {
+        let reports = flights.reports(|cut| requests.key_bytes(cut));
+        let mut windows = Vec::new();
+        for at in 0..self.mirrors.len() {
+            if !self.mirrors[at].is_cached() {
+                continue;
+            }
+            let table = self.mirrors[at].table;
+            let cuts = cuts_of(&self.plan, table);
+            let flown = cuts.iter().map(|&cut| flights.packets(cut)).sum();
+            let own = reports.iter().filter(|report| cuts.contains(&report.cut));
+            let own: Vec<_> = own.cloned().collect();
+            let decision =
+                self.mirrors[at].end_window(flown, &own, |entry| switch.hits(table, entry));
+            self.apply_moves(at, decision.moves.clone(), switch);
+            for &cut in &cuts {
+                requests.set_threshold(cut, self.mirrors[at].threshold());
+            }
+            windows.push(TableWindow {
+                table,
+                reports: own.len(),
+                decision,
+            });
+        }
+        windows
+    }
+
+    /// Notes that an entry did not begin to work.
+    pub fn not_installed(&mut self, refused: NotInstalled, switch: &mut dyn PlaneControl) {
+        let Some(at) = self.mirror_at(refused.table) else {
+            return;
+        };
+        let Some(item) = self.mirrors[at].item_of(refused.entry) else {
+            return;
+        };
+        match self.mirrors[at].in_switch.get_mut(&item) {
+            Some(held) if refused.is_covered => held.is_cover = true,
+            _ => {
+                self.mirrors[at].in_switch.remove(&item);
+            }
+        }
+        self.refused.extend(refused.error);
+        let moves = self.mirrors[at].refused(item);
+        self.apply_moves(at, moves, switch);
+    }
+
+    /// Applies moves one by one. A refused one leads to others that keep the switch right.
+    fn apply_moves(&mut self, at: usize, moves: Vec<Move>, switch: &mut dyn PlaneControl) {
+        let mut open: VecDeque<Move> = moves.into();
+        while let Some(step) = open.pop_front() {
+            if let Err(error) = self.move_entry(at, step, switch) {
+                self.refused.push(error);
+                if let Move::Install(item) | Move::Cover(item) = step {
+                    for then in self.mirrors[at].refused(item).into_iter().rev() {
+                        open.push_front(then);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns evictions in the order of their prefixes, the shortest ones first.
+    fn evictions_by_length(&self, at: usize, mut moves: Vec<Move>) -> Vec<Move> {
+        let mirror = &self.mirrors[at];
+        moves.sort_by_key(|step| match step {
+            Move::Evict(item) | Move::Install(item) | Move::Cover(item) => {
+                mirror.prefix_length(*item)
+            }
+        });
+        moves
+    }
+
+    /// Returns an entry as the switch gets it.
+    fn written(&self, at: usize, id: EntryId) -> Option<TableEntry> {
+        let table = self.mirrors[at].table;
+        match self.mirrors[at].learned(id) {
+            Some(item) => Some(item.entry.clone()),
+            None => {
+                let entry = self.whole.configuration().tables[table].get(id).cloned();
+                entry.and_then(|entry| self.whole.written(table, &entry))
+            }
+        }
+    }
+
+    /// Returns the action that makes packets fly.
+    fn miss_action(&self, table: TableId) -> Action {
+        let mirrored = self.plan.mirrored_table(table);
+        Action::Call(ActionCall {
+            action: mirrored.map_or(0, |mirrored| mirrored.miss_action),
+            args: Vec::new(),
+        })
+    }
+
+    /// Returns all that the switch must hold, as changes of an empty one with the ids of entries:
+    /// but for cells, which are the switch's own.
+    pub fn switch_state(&self) -> Vec<(Change, Option<EntryId>)> {
+        let is_mirrored = |table| self.mirror_at(table).is_some();
+        let mut state = snapshot::changes(&self.whole, |table| !is_mirrored(table));
+        for (at, mirror) in self.mirrors.iter().enumerate() {
+            let held = mirror.in_switch.values().filter_map(|held| {
+                let mut entry = self.written(at, held.entry)?;
+                if held.is_cover {
+                    entry.action = self.miss_action(mirror.table);
+                    entry.idle_timeout = None;
+                }
+                Some((Change::Insert(mirror.table, entry), Some(held.entry)))
+            });
+            state.extend(held);
+        }
+        state
+    }
+
+    /// Returns all that a server must hold, as changes of an empty one with the ids of entries. It
+    /// includes the entries of handlers, with the actions of `server`, the server half.
+    pub fn server_state(&self, server: &Program) -> Vec<(Change, Option<EntryId>)> {
+        let is_mirrored = |table| self.mirror_at(table).is_some();
+        let mut state = snapshot::changes(&self.whole, is_mirrored);
+        state.retain(|(change, _)| {
+            table_of(change).is_some()
+                || matches!(
+                    change,
+                    Change::SetValueSet(..)
+                        | Change::SetHashParameters(_)
+                        | Change::SetHostPorts(_)
+                        | Change::SetExpireProfile(..)
+                )
+        });
+        for mirror in &self.mirrors {
+            let learned = self.whole.configuration().learned[mirror.table].as_deref();
+            let entries = learned.map(table::LearningTable::entries);
+            for entry in entries.unwrap_or_default() {
+                let change = Change::Learn(mirror.table, entry);
+                let change = with_actions_of(&change, self.whole.program(), server);
+                state.push((change, None));
+            }
+        }
+        state
+    }
+
+    /// Returns the entry that a handler has added with this key.
+    pub fn learned_entry(&self, table: TableId, key: &[u64]) -> Option<LearnedEntry> {
+        let learned = self.whole.configuration().learned.get(table)?.as_ref()?;
+        match learned.shape().limbs() == key.len() {
+            true => learned.get(key),
+            false => None,
+        }
+    }
+
+    /// Applies one move.
+    fn move_entry(
+        &mut self,
+        at: usize,
+        step: Move,
+        switch: &mut dyn PlaneControl,
+    ) -> Result<(), ControlError> {
+        let table = self.mirrors[at].table;
+        let (item, is_cover) = match step {
+            Move::Install(item) => (item, false),
+            Move::Cover(item) => (item, true),
+            Move::Evict(item) => {
+                return match self.mirrors[at].in_switch.remove(&item) {
+                    Some(held) => {
+                        self.moves += 1;
+                        self.withdraw(table, held, switch)
+                    }
+                    None => Ok(()),
+                };
+            }
+        };
+        let held = self.mirrors[at].in_switch.get(&item).copied();
+        if held.is_some_and(|held| held.is_cover == is_cover) {
+            return Ok(());
+        }
+        self.moves += 1;
+        if let Some(held) = held {
+            let (action, timeout) = match is_cover {
+                true => (self.miss_action(table), None),
+                false => match self.written(at, held.entry) {
+                    Some(written) => (written.action, written.idle_timeout),
+                    None => return Ok(()),
+                },
+            };
+            if is_cover {
+                self.note_use(table, held.entry, switch);
+            } else if switch.direct_counter(table, held.entry).is_some() {
+                // What flew is counted at servers.
+                let zero = Change::WriteDirectCounter(table, Some(held.entry), Default::default());
+                switch.apply(&zero, None)?;
+            }
+            switch.apply(&Change::Modify(table, held.entry, action, timeout), None)?;
+            if let Some(held) = self.mirrors[at].in_switch.get_mut(&item) {
+                held.is_cover = is_cover;
+                held.hits = switch.hits(table, held.entry).unwrap_or(held.hits);
+            }
+            return Ok(());
+        }
+        let Some(entry) = self.mirrors[at].winner(item) else {
+            return Ok(());
+        };
+        let Some(mut written) = self.written(at, entry) else {
+            return Ok(());
+        };
+        if is_cover {
+            written.action = self.miss_action(table);
+            written.idle_timeout = None;
+        }
+        switch.apply(&Change::Insert(table, written), Some(entry))?;
+        let hits = 0;
+        self.mirrors[at].in_switch.insert(
+            item,
+            InSwitch {
+                entry,
+                is_cover,
+                hits,
+            },
+        );
+        Ok(())
     }
 
     /// Returns the device with the whole tables.
@@ -140,11 +433,25 @@ impl Coordinator {
             }
             return switch.apply(change, made);
         };
-        for entry in self.outdated(mirror, change, made) {
-            let table = self.mirrors[mirror].table;
-            self.withdraw(table, entry, switch)?;
-        }
-        match change {
+        // The packets of an entry that changes fly before servers change it.
+        let mut removal = None;
+        let before = match change {
+            Change::Insert(_, TableEntry { keys, .. }) => match made {
+                Some(made) => self.mirrors[mirror].insert(keys, made),
+                None => Vec::new(),
+            },
+            Change::Modify(_, entry, ..) => self.mirrors[mirror].begin_change(*entry),
+            Change::Delete(_, entry) => {
+                let begun = self.mirrors[mirror].begin_removal(*entry);
+                let moves = begun.moves.clone();
+                removal = Some(begun);
+                moves
+            }
+            Change::Clear(_) => self.mirrors[mirror].clear(),
+            _ => Vec::new(),
+        };
+        self.apply_moves(mirror, before, switch);
+        let result = match change {
             // The switch counts from zero what it counts later.
             Change::WriteDirectCounter(table, entry, _) => {
                 if let Some(past) = entry.and_then(|entry| self.used.get_mut(&(*table, entry))) {
@@ -163,32 +470,24 @@ impl Coordinator {
                 Ok(())
             }
             change => each(servers, change, made),
-        }
+        };
+        let after = match (change, removal) {
+            (Change::Modify(_, entry, ..), _) => self.mirrors[mirror].end_change(*entry),
+            (_, Some(removal)) => self.mirrors[mirror].end_removal(&removal),
+            _ => Vec::new(),
+        };
+        self.apply_moves(mirror, after, switch);
+        result
+    }
+
+    fn is_cover(&self, table: TableId, entry: EntryId) -> bool {
+        let mirror = self.mirror_at(table).map(|at| &self.mirrors[at]);
+        let held = mirror.and_then(|mirror| mirror.in_switch.get(&mirror.item_of(entry)?));
+        held.is_some_and(|held| held.is_cover && held.entry == entry)
     }
 
     fn mirror_at(&self, table: TableId) -> Option<usize> {
         self.mirrors.iter().position(|mirror| mirror.table == table)
-    }
-
-    /// Updates the index of a mirrored table. Returns the entries that the switch must give up.
-    fn outdated(&mut self, at: usize, change: &Change, made: Option<EntryId>) -> Vec<EntryId> {
-        let mirror = &mut self.mirrors[at];
-        match change {
-            Change::Insert(_, TableEntry { keys, .. }) => match made {
-                Some(made) => mirror.insert(keys, made),
-                None => Vec::new(),
-            },
-            Change::Modify(_, entry, ..) => match mirror.evict(*entry) {
-                true => vec![*entry],
-                false => Vec::new(),
-            },
-            Change::Delete(_, entry) => match mirror.remove(*entry) {
-                true => vec![*entry],
-                false => Vec::new(),
-            },
-            Change::Clear(_) => mirror.clear(),
-            _ => Vec::new(),
-        }
     }
 
     /// Takes over what a handler of a server has done to its tables, and sends it to the other
@@ -202,9 +501,7 @@ impl Coordinator {
     ) {
         let change_of_whole = with_actions_of(change, server, self.whole.program());
         self.set_quietly(change_of_whole.clone());
-        if let Err(error) = self.follow_learned(&change_of_whole, switch) {
-            self.refused.push(error);
-        }
+        self.follow_learned(&change_of_whole, switch);
         for other in others {
             match other.apply(change, None) {
                 // The entry has expired there, too.
@@ -217,32 +514,25 @@ impl Coordinator {
 
     /// Updates the index of a mirrored table after a handler's change, and takes an entry that is
     /// wrong now out of the switch.
-    fn follow_learned(
-        &mut self,
-        change: &Change,
-        switch: &mut dyn PlaneControl,
-    ) -> Result<(), ControlError> {
+    fn follow_learned(&mut self, change: &Change, switch: &mut dyn PlaneControl) {
         let Some(table) = table_of(change) else {
-            return Ok(());
+            return;
         };
         let Some(at) = self.mirror_at(table) else {
-            return Ok(());
+            return;
         };
-        let outdated = match change {
+        let moves = match change {
             Change::Learn(_, entry) | Change::Relearn(_, entry) => {
                 match learned_entry(self.whole.program(), table, entry) {
                     Some(made) => self.mirrors[at].learn(&entry.key, made),
-                    None => None,
+                    None => Vec::new(),
                 }
             }
             Change::Expire(_, entry) => self.mirrors[at].forget(&entry.key),
             Change::Forget(_, _, key) => self.mirrors[at].forget(key),
-            _ => None,
+            _ => Vec::new(),
         };
-        match outdated {
-            Some(entry) => self.withdraw(table, entry, switch),
-            None => Ok(()),
-        }
+        self.apply_moves(at, moves, switch);
     }
 
     /// Restarts the timers of handlers' entries at all servers if a packet has used the entry in
@@ -278,101 +568,25 @@ impl Coordinator {
         let Some(at) = self.mirror_at(table) else {
             return;
         };
-        let Some(id) = self.mirrors[at].candidate(key) else {
-            return;
-        };
-        let Some(entry) = self.entry_of(at, id) else {
-            return;
-        };
-        let victim = self.mirrors[at].put(id);
-        let moved = match victim {
-            Some(victim) => self.withdraw(table, victim, switch),
-            None => Ok(()),
-        };
-        let moved = moved.and_then(|()| switch.apply(&Change::Insert(table, entry), Some(id)));
-        if let Err(error) = moved {
-            self.mirrors[at].evict(id);
-            self.refused.push(error);
-        }
-    }
-
-    /// Returns an entry of a mirrored table.
-    fn entry_of(&self, mirror: usize, id: EntryId) -> Option<TableEntry> {
-        let mirror = &self.mirrors[mirror];
-        if let Some(item) = mirror.learned(id) {
-            return Some(item.entry.clone());
-        }
-        let entry = self.whole.configuration().tables[mirror.table].get(id)?;
-        self.whole.written(mirror.table, entry)
-    }
-
-    /// Returns all that the switch must hold, as changes of an empty one with the ids of entries:
-    /// but for cells, which are the switch's own.
-    pub fn switch_state(&self) -> Vec<(Change, Option<EntryId>)> {
-        let is_mirrored = |table| self.mirror_at(table).is_some();
-        let mut state = snapshot::changes(&self.whole, |table| !is_mirrored(table));
-        for (at, mirror) in self.mirrors.iter().enumerate() {
-            let cached = mirror.cached().filter_map(|id| Some((id, self.entry_of(at, id)?)));
-            state.extend(cached.map(|(id, entry)| (Change::Insert(mirror.table, entry), Some(id))));
-        }
-        state
-    }
-
-    /// Returns all that a server must hold, as changes of an empty one with the ids of entries. It
-    /// includes the entries of handlers, with the actions of `server`, the server half.
-    pub fn server_state(&self, server: &Program) -> Vec<(Change, Option<EntryId>)> {
-        let is_mirrored = |table| self.mirror_at(table).is_some();
-        let mut state = snapshot::changes(&self.whole, is_mirrored);
-        state.retain(|(change, _)| {
-            table_of(change).is_some()
-                || matches!(
-                    change,
-                    Change::SetValueSet(..)
-                        | Change::SetHashParameters(_)
-                        | Change::SetHostPorts(_)
-                        | Change::SetExpireProfile(..)
-                )
-        });
-        for mirror in &self.mirrors {
-            let learned = self.whole.configuration().learned[mirror.table].as_deref();
-            let entries = learned.map(table::LearningTable::entries).unwrap_or_default();
-            for entry in entries {
-                let change = Change::Learn(mirror.table, entry);
-                let change = with_actions_of(&change, self.whole.program(), server);
-                state.push((change, None));
-            }
-        }
-        state
-    }
-
-    /// Notes that the switch has lost its entries of mirrored tables.
-    pub fn forget_cached(&mut self) {
-        for mirror in &mut self.mirrors {
-            mirror.forget_cached();
-        }
-    }
-
-    /// Forgets the changes of the whole tables that were not sent to the planes.
-    pub fn forget_changes(&mut self) {
-        self.take_records();
-    }
-
-    /// Returns the entry that a handler has added with this key.
-    pub fn learned_entry(&self, table: TableId, key: &[u64]) -> Option<LearnedEntry> {
-        let learned = self.whole.configuration().learned.get(table)?.as_ref()?;
-        match learned.shape().limbs() == key.len() {
-            true => learned.get(key),
-            false => None,
-        }
+        let moves = self.mirrors[at].ask(key);
+        self.apply_moves(at, moves, switch);
     }
 
     /// Takes an entry out of the switch. Its use there still counts.
     fn withdraw(
         &mut self,
         table: TableId,
-        entry: EntryId,
+        held: InSwitch,
         switch: &mut dyn PlaneControl,
     ) -> Result<(), ControlError> {
+        if !held.is_cover {
+            self.note_use(table, held.entry, switch);
+        }
+        switch.apply(&Change::Delete(table, held.entry), None)
+    }
+
+    /// Notes the use of an entry that leaves the switch.
+    fn note_use(&mut self, table: TableId, entry: EntryId, switch: &dyn PlaneControl) {
         let past = self.used.entry((table, entry)).or_default();
         if let Some(last) = switch.last_use(table, entry) {
             past.last_ns = past.last_ns.max(last);
@@ -380,7 +594,6 @@ impl Coordinator {
         if let Some(reading) = switch.direct_counter(table, entry) {
             add(&mut past.counted, reading);
         }
-        switch.apply(&Change::Delete(table, entry), None)
     }
 
     /// Returns the entries that no packet has used on any plane for their time-outs. Each is
@@ -448,9 +661,14 @@ impl Coordinator {
             let entries: Vec<EntryId> = entries.map(|entry| entry.id).collect();
             for entry in entries {
                 let of_servers = servers.iter().filter(|_| is_mirrored);
+                // The packets of a cover are counted at servers.
+                let at_switch = match self.is_cover(table, entry) {
+                    true => None,
+                    false => switch.direct_counter(table, entry),
+                };
                 let readings = of_servers
                     .filter_map(|server| server.direct_counter(table, entry))
-                    .chain(switch.direct_counter(table, entry));
+                    .chain(at_switch);
                 let mut sum = readings.reduce(|mut sum, reading| {
                     add(&mut sum, reading);
                     sum
@@ -477,6 +695,17 @@ impl Coordinator {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         *records = before;
     }
+}
+
+/// Returns the keys and ids of a table's entries.
+fn entries_of(device: &Device, table: TableId) -> Vec<(Vec<KeyMatch>, EntryId)> {
+    let entries = device.configuration().tables[table].iter();
+    entries
+        .map(|entry| {
+            let keys = entry.matches.iter().map(switch::key_match).collect();
+            (keys, entry.id)
+        })
+        .collect()
 }
 
 /// Applies a change on each plane.

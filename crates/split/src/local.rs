@@ -6,15 +6,20 @@ use exec::Engine;
 use ir::TableId;
 use packet::{Frame, Nanos, PortId};
 use passes::split::{SplitPlan, SplitProgram};
-use placement::ServerId;
+use placement::{GroupError, GroupOptions, OptionsError, ServerId};
 use switch::{
     Change, Device, DeviceConfig, EntryId, Ledger, LedgerError, LoadError, Object, ObjectPlace,
     PacketProcessor, Record,
 };
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, TableWindow};
+use crate::flights::FlightOptions;
+use crate::gate::MAX_HOLD;
+use crate::links::{End, LinkOptions, Links};
+use crate::mirror::{EntryPolicy, SplitPlacement, Window};
+use crate::order::{OrderedChanges, OrderedPlane};
 use crate::plane::{DevicePlane, EntryIds, PlaneControl};
-use crate::requests::{Requests, ServerPort, SwitchOptions};
+use crate::requests::{Order, Requests, ServerPort, SwitchOptions};
 use crate::server_half::{ServerFilter, ServerHalf};
 use crate::switch_half::SwitchHalf;
 
@@ -22,40 +27,79 @@ use crate::switch_half::SwitchHalf;
 /// that programs use for processors.
 const FIRST_SERVER_PORT: u32 = 0x1_0000;
 
+/// Time without a packet after which a flow has ended, for changes of the group.
+const FLOW_IDLE: Nanos = Nanos(300_000_000_000);
+
+/// Keys that a window can report beside those that fit into the switch.
+const MORE_REPORTS: usize = 1 << 14;
+
 /// Options of a switch with its servers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LocalOptions {
     /// Number of servers, at least 1.
     pub servers: u16,
+    /// Number of further servers, which can join the group.
+    pub spare_servers: u16,
+    /// Placement of entries.
+    pub placement: SplitPlacement,
+    /// Order of the packets of a flow.
+    pub order: Order,
+    /// Links between switch and servers.
+    pub links: LinkOptions,
+    /// Sizes of the group's tables.
+    pub group: GroupOptions,
     /// Egress port of requests in the switch half.
     pub request_port: u32,
     /// Configuration of the devices.
     pub device: DeviceConfig,
 }
 
-/// Error of a start: the plane, and the cause.
+/// Error of a start.
 #[derive(Debug)]
-pub struct StartError {
-    /// The plane.
-    pub plane: &'static str,
-    /// The cause.
-    pub error: LoadError,
+pub enum StartError {
+    /// A plane cannot be loaded: the plane, and the cause.
+    Plane(&'static str, LoadError),
+    /// A parameter of the placement is outside of its range.
+    Placement(OptionsError),
 }
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.plane, self.error)
+        match self {
+            StartError::Plane(plane, error) => write!(f, "{plane}: {error}"),
+            StartError::Placement(error) => write!(f, "placement: {error}"),
+        }
     }
 }
 
 impl std::error::Error for StartError {}
+
+/// Result of a change of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct GroupChange {
+    /// Flows that the servers know.
+    pub known: usize,
+    /// Flows that were pinned to their servers.
+    pub pinned: usize,
+    /// Flows that need a pin and found none: the change waits until others end.
+    pub waiting: usize,
+}
 
 /// A switch with its servers.
 pub struct LocalSplit {
     coordinator: Coordinator,
     switch: SwitchHalf<Device>,
     switch_ids: EntryIds,
+    ordered: OrderedChanges,
     servers: Vec<LocalServer>,
+    links: Links,
+    placement: SplitPlacement,
+    /// Frames received in this window, and its begin.
+    window: (u64, Nanos),
+    windows: Vec<TableWindow>,
+    /// Requests that ended at a failed server, and responses that the switch refused.
+    discarded: u64,
+    now: Nanos,
     plan: Arc<SplitPlan>,
 }
 
@@ -64,7 +108,7 @@ struct LocalServer {
     ids: EntryIds,
     /// Changes of tables by handlers.
     learned: Arc<Mutex<Vec<Record>>>,
-    waiting: Vec<Frame>,
+    is_down: bool,
 }
 
 impl LocalSplit {
@@ -80,7 +124,7 @@ impl LocalSplit {
     ) -> Result<LocalSplit, StartError> {
         let plan = Arc::new(program.plan.clone());
         let whole = Arc::new(program.whole.clone());
-        let at = |plane: &'static str| move |error: LoadError| StartError { plane, error };
+        let at = |plane: &'static str| move |error: LoadError| StartError::Plane(plane, error);
         let coordinator = Coordinator::new(whole, Arc::clone(&plan), &options.device)
             .map_err(at("coordinator"))?;
         let switch = Device::new(
@@ -91,7 +135,8 @@ impl LocalSplit {
         .map_err(at("switch half"))?;
         let server_program = Arc::new(program.server.clone());
         let mut servers = Vec::new();
-        for number in 0..options.servers.max(1) {
+        let first = options.servers.max(1);
+        for number in 0..first + options.spare_servers {
             let engine = engine_of(Some(number));
             let mut device = Device::new(Arc::clone(&server_program), &*engine, &options.device)
                 .map_err(at("server half"))?;
@@ -107,27 +152,188 @@ impl LocalSplit {
                 half: ServerHalf::new(device, ServerFilter::new(&plan.frame)),
                 ids: EntryIds::default(),
                 learned,
-                waiting: Vec::new(),
+                is_down: false,
             });
         }
-        let ports = (0..servers.len() as u16).map(|number| ServerPort {
-            server: ServerId(number),
-            port: PortId(FIRST_SERVER_PORT + u32::from(number)),
-        });
         let switch_options = SwitchOptions {
-            servers: ports.collect(),
+            servers: (0..first).map(port_of).collect(),
             request_port: options.request_port,
             epoch: 0,
+            group: options.group,
         };
-        let requests = Requests::new(&plan.frame, switch_options);
+        let requests = Requests::new(&plan, switch_options);
         let mirrored = plan.mirrored.iter().map(|mirrored| mirrored.table);
-        Ok(LocalSplit {
+        let mut local = LocalSplit {
             coordinator,
             switch_ids: EntryIds::new(mirrored),
             switch: SwitchHalf::new(switch, Arc::new(requests)),
+            ordered: OrderedChanges::new(Arc::clone(&plan), options.order),
             servers,
+            links: Links::new(options.links),
+            placement: SplitPlacement::default(),
+            window: (0, Nanos(0)),
+            windows: Vec::new(),
+            discarded: 0,
+            now: Nanos(0),
             plan,
-        })
+        };
+        local
+            .set_placement(&options.placement)
+            .map_err(StartError::Placement)?;
+        Ok(local)
+    }
+
+    /// Sets the placement of entries. All entries leave the switch.
+    ///
+    /// # Errors
+    /// An option is outside of its range; then nothing changes.
+    pub fn set_placement(&mut self, placement: &SplitPlacement) -> Result<(), OptionsError> {
+        let LocalSplit {
+            coordinator,
+            switch,
+            switch_ids,
+            ordered,
+            ..
+        } = self;
+        let requests = Arc::clone(switch.requests());
+        let mut plane = DevicePlane {
+            device: switch.inner_mut(),
+            ids: switch_ids,
+        };
+        let mut plane = OrderedPlane {
+            plane: &mut plane,
+            changes: ordered,
+            requests: &requests,
+        };
+        coordinator.set_placement(placement, &mut plane)?;
+        let flights = match placement.policy {
+            EntryPolicy::Asked => None,
+            EntryPolicy::Windows(policy) => Some(FlightOptions {
+                policy,
+                sketch: placement.options.sketch,
+                reports: self.reports_of(placement),
+            }),
+        };
+        requests.count_flights(flights.as_ref());
+        self.set_thresholds(policy_threshold(placement.policy));
+        self.placement = *placement;
+        self.window = (0, self.now);
+        Ok(())
+    }
+
+    /// Returns the number of keys that a window notes at most.
+    fn reports_of(&self, placement: &SplitPlacement) -> usize {
+        let mirrored = self.plan.mirrored.iter();
+        let declared = mirrored.map(|mirrored| u64::from(mirrored.entries)).max();
+        let top = placement.top.unwrap_or(u64::MAX).min(declared.unwrap_or(0));
+        (top as usize).saturating_mul(4).min(1 << 20) + MORE_REPORTS
+    }
+
+    fn set_thresholds(&self, threshold: u64) {
+        for cut in 1..=self.plan.cuts.len() as u16 {
+            self.switch.requests().set_threshold(cut, threshold);
+        }
+    }
+
+    /// Returns what each window since the last call has done.
+    pub fn take_windows(&mut self) -> Vec<TableWindow> {
+        std::mem::take(&mut self.windows)
+    }
+
+    /// Adds a server to the group.
+    ///
+    /// # Errors
+    /// There is no such server, it is in the group, or another change is not complete.
+    pub fn join(&mut self, server: ServerId) -> Result<GroupChange, GroupError> {
+        let Some(local) = self.servers.get_mut(usize::from(server.0)) else {
+            return Err(GroupError::Absent(server));
+        };
+        let was_down = local.is_down;
+        self.end_pins();
+        self.switch.requests().join(port_of(server.0))?;
+        if was_down {
+            let local = &mut self.servers[usize::from(server.0)];
+            local.is_down = false;
+            local.half.known_flows().clear();
+        }
+        self.complete_change()
+    }
+
+    /// Takes a server out of the group. Its flows stay with it until they end.
+    ///
+    /// # Errors
+    /// The server is not in the group, or the last one, or another change is not complete.
+    pub fn leave(&mut self, server: ServerId) -> Result<GroupChange, GroupError> {
+        self.end_pins();
+        self.switch.requests().leave(server)?;
+        self.complete_change()
+    }
+
+    /// Notes that a server failed. Returns the number of its requests that had no answer.
+    ///
+    /// # Errors
+    /// The server is not in use, or it is the last one: then requests are dropped.
+    pub fn fail(&mut self, server: ServerId) -> Result<u64, GroupError> {
+        let result = self.switch.requests().fail(server);
+        if !matches!(result, Err(GroupError::Absent(_)))
+            && let Some(local) = self.servers.get_mut(usize::from(server.0))
+        {
+            local.is_down = true;
+        }
+        result
+    }
+
+    /// Returns the flows that a server knows.
+    pub fn flows_of(&self, server: ServerId) -> Vec<u32> {
+        let server = self.servers.get(usize::from(server.0));
+        server.map_or_else(Vec::new, |server| server.half.known_flows().since(Nanos(0)))
+    }
+
+    /// Returns the flows that servers know or will know, with their servers.
+    fn known_flows(&self) -> Vec<(u32, ServerId)> {
+        // A request that arrives in between is in both lists.
+        let mut known = self.switch.requests().flows_on_their_way();
+        let since = Nanos(self.now.0.saturating_sub(FLOW_IDLE.0));
+        for (number, server) in (0..).zip(&self.servers) {
+            if !server.is_down {
+                let flows = server.half.known_flows().since(since);
+                known.extend(flows.into_iter().map(|flow| (flow, ServerId(number))));
+            }
+        }
+        known.sort_unstable_by_key(|(flow, server)| (*flow, server.0));
+        known.dedup();
+        known
+    }
+
+    /// Removes the pins of flows that ended.
+    fn end_pins(&self) {
+        let known: Vec<u32> = self.known_flows().iter().map(|known| known.0).collect();
+        self.switch.requests().keep_pins(&known);
+    }
+
+    /// Pins the flows that a change would move, and completes it if all have a pin.
+    ///
+    /// # Errors
+    /// No change has begun.
+    pub fn complete_change(&mut self) -> Result<GroupChange, GroupError> {
+        let known = self.known_flows();
+        let requests = self.switch.requests();
+        let mut change = GroupChange {
+            known: known.len(),
+            ..GroupChange::default()
+        };
+        let before = requests.group().pins;
+        match requests.pin_missing(&known) {
+            Ok(pinned) => change.pinned = pinned,
+            Err(GroupError::PinsFull { .. }) => change.pinned = requests.group().pins - before,
+            Err(error) => return Err(error),
+        }
+        match requests.commit(&known) {
+            Ok(()) => {}
+            Err(GroupError::Unpinned { flows }) => change.waiting = flows,
+            Err(error) => return Err(error),
+        }
+        Ok(change)
     }
 
     /// Returns the coordinator.
@@ -174,6 +380,7 @@ impl LocalSplit {
             dropped += ledger.received - ledger.sent;
             dropped += server.half.refused().received;
         }
+        dropped += self.links.lost() + self.links.len() as u64 + self.discarded;
         match self.switch.requests().unanswered() == dropped {
             true => Ok(()),
             false => Err(LedgerError {
@@ -183,6 +390,12 @@ impl LocalSplit {
         }
     }
 
+    /// Returns the number of frames between switch and servers, and of requests that the switch
+    /// holds.
+    pub fn in_flight(&self) -> usize {
+        self.links.len() + self.switch.held()
+    }
+
     /// Sends the changes of the whole tables to the planes. The coordinator has those that a plane
     /// refuses.
     pub fn propagate(&mut self) {
@@ -190,6 +403,7 @@ impl LocalSplit {
             coordinator,
             switch,
             switch_ids,
+            ordered,
             servers,
             ..
         } = self;
@@ -198,9 +412,15 @@ impl LocalSplit {
             .iter_mut()
             .map(|plane| plane as &mut dyn PlaneControl)
             .collect();
+        let requests = Arc::clone(switch.requests());
         let mut switch = DevicePlane {
             device: switch.inner_mut(),
             ids: switch_ids,
+        };
+        let mut switch = OrderedPlane {
+            plane: &mut switch,
+            changes: ordered,
+            requests: &requests,
         };
         coordinator.propagate(&mut switch, &mut planes);
     }
@@ -246,63 +466,169 @@ impl LocalSplit {
         coordinator.collect_counters(&switch, &planes);
     }
 
-    /// Forwards frames through all planes, until nothing is on its way.
-    fn forward_all(
+    /// Forwards frames through the switch.
+    fn at_switch(
         &mut self,
-        mut arriving: Vec<Frame>,
+        frames: &mut [Frame],
         now: Nanos,
+        asked: &mut Vec<(u16, Vec<u8>)>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
-        let mut asked: Vec<(u16, Vec<u8>)> = Vec::new();
-        loop {
-            let LocalSplit {
-                switch,
-                servers,
-                coordinator,
-                ..
-            } = self;
-            switch.forward_and_see(
-                &mut arriving,
-                now,
-                |port, frame, time| {
-                    let server = port.0.checked_sub(FIRST_SERVER_PORT);
-                    let server = server.and_then(|number| servers.get_mut(number as usize));
-                    match server {
-                        Some(server) => {
-                            let mut request = std::mem::take(frame);
-                            request.ingress = PortId(0);
-                            server.waiting.push(request);
-                        }
-                        None => sent(port, frame, time),
-                    }
-                },
-                |wire, frame, request| {
+        self.now = self.now.max(now);
+        let LocalSplit {
+            switch,
+            coordinator,
+            links,
+            placement,
+            ..
+        } = self;
+        let is_asked = placement.policy == EntryPolicy::Asked;
+        switch.forward_and_see(
+            frames,
+            now,
+            |port, frame, time| match port.0.checked_sub(FIRST_SERVER_PORT) {
+                Some(number) => {
+                    let mut request = std::mem::take(frame);
+                    request.ingress = PortId(0);
+                    links.send(End::Server(number as usize), request, now);
+                }
+                None => sent(port, frame, time),
+            },
+            |wire, frame, request| {
+                if is_asked {
                     let mut key = Vec::new();
                     wire.read_key(frame, coordinator.key_width(request.cut), &mut key);
                     asked.push((request.cut, key));
-                },
-            );
-            arriving.clear();
-            for (number, server) in servers.iter_mut().enumerate() {
-                let mut requests = std::mem::take(&mut server.waiting);
-                server.half.forward(&mut requests, now, |_, frame, _| {
-                    let mut response = std::mem::take(frame);
-                    response.ingress = PortId(FIRST_SERVER_PORT + number as u32);
-                    arriving.push(response);
-                });
+                }
+            },
+        );
+    }
+
+    /// Delivers a request to a server, and sends its response.
+    fn at_server(&mut self, number: usize, mut request: Frame, now: Nanos) {
+        let server = &mut self.servers[number];
+        if server.is_down {
+            self.discarded += 1;
+            return;
+        }
+        let links = &mut self.links;
+        let request = std::slice::from_mut(&mut request);
+        server.half.forward(request, now, |_, frame, _| {
+            let mut response = std::mem::take(frame);
+            response.ingress = PortId(FIRST_SERVER_PORT + number as u32);
+            links.send(End::Switch(number), response, now);
+        });
+        self.spread_learned();
+    }
+
+    /// Forwards all that arrives until this time.
+    fn deliver(&mut self, until: Nanos, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
+        let mut asked: Vec<(u16, Vec<u8>)> = Vec::new();
+        loop {
+            self.install(until);
+            if self.switch.has_ready() {
+                self.at_switch(&mut [], until, &mut asked, sent);
+                continue;
             }
-            self.spread_learned();
-            if arriving.is_empty() {
-                break;
+            let Some((arrival, end, mut frame)) = self.links.take(until) else {
+                match asked.is_empty() {
+                    true => break,
+                    false => self.ask(&mut asked),
+                }
+                continue;
+            };
+            let now = arrival.max(self.now);
+            match end {
+                End::Server(number) => self.at_server(number, frame, now),
+                End::Switch(_) => {
+                    let unanswered = self.switch.requests().unanswered();
+                    let sent_before = self.switch.requests().sent();
+                    self.at_switch(std::slice::from_mut(&mut frame), now, &mut asked, sent);
+                    let requests = self.switch.requests();
+                    let more = requests.sent() - sent_before;
+                    let is_taken = requests.unanswered() < unanswered + more;
+                    self.discarded += u64::from(!is_taken);
+                }
             }
         }
+    }
+
+    /// Forwards all that arrives now, and then moves the entries that packets have asked for.
+    fn ask_after(
+        &mut self,
+        asked: &mut Vec<(u16, Vec<u8>)>,
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.deliver(now, sent);
+        self.ask(asked);
+    }
+
+    /// Moves the entries that packets have asked for into the switch.
+    fn ask(&mut self, asked: &mut Vec<(u16, Vec<u8>)>) {
+        self.with_switch(|coordinator, plane| {
+            for (cut, key) in asked.drain(..) {
+                coordinator.asked(cut, &key, plane);
+            }
+        });
+    }
+
+    /// Calls `change` with the coordinator and the switch as it sees it.
+    fn with_switch<T>(
+        &mut self,
+        change: impl FnOnce(&mut Coordinator, &mut OrderedPlane<'_>) -> T,
+    ) -> T {
+        let requests = Arc::clone(self.switch.requests());
         let mut plane = DevicePlane {
             device: self.switch.inner_mut(),
             ids: &mut self.switch_ids,
         };
-        for (cut, key) in asked {
-            self.coordinator.asked(cut, &key, &mut plane);
+        let mut plane = OrderedPlane {
+            plane: &mut plane,
+            changes: &mut self.ordered,
+            requests: &requests,
+        };
+        change(&mut self.coordinator, &mut plane)
+    }
+
+    /// Installs the entries that may work now.
+    fn install(&mut self, now: Nanos) {
+        while self.ordered.waiting() > 0 {
+            let requests = Arc::clone(self.switch.requests());
+            let mut plane = DevicePlane {
+                device: self.switch.inner_mut(),
+                ids: &mut self.switch_ids,
+            };
+            match self.ordered.advance(&requests, &mut plane, now) {
+                Some(refused) => self.with_switch(|coordinator, plane| {
+                    coordinator.not_installed(refused, plane);
+                }),
+                None => break,
+            }
         }
+    }
+
+    /// Ends the window if it is over.
+    fn end_window(&mut self, received: u64, now: Nanos) {
+        if self.placement.policy == EntryPolicy::Asked {
+            return;
+        }
+        self.window.0 += received;
+        let is_over = match self.placement.window {
+            Window::Packets(packets) => self.window.0 >= packets,
+            Window::Time(time) => now.0.saturating_sub(self.window.1.0) >= time.0,
+        };
+        if !is_over {
+            return;
+        }
+        self.window = (0, now);
+        let requests = Arc::clone(self.switch.requests());
+        let Some(flights) = requests.end_window() else {
+            return;
+        };
+        let ended = self
+            .with_switch(|coordinator, plane| coordinator.end_window(&flights, &requests, plane));
+        self.windows.extend(ended);
     }
 
     /// Restarts the timers of entries that packets have used in the switch.
@@ -335,9 +661,15 @@ impl LocalSplit {
         for (number, records) in taken.into_iter().enumerate() {
             let program = Arc::clone(self.servers[number].half.inner().program());
             for record in records {
+                let requests = Arc::clone(self.switch.requests());
                 let mut switch = DevicePlane {
                     device: self.switch.inner_mut(),
                     ids: &mut self.switch_ids,
+                };
+                let mut switch = OrderedPlane {
+                    plane: &mut switch,
+                    changes: &mut self.ordered,
+                    requests: &requests,
                 };
                 let others = self.servers.iter_mut().enumerate();
                 let mut planes: Vec<DevicePlane<'_>> = others
@@ -409,6 +741,22 @@ fn is_learned(change: &Change) -> bool {
     )
 }
 
+/// Returns the port of a server.
+fn port_of(number: u16) -> ServerPort {
+    ServerPort {
+        server: ServerId(number),
+        port: PortId(FIRST_SERVER_PORT + u32::from(number)),
+    }
+}
+
+/// Returns the threshold of the first window.
+fn policy_threshold(policy: EntryPolicy) -> u64 {
+    match policy {
+        EntryPolicy::Windows(placement::Policy::Random | placement::Policy::Heap) => 0,
+        _ => u64::MAX,
+    }
+}
+
 impl PacketProcessor for LocalSplit {
     fn forward(
         &mut self,
@@ -418,14 +766,24 @@ impl PacketProcessor for LocalSplit {
     ) {
         self.propagate();
         self.refresh();
-        self.forward_all(Vec::new(), now, &mut sent);
+        self.deliver(now, &mut sent);
+        let mut asked = Vec::new();
+        self.at_switch(&mut [], now, &mut asked, &mut sent);
+        self.deliver(now, &mut sent);
         for frame in frames {
-            self.forward_all(vec![std::mem::take(frame)], now, &mut sent);
+            self.at_switch(std::slice::from_mut(frame), now, &mut asked, &mut sent);
+            self.ask_after(&mut asked, now, &mut sent);
+            self.end_window(1, now);
+            self.install(now);
         }
+        self.end_window(0, now);
     }
 
     fn next_time(&self) -> Option<Nanos> {
         let servers = self.servers.iter().map(|server| server.half.next_time());
-        servers.chain([self.switch.next_time()]).flatten().min()
+        let held = (self.switch.held() > 0 || self.ordered.waiting() > 0)
+            .then(|| Nanos(self.now.0 + MAX_HOLD.0));
+        let others = [self.switch.next_time(), self.links.next_time(), held];
+        servers.chain(others).flatten().min()
     }
 }

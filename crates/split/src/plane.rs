@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use ir::TableId;
+use ir::{KeyMatch, TableId};
 use switch::{Change, ControlError, CounterReading, Device, EntryId};
 use table::LearningTable;
 
@@ -18,6 +18,17 @@ pub trait PlaneControl {
 
     /// Returns the direct counter of an entry, if the plane holds the entry.
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading>;
+
+    /// Returns the number of packets that found an entry, if the plane holds the entry and counts
+    /// them.
+    fn hits(&self, _: TableId, _: EntryId) -> Option<u64> {
+        None
+    }
+
+    /// Returns the keys of an entry, if the plane holds the entry and can say them.
+    fn keys(&self, _: TableId, _: EntryId) -> Option<Vec<KeyMatch>> {
+        None
+    }
 
     /// Returns the time in nanoseconds at which a packet last used an entry, if the plane holds the
     /// entry.
@@ -96,6 +107,7 @@ impl DevicePlane<'_> {
 
 impl PlaneControl for DevicePlane<'_> {
     fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
+        let is_deletion = matches!(change, Change::Delete(..));
         let mut change = change.clone();
         match &mut change {
             Change::Insert(table, _) => {
@@ -115,6 +127,9 @@ impl PlaneControl for DevicePlane<'_> {
                 let Some(own) = self.ids.of(*table, *entry) else {
                     return Ok(());
                 };
+                if is_deletion {
+                    self.ids.ids.remove(&(*table, *entry));
+                }
                 *entry = own;
             }
             _ => {}
@@ -125,6 +140,18 @@ impl PlaneControl for DevicePlane<'_> {
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
         let own = self.ids.of(table, entry)?;
         self.device.read_direct_counter(table, own)
+    }
+
+    fn hits(&self, table: TableId, entry: EntryId) -> Option<u64> {
+        let own = self.ids.of(table, entry)?;
+        let entries = self.device.configuration().tables.get(table)?;
+        Some(entries.usage_of(Some(own))?.hits)
+    }
+
+    fn keys(&self, table: TableId, entry: EntryId) -> Option<Vec<KeyMatch>> {
+        let own = self.ids.of(table, entry)?;
+        let entry = self.device.configuration().tables.get(table)?.get(own)?;
+        Some(entry.matches.iter().map(switch::key_match).collect())
     }
 
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {

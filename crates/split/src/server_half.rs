@@ -7,12 +7,15 @@ use packet::{Frame, Nanos, PortId};
 use passes::split::WireLayout;
 use switch::{FrameFilter, Ledger, PacketProcessor, keep_frames};
 
+use crate::known_flows::KnownFlows;
 use crate::wire::Wire;
 
 /// Filter of the frames of a worker of the server half.
 #[derive(Clone, Debug)]
 pub struct ServerFilter {
     wire: Arc<Wire>,
+    flows: Arc<KnownFlows>,
+    now: Nanos,
     not_a_request: DropReason,
     cut_short: DropReason,
 }
@@ -22,18 +25,28 @@ impl ServerFilter {
     pub fn new(layout: &WireLayout) -> ServerFilter {
         ServerFilter {
             wire: Arc::new(Wire::new(layout)),
+            flows: Arc::default(),
+            now: Nanos(0),
             not_a_request: DropReason::named(b"not_a_request"),
             cut_short: DropReason::named(b"short_request"),
         }
     }
 
-    /// Checks a received frame.
+    /// Returns the flows that the server knows. Clones of a filter share them.
+    pub fn known_flows(&self) -> &Arc<KnownFlows> {
+        &self.flows
+    }
+
+    /// Checks a frame received at this time, and notes its flow.
     ///
     /// # Errors
     /// The reason to drop it: it is no request, or too short for one.
-    pub fn check(&self, frame: &Frame) -> Result<(), DropReason> {
+    pub fn check(&self, frame: &Frame, now: Nanos) -> Result<(), DropReason> {
         match (self.wire.is_request(frame), self.wire.is_whole(frame)) {
-            (true, true) => Ok(()),
+            (true, true) => {
+                self.flows.note(self.wire.flow(frame), now);
+                Ok(())
+            }
             (true, false) => Err(self.cut_short),
             (false, _) => Err(self.not_a_request),
         }
@@ -41,12 +54,16 @@ impl ServerFilter {
 }
 
 impl FrameFilter for ServerFilter {
-    fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
-        self.check(frame)
+    fn begin(&mut self, now: Nanos, _: &mut Vec<Frame>) {
+        self.now = now;
     }
 
-    fn send(&mut self, port: PortId, _: &mut Frame) -> Result<PortId, DropReason> {
-        Ok(port)
+    fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
+        self.check(frame, self.now)
+    }
+
+    fn send(&mut self, port: PortId, _: &mut Frame) -> Result<Option<PortId>, DropReason> {
+        Ok(Some(port))
     }
 }
 
@@ -77,6 +94,11 @@ impl<P: PacketProcessor> ServerHalf<P> {
         &mut self.inner
     }
 
+    /// Returns the flows that the server knows.
+    pub fn known_flows(&self) -> &Arc<KnownFlows> {
+        self.filter.known_flows()
+    }
+
     /// Returns the counts of frames that the device did not get.
     pub fn refused(&self) -> &Ledger {
         &self.ledger
@@ -95,7 +117,7 @@ impl<P: PacketProcessor> PacketProcessor for ServerHalf<P> {
             filter,
             ledger,
         } = self;
-        let kept = keep_frames(frames, |frame| match filter.check(frame) {
+        let kept = keep_frames(frames, |frame| match filter.check(frame, now) {
             Ok(()) => true,
             Err(reason) => {
                 ledger.refuse(1, reason);

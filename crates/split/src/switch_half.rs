@@ -5,23 +5,43 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
-use switch::{FrameFilter, Ledger, PacketProcessor, keep_frames};
+use switch::{FrameFilter, Ledger, PacketProcessor, forward_after, keep_frames};
 
 use crate::requests::{Requests, SeenRequest};
 use crate::wire::Wire;
+use crate::worker::SwitchWorker;
 
 /// Filter of the frames of a worker of the switch half.
-pub struct SwitchFilter(pub Arc<Requests>);
+pub struct SwitchFilter(SwitchWorker);
+
+impl SwitchFilter {
+    /// Creates the filter of one more worker.
+    pub fn new(requests: Arc<Requests>) -> SwitchFilter {
+        SwitchFilter(SwitchWorker::new(requests))
+    }
+}
 
 impl FrameFilter for SwitchFilter {
+    fn begin(&mut self, now: Nanos, before: &mut Vec<Frame>) {
+        self.0.begin(now, before);
+    }
+
+    fn end(&mut self, before: &mut Vec<Frame>) {
+        self.0.end(before.drain(..));
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
     fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
         self.0.check(frame)
     }
 
-    fn send(&mut self, port: PortId, frame: &mut Frame) -> Result<PortId, DropReason> {
-        match self.0.is_request_port(port) {
-            true => self.0.address(frame).map(|(port, _)| port),
-            false => Ok(port),
+    fn send(&mut self, port: PortId, frame: &mut Frame) -> Result<Option<PortId>, DropReason> {
+        match self.0.requests().is_request_port(port) {
+            true => Ok(self.0.address(frame)?.map(|(port, _)| port)),
+            false => Ok(Some(port)),
         }
     }
 }
@@ -29,7 +49,9 @@ impl FrameFilter for SwitchFilter {
 /// Packet processor of a switch around the device of the switch half.
 pub struct SwitchHalf<P> {
     inner: P,
-    requests: Arc<Requests>,
+    worker: SwitchWorker,
+    /// Held requests that go on in this burst.
+    before: Vec<Frame>,
     ledger: Ledger,
 }
 
@@ -38,7 +60,8 @@ impl<P: PacketProcessor> SwitchHalf<P> {
     pub fn new(inner: P, requests: Arc<Requests>) -> SwitchHalf<P> {
         SwitchHalf {
             inner,
-            requests,
+            worker: SwitchWorker::new(requests),
+            before: Vec::new(),
             ledger: Ledger::default(),
         }
     }
@@ -54,8 +77,18 @@ impl<P: PacketProcessor> SwitchHalf<P> {
     }
 
     /// Returns the requests.
-    pub fn requests(&self) -> &Requests {
-        &self.requests
+    pub fn requests(&self) -> &Arc<Requests> {
+        self.worker.requests()
+    }
+
+    /// Returns the number of requests that the switch holds.
+    pub fn held(&self) -> usize {
+        self.worker.held()
+    }
+
+    /// Returns true if a held request goes on in the next call.
+    pub fn has_ready(&self) -> bool {
+        self.worker.has_ready()
     }
 
     /// Returns the counts of frames that the device did not get, or that no server got.
@@ -74,28 +107,34 @@ impl<P: PacketProcessor> SwitchHalf<P> {
     ) {
         let SwitchHalf {
             inner,
-            requests,
+            worker,
+            before,
             ledger,
         } = self;
-        let kept = keep_frames(frames, |frame| match requests.check(frame) {
+        worker.begin(now, before);
+        let kept = keep_frames(frames, |frame| match worker.check(frame) {
             Ok(()) => true,
             Err(reason) => {
                 ledger.refuse(1, reason);
                 false
             }
         });
-        inner.forward(&mut frames[..kept], now, |port, frame, time| {
-            if !requests.is_request_port(port) {
-                return sent(port, frame, time);
-            }
-            match requests.address(frame) {
-                Ok((to, request)) => {
-                    seen(requests.wire(), frame, request);
-                    sent(to, frame, time);
+        forward_after(before, &mut frames[..kept], |frames| {
+            inner.forward(frames, now, |port, frame, time| {
+                if !worker.requests().is_request_port(port) {
+                    return sent(port, frame, time);
                 }
-                Err(reason) => ledger.refuse(1, reason),
-            }
+                match worker.address(frame) {
+                    Ok(Some((to, request))) => {
+                        seen(worker.requests().wire(), frame, request);
+                        sent(to, frame, time);
+                    }
+                    Ok(None) => {}
+                    Err(reason) => ledger.refuse(1, reason),
+                }
+            });
         });
+        worker.end(before.drain(..));
     }
 }
 

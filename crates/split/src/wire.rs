@@ -109,6 +109,19 @@ impl Wire {
         Self::get(frame, self.sequence) as u32
     }
 
+    /// Makes a response of a request, as a server does that answers at this place.
+    pub fn turn_back(&self, frame: &mut Frame, resume: u16) {
+        if let Some(bytes) = frame.bytes_mut().get_mut(ETHER_TYPE..ETHER_TYPE + 2) {
+            bytes.copy_from_slice(&self.response_type);
+        }
+        Self::set(frame, self.resume, resume.into());
+    }
+
+    /// Returns the maximum number of bytes of a key.
+    pub fn max_key_bytes(&self) -> usize {
+        self.key.1.div_ceil(8)
+    }
+
     /// Sets epoch, server and number of a request.
     pub fn address(&self, frame: &mut Frame, epoch: u16, server: u16, sequence: u32) {
         Self::set(frame, self.epoch, epoch.into());
@@ -116,10 +129,14 @@ impl Wire {
         Self::set(frame, self.sequence, sequence.into());
     }
 
-    /// Appends the first `width` bits of the key to `key`, the last byte zero-padded. Clears it
-    /// first.
+    /// Reads the first `width` bits of the key into `key`, the last byte zero-padded.
     pub fn read_key(&self, frame: &Frame, width: usize, key: &mut Vec<u8>) {
         key.clear();
+        self.append_key(frame, width, key);
+    }
+
+    /// Appends the first `width` bits of the key to `key`, the last byte zero-padded.
+    pub fn append_key(&self, frame: &Frame, width: usize, key: &mut Vec<u8>) {
         let (first, all) = self.key;
         let bytes = frame.bytes();
         let width = width.min(all);

@@ -1,9 +1,11 @@
 //! A response counts once, from the port of the server that was asked.
 
-use packet::{Frame, PortId};
-use passes::split::WireLayout;
+use std::sync::Arc;
+
+use packet::{Frame, Nanos, PortId};
+use passes::split::{SplitPlan, WireLayout};
 use placement::ServerId;
-use split::{Requests, ServerPort, SwitchOptions};
+use split::{Requests, ServerPort, SwitchOptions, SwitchWorker};
 
 const SERVER_PORT: PortId = PortId(4);
 const OTHER_SERVER_PORT: PortId = PortId(5);
@@ -20,19 +22,30 @@ fn layout() -> WireLayout {
     }
 }
 
-fn requests(servers: &[(u16, PortId)]) -> Requests {
+/// Returns the worker of a switch, in a burst.
+fn worker(servers: &[(u16, PortId)]) -> SwitchWorker {
     let servers = servers.iter().map(|&(server, port)| ServerPort {
         server: ServerId(server),
         port,
     });
-    Requests::new(
-        &layout(),
-        SwitchOptions {
-            servers: servers.collect(),
-            request_port: 509,
-            epoch: EPOCH,
-        },
-    )
+    let plan = SplitPlan {
+        cuts: Vec::new(),
+        resumes: Vec::new(),
+        mirrored: Vec::new(),
+        server_stages: Vec::new(),
+        recomputed: Vec::new(),
+        live_bits: 0,
+        frame: layout(),
+    };
+    let options = SwitchOptions {
+        servers: servers.collect(),
+        request_port: 509,
+        epoch: EPOCH,
+        ..SwitchOptions::default()
+    };
+    let mut worker = SwitchWorker::new(Arc::new(Requests::new(&plan, options)));
+    worker.begin(Nanos(0), &mut Vec::new());
+    worker
 }
 
 fn frame(ether_type: [u8; 2], bytes: usize, port: PortId) -> Frame {
@@ -44,85 +57,86 @@ fn frame(ether_type: [u8; 2], bytes: usize, port: PortId) -> Frame {
 }
 
 /// Makes a request and the response to it.
-fn exchange(requests: &Requests) -> Frame {
+fn exchange(worker: &mut SwitchWorker) -> Frame {
     let mut request = frame([0x88, 0xb5], 64, PortId(0));
-    let (port, _) = requests.address(&mut request).expect("there is a server");
+    let addressed = worker.address(&mut request).expect("there is a server");
+    let (port, _) = addressed.expect("the request is not held");
     let mut response = request;
     response.bytes_mut()[13] = 0xb6;
     response.ingress = port;
     response
 }
 
-fn reason(requests: &Requests, frame: &Frame) -> &'static str {
-    requests
+fn reason(worker: &SwitchWorker, frame: &Frame) -> &'static str {
+    worker
         .check(frame)
         .map_or_else(|reason| reason.name(), |()| "accepted")
 }
 
 #[test]
 fn a_response_counts_once() {
-    let requests = requests(&[(1, SERVER_PORT)]);
-    let first = exchange(&requests);
-    let second = exchange(&requests);
-    assert_eq!(requests.unanswered(), 2);
-    assert_eq!(reason(&requests, &second), "accepted");
-    assert_eq!(reason(&requests, &second), "duplicate_response");
-    assert_eq!(reason(&requests, &first), "accepted");
-    assert_eq!(requests.unanswered(), 0);
+    let mut worker = worker(&[(1, SERVER_PORT)]);
+    let first = exchange(&mut worker);
+    let second = exchange(&mut worker);
+    assert_eq!(worker.requests().unanswered(), 2);
+    assert_eq!(reason(&worker, &second), "accepted");
+    assert_eq!(reason(&worker, &second), "duplicate_response");
+    assert_eq!(reason(&worker, &first), "accepted");
+    assert_eq!(worker.requests().unanswered(), 0);
 }
 
 #[test]
 fn frames_that_are_no_response_of_the_ports_server_are_dropped() {
-    let requests = requests(&[(1, SERVER_PORT), (2, OTHER_SERVER_PORT)]);
-    let good = exchange(&requests);
-    let mut forged = exchange(&requests);
+    let mut worker = worker(&[(1, SERVER_PORT), (2, OTHER_SERVER_PORT)]);
+    let good = exchange(&mut worker);
+    let mut forged = exchange(&mut worker);
     forged.ingress = PortId(0);
-    assert_eq!(reason(&requests, &forged), "unknown_response");
-    let mut of_other = exchange(&requests);
+    assert_eq!(reason(&worker, &forged), "unknown_response");
+    let mut of_other = exchange(&mut worker);
     of_other.ingress = match of_other.ingress {
         SERVER_PORT => OTHER_SERVER_PORT,
         _ => SERVER_PORT,
     };
-    assert_eq!(reason(&requests, &of_other), "unknown_response");
+    assert_eq!(reason(&worker, &of_other), "unknown_response");
     let short = frame([0x88, 0xb6], 37, SERVER_PORT);
-    assert_eq!(reason(&requests, &short), "unknown_response");
+    assert_eq!(reason(&worker, &short), "unknown_response");
     let other_type = frame([0x08, 0x00], 64, SERVER_PORT);
-    assert_eq!(reason(&requests, &other_type), "unknown_response");
+    assert_eq!(reason(&worker, &other_type), "unknown_response");
     let request = frame([0x88, 0xb5], 64, PortId(0));
-    assert_eq!(reason(&requests, &request), "unknown_response");
+    assert_eq!(reason(&worker, &request), "unknown_response");
     let packet = frame([0x08, 0x00], 14, PortId(0));
-    assert_eq!(reason(&requests, &packet), "accepted");
-    assert_eq!(reason(&requests, &good), "accepted");
+    assert_eq!(reason(&worker, &packet), "accepted");
+    assert_eq!(reason(&worker, &good), "accepted");
 }
 
 #[test]
 fn responses_of_another_epoch_are_stale() {
-    let requests = requests(&[(1, SERVER_PORT)]);
-    let mut response = exchange(&requests);
+    let mut worker = worker(&[(1, SERVER_PORT)]);
+    let mut response = exchange(&mut worker);
     let (at, _) = layout().option(passes::split::FrameOption::Epoch);
     response.bytes_mut()[at + 1] += 1;
-    assert_eq!(reason(&requests, &response), "stale_response");
+    assert_eq!(reason(&worker, &response), "stale_response");
     response.bytes_mut()[at + 1] -= 1;
-    assert_eq!(reason(&requests, &response), "accepted");
+    assert_eq!(reason(&worker, &response), "accepted");
 }
 
 #[test]
 fn numbers_wrap_and_an_old_request_is_lost() {
-    let requests = requests(&[(1, SERVER_PORT)]);
-    let old = exchange(&requests);
+    let mut worker = worker(&[(1, SERVER_PORT)]);
+    let old = exchange(&mut worker);
     for _ in 0..70_000 {
-        let response = exchange(&requests);
-        assert_eq!(reason(&requests, &response), "accepted");
+        let response = exchange(&mut worker);
+        assert_eq!(reason(&worker, &response), "accepted");
     }
-    assert_eq!(requests.lost(), 1);
-    assert_eq!(reason(&requests, &old), "duplicate_response");
+    assert_eq!(worker.requests().lost(), 1);
+    assert_eq!(reason(&worker, &old), "duplicate_response");
 }
 
 #[test]
 fn without_servers_requests_are_dropped() {
-    let requests = requests(&[]);
+    let mut worker = worker(&[]);
     let mut request = frame([0x88, 0xb5], 64, PortId(0));
-    let dropped = requests
+    let dropped = worker
         .address(&mut request)
         .expect_err("there is no server");
     assert_eq!(dropped.name(), "no_server");

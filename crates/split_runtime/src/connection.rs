@@ -224,7 +224,8 @@ fn introduce(address: &PlaneAddress, client: &mut Client) -> Result<bool, String
     loop {
         match client.next(Some(HELLO), None).map_err(failed)? {
             Next::Told(Notice::Other(message)) => {
-                let Some(found) = read_from_plane(&message).and_then(|message| message.hello) else {
+                let Some(found) = read_from_plane(&message).and_then(|message| message.hello)
+                else {
                     continue;
                 };
                 let server = address.server.unwrap_or(0);

@@ -125,7 +125,13 @@ impl Control {
                 wakeup.wake();
             });
             let connection = connection.map_err(ControlError)?;
-            Ok(RemotePlane::new(name, connection, Arc::clone(program)))
+            let program = Arc::clone(program);
+            Ok(RemotePlane::new(
+                name,
+                connection,
+                program,
+                spec.server.is_some(),
+            ))
         };
         let switch = connect(0, options.switch, &switch_program)?;
         let servers = (1..).zip(options.servers);
@@ -136,7 +142,9 @@ impl Control {
             let mut mirrored = program.plan.mirrored.iter();
             mirrored.any(|mirrored| mirrored.table == *id)
         };
-        let counted = tables.ids().filter(|id| tables[*id].direct_counter.is_some());
+        let counted = tables
+            .ids()
+            .filter(|id| tables[*id].direct_counter.is_some());
         let (counted, counted_in_switch) = counted.partition(is_mirrored);
         let reasons = vec![String::new(); servers.len() + 1];
         Ok(Control {
@@ -319,7 +327,8 @@ impl Control {
             if let Some(first) = coordinator.learned_entry(*table, &entry.key) {
                 let first = Change::Learn(*table, first);
                 let first = with_actions_of(&first, coordinator.whole().program(), server_program);
-                let is_same = matches!(&first, Change::Learn(_, first) if first.action == entry.action);
+                let is_same =
+                    matches!(&first, Change::Learn(_, first) if first.action == entry.action);
                 if !is_same {
                     let removal = Change::Forget(*table, entry.id, entry.key.clone());
                     for change in [removal, first] {

@@ -114,7 +114,9 @@ impl ServerExtension {
         let mut changes = Vec::new();
         for &table in &self.tables {
             let learned = device.configuration().learned[table].as_deref();
-            let entries = learned.map(table::LearningTable::entries).unwrap_or_default();
+            let entries = learned
+                .map(table::LearningTable::entries)
+                .unwrap_or_default();
             changes.extend(
                 entries
                     .into_iter()
@@ -125,7 +127,11 @@ impl ServerExtension {
     }
 
     /// Applies changes by handlers of other servers.
-    fn apply(&mut self, device: &mut Device, changes: Vec<wire::HandlerChange>) -> Result<(), String> {
+    fn apply(
+        &mut self,
+        device: &mut Device,
+        changes: Vec<wire::HandlerChange>,
+    ) -> Result<(), String> {
         let own = self.take_learned();
         let now = device.now().0;
         let mut first_error = Ok(());
@@ -247,7 +253,9 @@ impl SwitchExtension {
         for &table in &self.tables {
             let entries = &device.configuration().tables[table];
             for entry in entries.iter() {
-                let last = entries.usage_of(Some(entry.id)).map(|usage| usage.last_use_ns);
+                let last = entries
+                    .usage_of(Some(entry.id))
+                    .map(|usage| usage.last_use_ns);
                 let Some(last) = last.filter(|last| *last > self.last_uses.0) else {
                     continue;
                 };

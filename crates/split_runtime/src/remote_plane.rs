@@ -23,6 +23,7 @@ const MAX_UPDATES: usize = 10_000;
 pub(crate) struct RemotePlane {
     pub(crate) name: String,
     pub(crate) connection: Connection,
+    is_server: bool,
     program: Arc<Program>,
     /// Encoder of the changes of a connected plane. It has the entries that the plane holds.
     encoder: Option<UpdateEncoder>,
@@ -62,10 +63,16 @@ fn refused(name: &str, error: impl std::fmt::Display) -> ControlError {
 }
 
 impl RemotePlane {
-    pub(crate) fn new(name: String, connection: Connection, program: Arc<Program>) -> RemotePlane {
+    pub(crate) fn new(
+        name: String,
+        connection: Connection,
+        program: Arc<Program>,
+        is_server: bool,
+    ) -> RemotePlane {
         RemotePlane {
             name,
             connection,
+            is_server,
             program,
             encoder: None,
             updates: Vec::new(),
@@ -133,7 +140,7 @@ impl RemotePlane {
             Entity::PacketReplicationEngineEntry(clone_sessions()),
         ];
         let found = self.connection.read(all).map_err(|error| explain(&error))?;
-        let (updates, differences) = difference(wanted, found, is_known);
+        let (updates, differences) = difference(wanted, found, is_known, self.is_server);
         self.updates = updates;
         self.encoder = Some(encoder);
         self.flush().map_err(|error| error.message)?;
@@ -211,7 +218,11 @@ impl RemotePlane {
     /// # Errors
     /// The plane does not answer.
     pub(crate) fn read_counters(&mut self, table: TableId) -> Result<(), String> {
-        let Some(id) = self.encoder.as_ref().and_then(|encoder| encoder.table_id(table)) else {
+        let Some(id) = self
+            .encoder
+            .as_ref()
+            .and_then(|encoder| encoder.table_id(table))
+        else {
             return Ok(());
         };
         let wanted = Entity::TableEntry(rt::TableEntry {
@@ -250,7 +261,9 @@ impl RemotePlane {
             Entity::RegisterEntry(rt::RegisterEntry::default()),
         ];
         let found = self.connection.read(all)?;
-        let changes = found.iter().filter_map(|entity| encoder.cell_change(entity));
+        let changes = found
+            .iter()
+            .filter_map(|entity| encoder.cell_change(entity));
         Ok(changes.collect())
     }
 }
@@ -381,17 +394,14 @@ fn difference(
     wanted: Vec<rt::Update>,
     found: Vec<Entity>,
     is_known: bool,
+    is_server: bool,
 ) -> (Vec<rt::Update>, Differences) {
     let mut differences = Differences::default();
     let mut held: HashMap<Key, Entity> = HashMap::new();
     let mut deletions = Vec::new();
     for entity in found {
-        let is_fixed = match &entity {
-            // The program's own entry, or one that a handler has added.
-            Entity::TableEntry(entry) => entry.is_const || entry.metadata.is_empty(),
-            _ => false,
-        };
-        if let Some(key) = key(&entity).filter(|_| !is_fixed) {
+        let is_const = matches!(&entity, Entity::TableEntry(entry) if entry.is_const);
+        if let Some(key) = key(&entity).filter(|_| !is_const) {
             held.insert(key, entity);
         }
     }
@@ -417,6 +427,10 @@ fn difference(
         updates.push(update);
     }
     for (key, entity) in held {
+        // Without a number, a server's entry is one that a handler has added.
+        if is_server && matches!(&entity, Entity::TableEntry(entry) if entry.metadata.is_empty()) {
+            continue;
+        }
         differences.unknown += usize::from(matches!(key, Key::Entry(_)));
         let rank = match key {
             Key::Entry(_) => 0,

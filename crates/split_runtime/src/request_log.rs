@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use exec::DropReason;
-use packet::{Frame, PortId};
-use split::Requests;
+use packet::{Frame, Nanos, PortId};
+use split::{Requests, SwitchFilter};
 use switch::FrameFilter;
 
 /// Maximum number of requests in the log. More are left out: the log is a sample.
@@ -69,6 +69,7 @@ impl RequestLog {
 
 /// Filter of the frames of a worker of the switch half, which also logs requests.
 pub struct LoggingFilter {
+    filter: SwitchFilter,
     requests: Arc<Requests>,
     log: Arc<RequestLog>,
     /// Widths of the keys of cuts in bits, by number; 0 for calls of handlers.
@@ -84,6 +85,7 @@ impl LoggingFilter {
         key_widths: Arc<[usize]>,
     ) -> LoggingFilter {
         LoggingFilter {
+            filter: SwitchFilter::new(Arc::clone(&requests)),
             requests,
             log,
             key_widths,
@@ -93,21 +95,33 @@ impl LoggingFilter {
 }
 
 impl FrameFilter for LoggingFilter {
-    fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
-        self.requests.check(frame)
+    fn begin(&mut self, now: Nanos, before: &mut Vec<Frame>) {
+        self.filter.begin(now, before);
     }
 
-    fn send(&mut self, port: PortId, frame: &mut Frame) -> Result<PortId, DropReason> {
-        if !self.requests.is_request_port(port) {
-            return Ok(port);
+    fn end(&mut self, before: &mut Vec<Frame>) {
+        self.filter.end(before);
+    }
+
+    fn held(&self) -> usize {
+        self.filter.held()
+    }
+
+    fn receive(&mut self, frame: &Frame) -> Result<(), DropReason> {
+        self.filter.receive(frame)
+    }
+
+    fn send(&mut self, port: PortId, frame: &mut Frame) -> Result<Option<PortId>, DropReason> {
+        if self.requests.is_request_port(port) {
+            let wire = self.requests.wire();
+            let cut = wire.point(frame);
+            let width = self.key_widths.get(usize::from(cut)).copied();
+            if let Some(width) = width.filter(|width| *width > 0) {
+                wire.read_key(frame, width, &mut self.key);
+                self.log.add(cut, &self.key);
+            }
         }
-        let (port, request) = self.requests.address(frame)?;
-        let width = self.key_widths.get(usize::from(request.cut)).copied();
-        if let Some(width) = width.filter(|width| *width > 0) {
-            self.requests.wire().read_key(frame, width, &mut self.key);
-            self.log.add(request.cut, &self.key);
-        }
-        Ok(port)
+        self.filter.send(port, frame)
     }
 }
 

@@ -52,7 +52,7 @@ pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::{Digest, MAX_WAITING};
 pub use device::{AdoptError, Device, DeviceConfig, Exchange, LoadError, MigrationMode, TableHits};
-pub use frame_filter::{FrameFilter, keep_frames};
+pub use frame_filter::{FrameFilter, forward_after, keep_frames};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};
 pub use ledger::{Ledger, LedgerError};
 pub use limits::{Exceeded, Limited, Limits, MAX_METADATA, stages};

@@ -1,5 +1,7 @@
 //! `polyplane split`: programs over a switch and servers, in P4 with C.
 
+mod control;
+mod placement;
 mod plane;
 mod show;
 mod test;
@@ -40,6 +42,9 @@ enum Task {
     Switch(plane::SwitchPlane),
     /// Run the server half on real interfaces.
     Server(plane::ServerPlane),
+    /// Coordinate a switch and servers, and serve controllers with one device that runs the whole
+    /// program.
+    Control(control::Options),
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
@@ -55,6 +60,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Task::Test(options) => test::run(options),
         Task::Switch(options) => options.run(early),
         Task::Server(options) => options.run(early),
+        Task::Control(options) => options.run(early),
     }
 }
 

@@ -1,25 +1,33 @@
 //! `polyplane split switch` and `polyplane split server`: the halves on real interfaces.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
 use exec::Natives;
+use ir::TableId;
+use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
 use passes::split::SplitPlan;
 use port::{PortSpec, PortTarget};
-use runtime::{MakeFilter, ProcessSetup};
+use runtime::{
+    ChannelEnd, ControllerChannel, ControllerLink, MakeFilter, ProcessSetup, Served, compile_pool,
+};
 use split::{
     Coordinator, DevicePlane, EntryIds, NoPlane, PlaneControl, Requests, ServerFilter, ServerPort,
-    SwitchFilter,
 };
+use split_runtime::{LoggingFilter, RequestLog, ServerExtension, SwitchExtension, TO_PLANE};
 use switch::{Device, FrameFilter};
+use tenancy::Compilations;
 
 use super::{Cut, Prepared, add_entries, prepare};
 use crate::args::{Setup, Source};
+use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
+use crate::listen::Guard;
 use crate::run::{DeviceProcessor, ForwardedFrames, carry};
 use crate::{Ended, configure, out};
 
@@ -46,6 +54,8 @@ pub(super) struct SwitchPlane {
     cut: Cut,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    serving: Serving,
 }
 
 /// Options of a server.
@@ -71,7 +81,71 @@ pub(super) struct ServerPlane {
     cut: Cut,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    serving: Serving,
 }
+
+/// Options of the P4Runtime server of a half, for its coordinator.
+#[derive(Args)]
+#[command(
+    mut_group("Guard", |group| group.requires("address")),
+    mut_group("Cpu", |group| group.requires("address"))
+)]
+struct Serving {
+    /// Let the coordinator in by P4Runtime at this address of the machine's own, such as
+    /// 127.0.0.1:9559 (`polyplane split control`).
+    #[arg(long = "p4runtime", value_name = "ADDRESS")]
+    address: Option<SocketAddr>,
+    #[command(flatten)]
+    guard: Guard,
+    #[command(flatten)]
+    cpu: Cpu,
+}
+
+impl Serving {
+    /// Starts the server of a device, if an address is given.
+    ///
+    /// # Errors
+    /// The server cannot listen on the address.
+    fn start(
+        &self,
+        device: &Device,
+        ports: &[PortSpec],
+        carrying: &DeviceProcessor,
+        (choice, setup): (Choice, &Setup),
+        urgency: Urgency,
+    ) -> Result<Option<(ChannelEnd, ControllerChannel)>, String> {
+        let Some(address) = self.address else {
+            return Ok(None);
+        };
+        let compilations = Compilations::new(compile_pool());
+        let link = ControllerLink {
+            id: DEVICE_ID,
+            second_id: Some(0),
+            cpu: self.cpu.numbers(Some(device.program().arch)),
+            ports,
+            workers: carrying.workers(),
+            engine: Arc::from(choice.engine()),
+            config: configure::device_config(setup),
+            compilations: &compilations,
+            extensions: &[TO_PLANE],
+        };
+        let served = Served {
+            program: Some(device.program()),
+            notes: device.notes(),
+        };
+        let (config, line) = control::connect(link, served)?;
+        let listen = self.guard.listen(address)?;
+        let server = Server::start(listen, vec![config], urgency);
+        let server = server.map_err(|error| error.to_string())?;
+        out::note(&format!("P4Runtime is served at {}", server.address()));
+        let channel = ControllerChannel::new(&Arc::new(server), DEVICE_ID);
+        Ok(Some((line, channel)))
+    }
+}
+
+/// Device id of the halves.
+const DEVICE_ID: u64 = 1;
 
 /// A server and its port: `1=4`.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +177,7 @@ impl SwitchPlane {
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         self.carrying.check()?;
         let servers = self.server_ports()?;
-        let (habits, _) = self.carrying.begin(1);
+        let (habits, urgency) = self.carrying.begin(1);
         let options = self.cut.options();
         let Some(prepared) = prepare(&self.source, &options, false)? else {
             return Ok(Ended::WithErrors);
@@ -117,20 +191,36 @@ impl SwitchPlane {
         let options = ::split::SwitchOptions {
             servers,
             request_port,
-            epoch: 0,
+            ..::split::SwitchOptions::default()
         };
-        let requests = Arc::new(Requests::new(&plan.frame, options));
+        let requests = Arc::new(Requests::new(&plan, options));
+        let log = Arc::new(RequestLog::new());
+        let widths = plan.cuts.iter().map(|cut| plan.key_width(cut.kind));
+        let widths: Arc<[usize]> = [0].into_iter().chain(widths).collect();
+        let extension = Box::new(SwitchExtension::new(
+            &device,
+            Arc::clone(&log),
+            mirrored_tables(&plan),
+        ));
         let filter: MakeFilter = Box::new(move || {
-            let filter: Box<dyn FrameFilter> = Box::new(SwitchFilter(Arc::clone(&requests)));
+            let (requests, log) = (Arc::clone(&requests), Arc::clone(&log));
+            let filter = LoggingFilter::new(requests, log, Arc::clone(&widths));
+            let filter: Box<dyn FrameFilter> = Box::new(filter);
             filter
         });
-        let carried = forwarded(
-            &self.source.program,
-            "switch half",
+        let half = (self.choice, &self.setup);
+        let control = self
+            .serving
+            .start(&device, &self.ports, &self.carrying, half, urgency)?;
+        let carried = ForwardedFrames {
+            id: DEVICE_ID,
+            what: format!("{} (switch half)", self.source.program.display()),
             device,
-            &self.ports,
-            filter,
-        );
+            ports: self.ports.clone(),
+            control,
+            filter: Some(filter),
+            extension: Some(extension),
+        };
         carry(vec![carried], habits, &self.carrying, early)
     }
 
@@ -202,7 +292,7 @@ impl SwitchPlane {
 impl ServerPlane {
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         self.carrying.check()?;
-        let (habits, _) = self.carrying.begin(1);
+        let (habits, urgency) = self.carrying.begin(1);
         let Some(prepared) = prepare(&self.source, &self.cut.options(), true)? else {
             return Ok(Ended::WithErrors);
         };
@@ -211,13 +301,26 @@ impl ServerPlane {
             return Ok(Ended::WithErrors);
         };
         let started = start(&prepared, &self.setup, self.choice, Some(natives))?;
-        let Some(Started { device, plan }) = started else {
+        let Some(Started { mut device, plan }) = started else {
             return Ok(Ended::WithErrors);
         };
+        let tables = mirrored_tables(&plan);
+        let extension = Box::new(ServerExtension::new(&mut device, self.id, tables));
         let filter = ServerFilter::new(&plan.frame);
         let filter: MakeFilter = Box::new(move || Box::new(filter.clone()));
-        let what = format!("server {}", self.id);
-        let carried = forwarded(&self.source.program, &what, device, &self.ports, filter);
+        let half = (self.choice, &self.setup);
+        let control = self
+            .serving
+            .start(&device, &self.ports, &self.carrying, half, urgency)?;
+        let carried = ForwardedFrames {
+            id: DEVICE_ID,
+            what: format!("{} (server {})", self.source.program.display(), self.id),
+            device,
+            ports: self.ports.clone(),
+            control,
+            filter: Some(filter),
+            extension: Some(extension),
+        };
         carry(vec![carried], habits, &self.carrying, early)
     }
 }
@@ -228,21 +331,8 @@ fn mtu(name: &str) -> Option<u32> {
     text.ok()?.trim().parse().ok()
 }
 
-fn forwarded(
-    program: &Path,
-    half: &str,
-    device: Device,
-    ports: &[PortSpec],
-    filter: MakeFilter,
-) -> ForwardedFrames {
-    ForwardedFrames {
-        id: 1,
-        what: format!("{} ({half})", program.display()),
-        device,
-        ports: ports.to_vec(),
-        control: None,
-        filter: Some(filter),
-    }
+fn mirrored_tables(plan: &SplitPlan) -> impl Iterator<Item = TableId> {
+    plan.mirrored.iter().map(|mirrored| mirrored.table)
 }
 
 /// Loads a half with its part of the entries: a server with these handlers, or the switch. Shows

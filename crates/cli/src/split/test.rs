@@ -9,6 +9,7 @@ use stf::LoadRefusal;
 use switch::DeviceConfig;
 
 use super::Cut;
+use super::placement::PlacementArgs;
 use crate::args::{Source, limits};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
@@ -31,6 +32,8 @@ pub(super) struct Options {
     /// Seed of random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     cut: Cut,
     #[command(flatten)]
@@ -64,6 +67,9 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
             seed: options.seed,
             ..DeviceConfig::default()
         },
+        placement: options.placement.placement()?,
+        order: options.placement.order(),
+        ..LocalOptions::default()
     };
     let bed = LocalSplit::new(&prepared.program, &local, |plane| {
         let handlers = plane.map(|server| natives[usize::from(server)].clone());
@@ -96,6 +102,13 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
             "{} went to the servers",
             crate::amount::count(requests, "packet")
         ));
+        let moves = bed.0.coordinator().moves();
+        if moves > 0 {
+            out::line(&format!(
+                "{} of entries into the switch or out of it",
+                crate::amount::count(moves, "move")
+            ));
+        }
     }
     Ok(ended)
 }

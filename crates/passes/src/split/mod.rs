@@ -99,6 +99,37 @@ pub struct SplitPlan {
     pub frame: WireLayout,
 }
 
+impl SplitPlan {
+    /// Returns the number of the place where a request goes on at its own cut, as if the packet
+    /// had just come there.
+    pub fn resume_at_cut(&self, cut: u16) -> u16 {
+        self.resumes.len() as u16 + cut
+    }
+
+    /// Returns the mirrored table with this id.
+    pub fn mirrored_table(&self, table: TableId) -> Option<&MirroredTable> {
+        self.mirrored
+            .iter()
+            .find(|mirrored| mirrored.table == table)
+    }
+
+    /// Returns the width of the key in frames at a cut, in bits.
+    pub fn key_width(&self, cut: CutKind) -> usize {
+        let CutKind::Table(table) = cut else {
+            return 0;
+        };
+        let mirrored = self.mirrored_table(table);
+        let mirrored = mirrored.filter(|mirrored| mirrored.entries > 0);
+        let widths = mirrored.map_or(&[][..], |mirrored| &mirrored.key_widths);
+        widths.iter().map(|&width| width as usize).sum()
+    }
+
+    /// Returns the cut of this number.
+    pub fn cut(&self, number: u16) -> Option<&CutPlan> {
+        self.cuts.get(usize::from(number).checked_sub(1)?)
+    }
+}
+
 /// A cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutPlan {

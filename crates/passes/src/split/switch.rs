@@ -81,7 +81,10 @@ pub(super) fn switch_half(
             Resume::Action(_) => (Next::Stage(line.reserve()), resume),
         })
         .collect();
-    let links: Vec<Next> = targets.iter().map(|(link, _)| *link).collect();
+    // A request that the switch held goes on at its cut.
+    let at_cuts = cuts.cuts.iter().map(|cut| Next::Stage(cut.stage));
+    let links = targets.iter().map(|(link, _)| *link);
+    let links: Vec<Next> = links.chain(at_cuts).collect();
     let next = line.choose("resume", place, 1, &links);
     line.set_next_of(take, next);
     for target in targets {
@@ -147,6 +150,8 @@ fn cache_tables(program: &mut Program, cuts: &Cuts, miss: ActionId) {
         table.default_is_const = true;
         table.size = entries;
         table.size_is_declared = true;
+        // The placement of entries counts their hits.
+        table.idle_timeout = true;
         table.actions.push(TableAction {
             action: miss,
             scope: ActionScope::TableAndDefault,

@@ -1,0 +1,257 @@
+//! Changes of the switch's mirrored tables in an order that keeps the order of packets.
+//!
+//! An entry that begins to forward packets waits until the earlier packets that it matches are
+//! answered ([`Requests::close`]). Changes that make packets fly are applied at once, and end the
+//! wait of an entry that they replace. Waiting entries begin to work in their order, so an entry
+//! that needs another one never works before it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bits::Value;
+use ir::{KeyMatch, TableId};
+use packet::Nanos;
+use passes::split::{MirroredTable, SplitPlan};
+use switch::{Action, Change, ControlError, CounterReading, EntryId};
+
+use exec::BitBuffer;
+
+use crate::gate::{Drained, GateId, KeyPattern};
+use crate::plane::PlaneControl;
+use crate::requests::{Order, Requests, cuts_of};
+
+/// Entries that wait until they may work.
+#[derive(Debug)]
+pub struct OrderedChanges {
+    plan: Arc<SplitPlan>,
+    order: Order,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    table: TableId,
+    entry: EntryId,
+    pattern: KeyPattern,
+    change: Change,
+    /// The first one has a gate.
+    gate: Option<GateId>,
+}
+
+/// Entry that could not begin to work.
+#[derive(Clone, Debug)]
+pub struct NotInstalled {
+    /// The table.
+    pub table: TableId,
+    /// The entry, by the coordinator's number.
+    pub entry: EntryId,
+    /// True if the switch still has a cover of the entry.
+    pub is_covered: bool,
+    /// The refusal of the switch; `None` if earlier packets were not answered in time.
+    pub error: Option<ControlError>,
+}
+
+impl OrderedChanges {
+    /// Creates the changes of a switch. None waits.
+    pub fn new(plan: Arc<SplitPlan>, order: Order) -> OrderedChanges {
+        OrderedChanges {
+            plan,
+            order,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Sets the order of later changes.
+    pub fn set_order(&mut self, order: Order) {
+        self.order = order;
+    }
+
+    /// Returns the number of entries that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Installs the entries that may work now. Returns the first one that cannot work; the others
+    /// wait until the next call, after the coordinator has reacted.
+    pub fn advance(
+        &mut self,
+        requests: &Requests,
+        plane: &mut dyn PlaneControl,
+        now: Nanos,
+    ) -> Option<NotInstalled> {
+        while let Some(first) = self.waiting.front_mut() {
+            let gate = *first.gate.get_or_insert_with(|| {
+                let cuts = cuts_of(&self.plan, first.table);
+                requests.close(&cuts, first.pattern.clone(), now)
+            });
+            let result = match requests.drained(gate, now) {
+                Drained::NotYet => return None,
+                Drained::TooLate => Err(None),
+                Drained::Yes => {
+                    requests.ready(gate);
+                    plane.apply(&first.change, Some(first.entry)).map_err(Some)
+                }
+            };
+            requests.open(gate);
+            let first = self.waiting.pop_front()?;
+            if let Err(error) = result {
+                return Some(NotInstalled {
+                    table: first.table,
+                    entry: first.entry,
+                    is_covered: matches!(first.change, Change::Modify(..)),
+                    error,
+                });
+            }
+        }
+        None
+    }
+
+    /// Takes out an entry that waits. Returns its change.
+    fn cancel(&mut self, requests: &Requests, table: TableId, entry: EntryId) -> Option<Change> {
+        let mut waiting = self.waiting.iter();
+        let at = waiting.position(|waiting| waiting.table == table && waiting.entry == entry)?;
+        let cancelled = self.waiting.remove(at)?;
+        if let Some(gate) = cancelled.gate {
+            requests.open(gate);
+        }
+        Some(cancelled.change)
+    }
+
+    fn makes_packets_fly(&self, mirrored: &MirroredTable, action: &Action) -> bool {
+        matches!(action, Action::Call(call) if call.action == mirrored.miss_action)
+    }
+}
+
+/// The switch as the coordinator sees it, with [`OrderedChanges`].
+pub struct OrderedPlane<'p> {
+    /// The switch.
+    pub plane: &'p mut dyn PlaneControl,
+    /// The changes that wait.
+    pub changes: &'p mut OrderedChanges,
+    /// The requests of the switch.
+    pub requests: &'p Requests,
+}
+
+impl PlaneControl for OrderedPlane<'_> {
+    fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
+        let plan = Arc::clone(&self.changes.plan);
+        let mirrored = |table: &TableId| plan.mirrored_table(*table);
+        match change {
+            Change::Insert(table, written) => {
+                let (Some(mirrored), Some(entry)) = (mirrored(table), made) else {
+                    return self.plane.apply(change, made);
+                };
+                if self.changes.makes_packets_fly(mirrored, &written.action) {
+                    return self.plane.apply(change, made);
+                }
+                let pattern = pattern_of(mirrored, &written.keys);
+                self.begin(*table, entry, pattern, change, made)
+            }
+            Change::Modify(table, entry, action, _) => {
+                let Some(mirrored) = mirrored(table) else {
+                    return self.plane.apply(change, made);
+                };
+                let cancelled = self.changes.cancel(self.requests, *table, *entry);
+                if !self.changes.makes_packets_fly(mirrored, action) {
+                    let pattern = self.plane.keys(*table, *entry);
+                    let pattern = pattern.map(|keys| pattern_of(mirrored, &keys));
+                    return match pattern {
+                        Some(pattern) => self.begin(*table, *entry, pattern, change, Some(*entry)),
+                        None => self.plane.apply(change, made),
+                    };
+                }
+                match cancelled {
+                    // The entry never worked: its cover is new, or still there.
+                    Some(Change::Insert(table, mut written)) => {
+                        written.action = action.clone();
+                        self.plane
+                            .apply(&Change::Insert(table, written), Some(*entry))
+                    }
+                    Some(_) => Ok(()),
+                    None => self.plane.apply(change, made),
+                }
+            }
+            Change::Delete(table, entry) => {
+                match self.changes.cancel(self.requests, *table, *entry) {
+                    Some(Change::Insert(..)) => Ok(()),
+                    _ => self.plane.apply(change, made),
+                }
+            }
+            _ => self.plane.apply(change, made),
+        }
+    }
+
+    fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
+        self.plane.direct_counter(table, entry)
+    }
+
+    fn hits(&self, table: TableId, entry: EntryId) -> Option<u64> {
+        self.plane.hits(table, entry)
+    }
+
+    fn keys(&self, table: TableId, entry: EntryId) -> Option<Vec<KeyMatch>> {
+        self.plane.keys(table, entry)
+    }
+
+    fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {
+        self.plane.last_use(table, entry)
+    }
+
+    fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64> {
+        self.plane.last_restart(table, key)
+    }
+
+    fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64) {
+        self.plane.touch(table, key, time_ns);
+    }
+}
+
+impl OrderedPlane<'_> {
+    fn begin(
+        &mut self,
+        table: TableId,
+        entry: EntryId,
+        pattern: KeyPattern,
+        change: &Change,
+        made: Option<EntryId>,
+    ) -> Result<(), ControlError> {
+        if self.changes.order == Order::Loose {
+            let cuts = cuts_of(&self.changes.plan, table);
+            self.requests.begin_loosely(&cuts, &pattern);
+            return self.plane.apply(change, made);
+        }
+        self.changes.waiting.push_back(Waiting {
+            table,
+            entry,
+            pattern,
+            change: change.clone(),
+            gate: None,
+        });
+        Ok(())
+    }
+}
+
+/// Returns the keys in frames that an entry with these keys matches.
+pub fn pattern_of(mirrored: &MirroredTable, keys: &[KeyMatch]) -> KeyPattern {
+    let (mut bits, mut mask) = (BitBuffer::default(), BitBuffer::default());
+    for (key, &width) in keys.iter().zip(&mirrored.key_widths) {
+        let (value, counted) = match key {
+            KeyMatch::Exact(value) => (value.clone(), width),
+            KeyMatch::Lpm(value, len) => (value.clone(), (*len).min(width)),
+            _ => (Value::zero(width), 0),
+        };
+        bits.push(value.limbs(), width);
+        for at in 0..width {
+            mask.push_u64(u64::from(at < counted), 1);
+        }
+    }
+    KeyPattern {
+        bits: bits.bytes().into(),
+        mask: mask.bytes().into(),
+        width: mirrored
+            .key_widths
+            .iter()
+            .map(|&width| width as usize)
+            .sum(),
+    }
+}
