@@ -145,11 +145,14 @@ fn jobs(options: &Options) -> Vec<Job> {
         }
     }
     push_p4infos(&mut jobs, &data);
-    push_programs(
-        &mut jobs,
-        Corpus::Outputs,
-        &data.join("p4_16_samples_outputs"),
-    );
+    for program in files_below(&data.join("p4_16_samples_outputs"), "p4") {
+        jobs.push(Job {
+            corpus: Corpus::Outputs,
+            program,
+            stf: None,
+            p4info: None,
+        });
+    }
     if options.everything {
         for program in files_below(&data, "p4") {
             jobs.push(Job {

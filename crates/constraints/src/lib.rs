@@ -2,9 +2,8 @@
 //! `@action_restriction`. A constraint is parsed and type-checked once per program and evaluated
 //! for each update.
 //!
-//! **In:** the text of a constraint (in its annotation: [`strings`]), the types of match keys or
-//! action parameters, and their values (of matches: [`Type::matched`]). **Out:** a [`Constraint`],
-//! and the result of its evaluation.
+//! **In:** the text of a constraint, the types of match keys or action parameters, and their values
+//! (of matches: [`Type::matched`]). **Out:** a [`Constraint`], and the result of its evaluation.
 //!
 //! Invariants:
 //! - Grammar, precedence and types are those of the p4-constraints language specification.
@@ -20,7 +19,7 @@ mod parse;
 
 use std::fmt;
 
-pub use matched::{Match, strings};
+pub use matched::Match;
 pub use number::{Int, Number};
 
 /// Maximum length of a constraint's text, in bytes.

@@ -1,4 +1,4 @@
-//! Text of a constraint in its annotation, and matches of entries as values.
+//! Matches of entries as values.
 
 use crate::{Number, Type, Value};
 
@@ -50,32 +50,5 @@ impl Type {
             (Type::Range(width), Match::Range(low, high)) => Value::Range(width, low, high),
             _ => return None,
         })
-    }
-}
-
-/// Returns the string literals of an unstructured annotation's body, one per line. `None` if the
-/// body contains anything else.
-#[must_use]
-pub fn strings(body: &str) -> Option<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut chars = body.chars();
-    loop {
-        match chars.by_ref().find(|c| !c.is_whitespace()) {
-            Some('"') => {}
-            Some(_) => return None,
-            None => return (!lines.is_empty()).then(|| lines.join("\n")),
-        }
-        let mut text = String::new();
-        while let Some(c) = chars.next().filter(|c| *c != '"') {
-            match c {
-                '\\' => match chars.next() {
-                    Some('n') => text.push('\n'),
-                    Some(escaped) => text.push(escaped),
-                    None => {}
-                },
-                c => text.push(c),
-            }
-        }
-        lines.push(text);
     }
 }

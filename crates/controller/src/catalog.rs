@@ -9,8 +9,8 @@ use entries::{
     ValueSet, ValueTy,
 };
 use ir::{
-    ActionCall, ActionId, Arch, CounterUnit, EnumTy, ExternId, MatchKind, ScalarTy, TableId,
-    ValueSetId,
+    ActionCall, ActionId, AnnotationBody, AnnotationValue, Arch, CounterUnit, EnumTy, ExternId,
+    MatchKind, ScalarTy, TableId, ValueSetId,
 };
 use p4info::P4Info;
 use p4info::p4::config::v1::match_field::{Match, MatchType};
@@ -97,19 +97,22 @@ fn restriction_text(preamble: &Preamble, name: &str) -> Option<String> {
     let mut written = preamble.annotations.iter();
     let body = written.find_map(|text| text.strip_prefix(&open)?.strip_suffix(')'));
     if let Some(body) = body {
-        return constraints::strings(body);
+        return AnnotationBody::Text(body.to_owned()).strings();
     }
     let mut structured = preamble.structured_annotations.iter();
     let annotation = structured.find(|one| one.name == name)?;
     let Some(info::structured_annotation::Body::ExpressionList(list)) = &annotation.body else {
         return None;
     };
-    let text = |one: &info::Expression| match &one.value {
-        Some(info::expression::Value::StringValue(text)) => Some(text.clone()),
-        _ => None,
+    let value = |one: &info::Expression| {
+        Some(match one.value.as_ref()? {
+            info::expression::Value::StringValue(text) => AnnotationValue::String(text.clone()),
+            info::expression::Value::Int64Value(number) => AnnotationValue::Int(number.to_string()),
+            info::expression::Value::BoolValue(value) => AnnotationValue::Bool(*value),
+        })
     };
-    let lines: Option<Vec<String>> = list.expressions.iter().map(text).collect();
-    lines.map(|lines| lines.join("\n"))
+    let values: Option<Vec<AnnotationValue>> = list.expressions.iter().map(value).collect();
+    AnnotationBody::Expressions(values?).strings()
 }
 
 impl Catalog {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bits::Value;
 use constraints::{Constraint, Int, Match, Name, Number, Type, Value as Meaning};
 use ir::{
-    ActionId, Annotation, AnnotationBody, AnnotationValue, ControllerTy, DataTy, KeyMatch, Loc,
-    MatchKind, NamedTypeKind, Program, ScalarTy,
+    ActionId, Annotation, ControllerTy, DataTy, KeyMatch, Loc, MatchKind, NamedTypeKind, Program,
+    ScalarTy,
 };
 
 use crate::error::EntriesError;
@@ -104,7 +104,7 @@ impl Restriction {
         has_priority: bool,
         place: Option<String>,
     ) -> Restriction {
-        match text(&annotation.body) {
+        match annotation.body.strings() {
             Some(text) => Restriction::new(&text, names, types, has_priority, place),
             None => Restriction {
                 constraint: Err("it needs one or more strings".to_owned()),
@@ -330,22 +330,6 @@ fn is_text_in(program: &Program, ty: &DataTy) -> bool {
 
 fn named<'a>(annotations: &'a [Annotation], name: &str) -> Option<&'a Annotation> {
     annotations.iter().find(|one| one.name == name)
-}
-
-/// Returns the text of a constraint: the strings of the annotation, each on a line.
-fn text(body: &AnnotationBody) -> Option<String> {
-    match body {
-        AnnotationBody::Text(body) => constraints::strings(body),
-        AnnotationBody::Expressions(values) => {
-            let text = |value: &AnnotationValue| match value {
-                AnnotationValue::String(text) => Some(text.clone()),
-                AnnotationValue::Int(_) | AnnotationValue::Bool(_) => None,
-            };
-            let strings: Option<Vec<String>> = values.iter().map(text).collect();
-            strings.map(|strings| strings.join("\n"))
-        }
-        AnnotationBody::None | AnnotationBody::KeyValues(_) => None,
-    }
 }
 
 fn place(program: &Program, loc: Option<Loc>) -> Option<String> {

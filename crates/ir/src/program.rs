@@ -5,6 +5,7 @@
 //! one frame for all fields of a program (see [`crate::Layout`]). The frame is zero when a packet
 //! enters a pipeline, so headers are invalid and variables are zero until written.
 
+mod annotation;
 mod externs;
 mod pipeline;
 

@@ -2,7 +2,7 @@
 
 use bits::Value;
 use constraints::{Constraint, Int, Match, Name, Number, Type, Value as Meaning};
-use ir::{Annotation, AnnotationBody, AnnotationValue, KeyMatch, MatchKind};
+use ir::{Annotation, KeyMatch, MatchKind};
 
 use crate::coding::{Coding, Names};
 use crate::request_error::{Checked, invalid};
@@ -20,19 +20,7 @@ pub(crate) fn read(
     let Some(annotation) = annotations.iter().find(|one| one.name == name) else {
         return Ok(None);
     };
-    let text = match &annotation.body {
-        AnnotationBody::Text(body) => constraints::strings(body),
-        AnnotationBody::Expressions(values) => {
-            let text = |value: &AnnotationValue| match value {
-                AnnotationValue::String(text) => Some(text.clone()),
-                AnnotationValue::Int(_) | AnnotationValue::Bool(_) => None,
-            };
-            let strings: Option<Vec<String>> = values.iter().map(text).collect();
-            strings.map(|strings| strings.join("\n"))
-        }
-        AnnotationBody::None | AnnotationBody::KeyValues(_) => None,
-    };
-    let Some(text) = text else {
+    let Some(text) = annotation.body.strings() else {
         return invalid(format!(
             "{place}: @{name} is no constraint: it needs one or more strings"
         ));

@@ -117,3 +117,17 @@ fn the_embedded_include_files_check_without_a_word() {
         assert_eq!(checked.arch, None, "{name} has no `main`");
     }
 }
+
+#[test]
+fn a_broken_restriction_is_reported_at_the_entry_with_the_false_part_and_its_values() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let (_, rendered) = check(&folder.join("restricted_entries.p4"));
+    for message in [
+        "this entry breaks the restriction of the table `kinds`: `hs.h.a != 9` does not hold, with",
+        "this entry breaks the restriction of the action `send`: `typed != 2` does not hold, with",
+        "the default action of `arguments` breaks the restriction of the action `send`: `port",
+    ] {
+        assert!(rendered.contains(message), "{message}\n{rendered}");
+    }
+    assert!(rendered.contains("the restriction"), "{rendered}");
+}

@@ -3,13 +3,13 @@
 use bits::Value;
 use ir::{Call, Expr, ExternKind, HashAlgorithm, Op, Operand, Place, ScalarTy};
 
+use super::conversion::Converter;
 use super::step::{Constant, Named, Step};
-use super::tell::Teller;
 
 /// Names of meter colours, for programs that number them.
 const COLORS: [&str; 3] = ["green", "yellow", "red"];
 
-impl Teller<'_> {
+impl Converter<'_> {
     /// Returns the step of a call. `arguments` are the values in operand order.
     pub(super) fn call(
         &mut self,
@@ -112,7 +112,7 @@ fn constant(name: &'static str, text: String) -> Constant {
     Constant { name, text }
 }
 
-/// Formats a number of a call in words. Algorithms have names, which [`Teller::algorithm`] gives.
+/// Formats a number of a call in words. Algorithms have names: see [`Converter::algorithm`].
 fn number_text(name: &str, number: u64) -> Option<String> {
     match (name, number) {
         ("algorithm", _) => None,

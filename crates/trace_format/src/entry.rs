@@ -6,13 +6,17 @@ use ir::{ActionId, ExternId, Key, MatchKind, Program, ScalarTy, Table, TableId};
 use switch::is_one_shot;
 use table::{ActionProfile, ActionRef, EntryAction, EntryId, FieldMatch};
 
-use super::step::EntryTold;
+use super::step::MatchedEntry;
 use super::value;
 
 /// Returns an entry in the syntax of entries files. An entry that a packet added has only its id.
-pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -> EntryTold {
+pub(crate) fn matched_entry(
+    configuration: &Configuration,
+    table: TableId,
+    id: EntryId,
+) -> MatchedEntry {
     let Some(entry) = configuration.tables[table].get(id) else {
-        return EntryTold {
+        return MatchedEntry {
             id: id.0,
             text: None,
             priority: None,
@@ -27,7 +31,7 @@ pub(crate) fn tell(configuration: &Configuration, table: TableId, id: EntryId) -
     if let Some(priority) = entry.priority {
         text += &format!(" priority {priority}");
     }
-    EntryTold {
+    MatchedEntry {
         id: id.0,
         text: Some(text),
         priority: entry.priority,

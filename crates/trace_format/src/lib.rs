@@ -6,8 +6,8 @@
 //! [`PacketTrace`] of steps with the program's names; its text and its JSON. **May import:**
 //! `switch`, `exec`, `table`, `syntax`, `ir`, `bits`, `support`.
 //!
-//! Module `tell` converts events of the engine and the device to steps with the program's names.
-//! Text and JSON are written from the steps.
+//! Module `conversion` converts events of the engine and the device to steps with the program's
+//! names. Text and JSON are written from the steps.
 //!
 //! Invariants:
 //! - Text and JSON have the same steps.
@@ -18,13 +18,13 @@
 //! Tests: `src/tests/` (constructed events, and the resulting text and JSON).
 
 mod called;
+mod conversion;
 mod dump;
 mod entry;
 mod fold;
 mod page;
 mod source;
 mod step;
-mod tell;
 mod text;
 mod value;
 
@@ -34,12 +34,12 @@ mod tests;
 use exec::{Configuration, TraceEvent};
 use serde::Serialize;
 
+use conversion::Converter;
 use step::{Bytes, Step};
-use tell::Teller;
 
+pub use conversion::digest_line;
 pub use entry::{entry_line, learned_line};
 pub use source::ReadSource;
-pub use tell::digest_line;
 
 /// The steps of one packet, in order.
 pub struct PacketTrace {
@@ -58,7 +58,7 @@ impl PacketTrace {
     ) -> PacketTrace {
         PacketTrace {
             packet: Bytes::new(Some(port), bytes),
-            steps: Teller::new(configuration, read).tell(events),
+            steps: Converter::new(configuration, read).steps(events),
         }
     }
 

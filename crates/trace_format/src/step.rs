@@ -66,7 +66,7 @@ pub(crate) enum Step {
         table: String,
         keys: Vec<Key>,
         hit: bool,
-        entry: Option<EntryTold>,
+        entry: Option<MatchedEntry>,
         member: Option<u32>,
         group: Option<u32>,
     },
@@ -209,7 +209,7 @@ pub(crate) struct Key {
 
 /// The entry that was hit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct EntryTold {
+pub(crate) struct MatchedEntry {
     pub(crate) id: u64,
     /// The entry in the syntax of entries files. `None` if the entry does not exist any more.
     pub(crate) text: Option<String>,

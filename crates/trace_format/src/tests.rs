@@ -18,9 +18,9 @@ use ir::{
 use switch::{Action, Change, Device, DeviceConfig, TableEntry};
 use table::EntryId;
 
+use super::conversion::Converter;
 use super::fold::fold;
 use super::step::Step;
-use super::tell::Teller;
 use super::text::text;
 
 const SOURCE: &str =
@@ -80,15 +80,15 @@ fn device() -> Device {
     device
 }
 
-fn told(events: &[TraceEvent]) -> Vec<Step> {
+fn steps_of(events: &[TraceEvent]) -> Vec<Step> {
     let read = |file: &str| (file == "lib/router.p4").then(|| SOURCE.to_owned());
-    Teller::new(device().configuration(), &read).tell(events)
+    Converter::new(device().configuration(), &read).steps(events)
 }
 
 /// Checks the text of events. `before` has events that only prepare and are not compared.
 fn check_after(before: &[TraceEvent], events: &[TraceEvent], expect: &str) {
     let all = [before, events].concat();
-    let (before, all) = (text(&told(before), false), text(&told(&all), false));
+    let (before, all) = (text(&steps_of(before), false), text(&steps_of(&all), false));
     let got = all
         .strip_prefix(&before)
         .expect("what comes later changes nothing above");

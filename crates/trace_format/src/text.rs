@@ -2,7 +2,7 @@
 
 use super::dump::{self, Difference, ROW};
 use super::page::{Page, Style};
-use super::step::{Bytes, EntryTold, Key, Named, Source, Step};
+use super::step::{Bytes, Key, MatchedEntry, Named, Source, Step};
 use support::amount;
 use support::text_table::padded;
 use switch::is_one_shot;
@@ -379,7 +379,7 @@ impl Writer {
         }
     }
 
-    fn found(&mut self, hit: bool, entry: Option<&EntryTold>) {
+    fn found(&mut self, hit: bool, entry: Option<&MatchedEntry>) {
         let depth = self.depth;
         let page = self.page.begin(depth);
         if !hit {
@@ -389,7 +389,7 @@ impl Writer {
                 .end();
         }
         page.put(Style::Good, "hit");
-        let Some(EntryTold {
+        let Some(MatchedEntry {
             id, text, is_const, ..
         }) = entry
         else {

@@ -15,6 +15,10 @@ use super::scenario::Act;
 /// Number of cells recorded of each array.
 const CELLS: u32 = 64;
 
+/// Processor time that a packet of a scenario may take beyond the limit. A packet may make 16,384
+/// copies, each of which is a line of the transcript.
+const TIME_PER_PACKET: Duration = Duration::from_millis(250);
+
 /// Division of a device's work into steps. It must not change results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Portions {
@@ -53,11 +57,7 @@ impl Playing {
         limit: Duration,
     ) -> Result<Option<Transcript>, Fault> {
         let portions = self.portions;
-        // A tracer receives every step as text, which is slow.
-        let limit = match portions {
-            Portions::Traced => limit * 5,
-            _ => limit,
-        };
+        let limit = time_limit(portions, acts, limit);
         let acts = acts.to_vec();
         let played = guarded(limit, move || self.play(&acts));
         played.unwrap_or_else(|trouble| Err(trouble.fault(&format!("playing {portions:?}"))))
@@ -94,8 +94,30 @@ impl Playing {
     }
 }
 
+/// Returns the processor time that a scenario may take: the limit, and more for each packet.
+fn time_limit(portions: Portions, acts: &[Act], limit: Duration) -> Duration {
+    let packets = acts.iter().map(|act| match act {
+        Act::Packets(_, packets) => packets.len(),
+        _ => 0,
+    });
+    let packets = u32::try_from(packets.sum::<usize>()).unwrap_or(u32::MAX);
+    let limit = limit + TIME_PER_PACKET.saturating_mul(packets);
+    match portions {
+        // A tracer receives every step as text, which is slow.
+        Portions::Traced => limit * 5,
+        _ => limit,
+    }
+}
+
 fn sent(port: PortId, bytes: &[u8], time: Nanos) -> String {
-    format!("sent at {time:?} to {port}: {bytes:02x?}")
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut line = format!("sent at {} to {port}: ", time.0);
+    line.reserve(2 * bytes.len());
+    for byte in bytes {
+        line.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        line.push(char::from(DIGITS[usize::from(byte & 0xf)]));
+    }
+    line
 }
 
 struct Player {
@@ -263,5 +285,30 @@ impl Player {
             self.seen
                 .push(format!("{id:?}[{index}] {register:?} {counter:?}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_may_take_more_time_for_each_of_its_packets() {
+        let limit = Duration::from_secs(2);
+        let arrival = |n: usize| Act::Packets(Nanos(1), vec![(PortId(0), vec![0; 60]); n]);
+        let of = |portions, acts: &[Act]| time_limit(portions, acts, limit);
+        assert_eq!(of(Portions::Batches, &[]), limit);
+        let acts = [arrival(3), Act::Swap, arrival(1)];
+        assert_eq!(of(Portions::Batches, &acts), limit + 4 * TIME_PER_PACKET);
+        assert_eq!(
+            of(Portions::Traced, &acts),
+            5 * of(Portions::Batches, &acts)
+        );
+    }
+
+    #[test]
+    fn a_sent_packet_is_a_line_with_all_its_digits() {
+        let line = sent(PortId(3), &[0x00, 0x0f, 0xa5, 0xff], Nanos(7));
+        assert_eq!(line, "sent at 7 to 3: 000fa5ff");
     }
 }

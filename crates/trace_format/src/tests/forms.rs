@@ -17,7 +17,7 @@ fn colours_change_nothing_but_colours() {
             detail: DropDetail::None,
         },
     ];
-    let steps = told(&events);
+    let steps = steps_of(&events);
     let coloured = text(&steps, true);
     assert!(coloured.contains("\x1b[1;36m03\x1b[0m"), "{coloured}");
     let mut plain = String::new();
@@ -31,7 +31,7 @@ fn colours_change_nothing_but_colours() {
 
 #[test]
 fn json_has_stable_keys_and_values_with_their_widths() {
-    let steps = told(&[
+    let steps = steps_of(&[
         stage(1),
         lookup(0, vec![v(0x0a00_0205, 32)], Some(0)),
         TraceEvent::Deparsed {
@@ -175,7 +175,7 @@ fn the_guide_describes_every_event_with_its_keys() {
         rounds: 1,
         steps: 1,
     };
-    for step in told(&all_kinds()).into_iter().chain([folded]) {
+    for step in steps_of(&all_kinds()).into_iter().chain([folded]) {
         let json = serde_json::to_value(&step).expect("steps can be written");
         let json = json.as_object().expect("a step is an object");
         let event = json["event"].as_str().expect("its kind is a string");

@@ -41,10 +41,10 @@ fn a_lookup_shows_the_key_the_entry_and_the_action_with_its_parameters() {
 }
 
 #[test]
-fn what_is_told_of_an_entry_can_be_read_back() {
+fn the_text_of_an_entry_can_be_read_back() {
     let program = program();
     for (table, entry) in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (2, 3)] {
-        let steps = told(&[lookup(table, vec![], Some(entry))]);
+        let steps = steps_of(&[lookup(table, vec![], Some(entry))]);
         let [
             Step::Lookup {
                 entry: Some(entry), ..
@@ -54,7 +54,7 @@ fn what_is_told_of_an_entry_can_be_read_back() {
             panic!("{steps:?}");
         };
         let text = entry.text.as_deref().expect("the entry is there");
-        if let Err(errors) = entries::read(&program, "told", text) {
+        if let Err(errors) = entries::read(&program, "trace", text) {
             panic!("{}", errors[0]);
         }
     }

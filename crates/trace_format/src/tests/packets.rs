@@ -116,7 +116,7 @@ deparsed, 160 bytes: 1 byte changed or new
 }
 
 #[test]
-fn the_ways_of_a_packet_are_told_in_words() {
+fn the_ways_of_a_packet_have_words() {
     check_after(
         &[stage(2)],
         &[
@@ -166,7 +166,7 @@ dropped: the parser rejected it (error.NoMatch)
 #[test]
 fn every_drop_reason_has_words_of_its_own() {
     let dropped = |reason: &DropReason| {
-        let steps = told(&[TraceEvent::Dropped {
+        let steps = steps_of(&[TraceEvent::Dropped {
             reason: *reason,
             detail: DropDetail::None,
         }]);

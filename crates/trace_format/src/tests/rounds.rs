@@ -24,13 +24,17 @@ fn rounds(of: u32, count: u64, inside: &[TraceEvent]) -> Vec<TraceEvent> {
 }
 
 #[test]
-fn many_rounds_are_told_by_the_first_and_the_last() {
-    let shown = |events: &[TraceEvent]| text(&fold(told(events)), false);
+fn of_many_rounds_the_first_and_the_last_are_shown() {
+    let shown = |events: &[TraceEvent]| text(&fold(steps_of(events)), false);
     let some = [stage(2)]
         .into_iter()
         .chain(rounds(1, 8, &[]))
         .collect::<Vec<_>>();
-    assert_eq!(fold(told(&some)), told(&some), "few rounds are all told");
+    assert_eq!(
+        fold(steps_of(&some)),
+        steps_of(&some),
+        "few rounds are all shown"
+    );
 
     let many: Vec<_> = [stage(2)]
         .into_iter()
@@ -57,7 +61,7 @@ fn many_rounds_are_told_by_the_first_and_the_last() {
 
     // Nested loops are all folded. Two inner loops of the same round are separate loops.
     let inner = [rounds(2, 20, &[]), rounds(2, 9, &[])].concat();
-    let nested = told(&rounds(1, 100, &inner));
+    let nested = steps_of(&rounds(1, 100, &inner));
     let folded = fold(nested.clone());
     let cuts: Vec<usize> = folded
         .iter()
@@ -67,14 +71,14 @@ fn many_rounds_are_told_by_the_first_and_the_last() {
         })
         .collect();
     assert_eq!(cuts, [15, 4, 15, 4, 15, 4, 95, 15, 4, 15, 4]);
-    let told_steps: usize = folded
+    let all_steps: usize = folded
         .iter()
         .map(|step| match step {
             Step::Folded { steps, .. } => *steps,
             _ => 1,
         })
         .sum();
-    assert_eq!(told_steps, nested.len(), "no step is lost");
+    assert_eq!(all_steps, nested.len(), "no step is lost");
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn states_and_stages_that_come_again_are_rounds_too() {
     (0..50).for_each(|_| events.extend([state(0), state(1)]));
     events.push(block(BlockRole::Ingress));
     (0..50).for_each(|_| events.extend([stage(0), stage(1)]));
-    let folded = fold(told(&events));
+    let folded = fold(steps_of(&events));
     assert_eq!(folded.len(), 2 + 2 * (5 * 2 + 1));
     assert_eq!(
         folded[7],
@@ -100,8 +104,8 @@ fn states_and_stages_that_come_again_are_rounds_too() {
         .flat_map(|_| [block(BlockRole::Parser), state(0)])
         .collect();
     assert_eq!(
-        fold(told(&once)),
-        told(&once),
+        fold(steps_of(&once)),
+        steps_of(&once),
         "a parser that runs for each copy does not loop"
     );
 }

@@ -16,7 +16,7 @@ use super::step::{Bytes, Key, Named, Source, Step};
 use super::value::Reading;
 
 /// Converts the events of one packet to steps.
-pub(crate) struct Teller<'a> {
+pub(crate) struct Converter<'a> {
     program: &'a Program,
     /// Table entries and other configuration.
     configuration: &'a Configuration,
@@ -29,12 +29,12 @@ pub(crate) struct Teller<'a> {
     action: Option<&'a Action>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Converter<'a> {
     /// Returns a converter for packets that matched the tables of `configuration`. `read` reads
     /// the program's source.
-    pub(crate) fn new(configuration: &'a Configuration, read: ReadSource<'a>) -> Teller<'a> {
+    pub(crate) fn new(configuration: &'a Configuration, read: ReadSource<'a>) -> Converter<'a> {
         let program = configuration.program();
-        Teller {
+        Converter {
             program,
             configuration,
             sources: SourceLines::new(&program.files, read),
@@ -45,7 +45,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Returns all steps, except rounds that only evaluate the end condition of their loop.
-    pub(crate) fn tell(&mut self, events: &[TraceEvent]) -> Vec<Step> {
+    pub(crate) fn steps(&mut self, events: &[TraceEvent]) -> Vec<Step> {
         let mut steps = Vec::with_capacity(events.len());
         for (at, event) in events.iter().enumerate() {
             let is_last = match (event, events.get(at + 1)) {
@@ -93,7 +93,7 @@ impl<'a> Teller<'a> {
                 table: self.program.tables[*table].name.clone(),
                 keys: self.keys(*table, key),
                 hit: *hit,
-                entry: entry.map(|id| entry::tell(self.configuration, *table, id)),
+                entry: entry.map(|id| entry::matched_entry(self.configuration, *table, id)),
                 member: *member,
                 group: *group,
             },
@@ -337,12 +337,12 @@ impl<'a> Teller<'a> {
         let matched = keys
             .iter()
             .filter(|key| key.match_kind != MatchKind::Selector);
-        let told = matched.zip(values).map(|(key, value)| Key {
+        let keys = matched.zip(values).map(|(key, value)| Key {
             name: key.name.clone(),
             match_kind: key.match_kind.name(),
             value: Reading::new(self.program, self.ty(&key.expr), Some(&key.data_ty), value),
         });
-        told.collect()
+        keys.collect()
     }
 
     fn action(&mut self, id: ActionId, values: &[Value]) -> Step {
