@@ -84,24 +84,9 @@ impl UpdateEncoder {
         })
     }
 
-    /// Notes that the other device holds an entry with this key already.
-    pub fn holds(&mut self, table: TableId, id: EntryId, entry: &rt::TableEntry) {
-        self.keys.insert((table, id), key_of(entry));
-    }
-
-    /// Returns true if the other device holds the entry.
-    pub fn has(&self, table: TableId, entry: EntryId) -> bool {
-        self.keys.contains_key(&(table, entry))
-    }
-
     /// Returns the id of a table in P4Runtime.
     pub fn table_id(&self, table: TableId) -> Option<u32> {
         Some(self.table(table).ok()?.id)
-    }
-
-    /// Returns the table with an id of P4Runtime.
-    pub fn table_of(&self, id: u32) -> Option<TableId> {
-        Some(self.schema.tables.get(&id)?.table)
     }
 
     /// Returns the cell that an entity of a counter or register is about, and its value as a

@@ -279,10 +279,7 @@ impl Coordinator {
             table_of(change).is_some()
                 || matches!(
                     change,
-                    Change::SetValueSet(..)
-                        | Change::SetHashParameters(_)
-                        | Change::SetHostPorts(_)
-                        | Change::SetExpireProfile(..)
+                    Change::SetValueSet(..) | Change::SetHashParameters(_)
                 )
         });
         for mirror in &self.mirrors {

@@ -1,5 +1,6 @@
 //! The state of a device as changes of a device without entries.
 
+use exec::HashParameters;
 use ir::TableId;
 use switch::{CELLS, Change, Device, EntryId, Object, ObjectPlace};
 
@@ -38,10 +39,11 @@ pub(crate) fn changes(
 /// Returns the changes that set another object than an entry.
 fn object_changes(place: ObjectPlace, object: Object) -> Vec<Change> {
     let one = match (place, object) {
-        (ObjectPlace::Hash, Object::Hash(parameters)) => Change::SetHashParameters(parameters),
-        (ObjectPlace::HostPorts, Object::HostPorts(ports)) => Change::SetHostPorts(ports),
-        (ObjectPlace::ExpireProfile(profile), Object::Timeout(timeout)) => {
-            Change::SetExpireProfile(profile, timeout)
+        // Every plane has the default parameters. Host ports and expire profiles are of PNA.
+        (ObjectPlace::Hash, Object::Hash(parameters))
+            if parameters != HashParameters::default() =>
+        {
+            Change::SetHashParameters(parameters)
         }
         (ObjectPlace::Queue(port), Object::Queue(config)) => Change::SetQueue(port, config),
         (ObjectPlace::ValueSet(id), Object::ValueSet(members)) => Change::SetValueSet(id, members),

@@ -288,14 +288,7 @@ impl PlaneControl for RemotePlane {
     }
 
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
-        let holds = self
-            .encoder
-            .as_ref()
-            .is_some_and(|encoder| encoder.has(table, entry));
-        holds.then(|| {
-            let read = self.counters.get(&(table, entry));
-            read.copied().unwrap_or_default()
-        })
+        self.counters.get(&(table, entry)).copied()
     }
 
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {
@@ -303,7 +296,6 @@ impl PlaneControl for RemotePlane {
     }
 
     fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64> {
-        // The key is looked up by its words, without a copy of the table's id.
         self.last_restarts.get(&(table, key.into())).copied()
     }
 
