@@ -19,6 +19,7 @@
 //! Tests: `tests/`. Tests of private items are beside the code.
 
 mod events;
+mod halves;
 mod host;
 mod link_direction;
 mod node;
@@ -28,13 +29,16 @@ mod report;
 mod simulation;
 mod switch_node;
 pub mod topology;
+mod traffic;
 mod workload;
 
+pub use halves::{MakeEngine, SplitCounts, SplitError, SplitFabric};
 pub use node::{Node, NodeCounts};
 pub use plane::{Plane, Tenants};
 pub use report::{
-    Distribution, Drop, FlowReport, LinkReport, PingReport, Report, SwitchReport, distribution,
+    Distribution, Drop, FlowReport, LatencyReport, LinkReport, PingReport, Report, ServerReport,
+    SplitReport, StreamReport, SwitchReport, distribution,
 };
 pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, UnbalancedError};
-pub use switch_node::{OVERLOADED, SwitchNode};
+pub use switch_node::{OVERLOADED, SwitchNode, WorkerOf};
 pub use topology::{Topology, TopologyError};

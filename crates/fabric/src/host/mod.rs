@@ -18,6 +18,7 @@ use smoltcp::wire::{
 use crate::events::Events;
 use crate::node::{Node, NodeCounts};
 use crate::topology::{HostSpec, LinkSpec};
+use crate::traffic::{Stream, StreamReceipt, arrival};
 use nic::Nic;
 pub(crate) use session::{Echoes, Receipt};
 use session::{Session, instant, nanos};
@@ -91,6 +92,10 @@ pub(crate) struct HostNode {
     blocked: VecDeque<usize>,
     receipts: BTreeMap<(Ipv4Addr, u16), Receipt>,
     received: u64,
+    /// Streams that this host sends.
+    streams: Vec<Stream>,
+    /// Streams that this host has received packets of, by number.
+    arrivals: BTreeMap<u16, StreamReceipt>,
     /// An empty socket set, for packets that belong to no session.
     nobody: SocketSet<'static>,
 }
@@ -128,6 +133,8 @@ impl HostNode {
             blocked: VecDeque::new(),
             receipts: BTreeMap::new(),
             received: 0,
+            streams: Vec::new(),
+            arrivals: BTreeMap::new(),
             nobody: SocketSet::new(Vec::new()),
         }
     }
@@ -156,6 +163,32 @@ impl HostNode {
         };
         self.starts.push(at, start);
         ident
+    }
+
+    /// Adds a stream that this host sends.
+    pub(crate) fn add_stream(&mut self, stream: Stream) {
+        self.streams.push(stream);
+    }
+
+    /// Returns what this host has received of a stream.
+    pub(crate) fn stream_receipt(&self, number: u16) -> Option<&StreamReceipt> {
+        self.arrivals.get(&number)
+    }
+
+    /// Returns the number of packets that this host has sent of a stream.
+    pub(crate) fn stream_sent(&self, number: u16) -> u64 {
+        let mut streams = self.streams.iter();
+        let stream = streams.find(|stream| stream.number() == number);
+        stream.map_or(0, Stream::sent)
+    }
+
+    /// Sends the packets of streams that are due.
+    fn send_streams(&mut self, now: Nanos) {
+        for stream in &mut self.streams {
+            while stream.next_time().is_some_and(|at| at <= now) {
+                self.nic.send(stream.make(now));
+            }
+        }
     }
 
     /// Returns the reception state of a flow from this address and source port.
@@ -392,6 +425,11 @@ impl Node for HostNode {
         self.nic.set_time(now);
         self.refresh(now);
         self.received += 1;
+        if let Some(arrival) = arrival(bytes) {
+            let receipt = self.arrivals.entry(arrival.stream).or_default();
+            receipt.add(arrival, now);
+            return;
+        }
         let kind = kind_of(bytes);
         self.nic.arrive(bytes);
         match self.session_of(&kind) {
@@ -409,6 +447,7 @@ impl Node for HostNode {
         while let Some((_, start)) = self.starts.pop_by(now) {
             self.start(start, now);
         }
+        self.send_streams(now);
         self.tick(now);
         self.unblock(now);
     }
@@ -420,7 +459,8 @@ impl Node for HostNode {
             false => self.nic.known_room_at(),
         };
         let first = (self.refresh_at == Nanos::ZERO).then_some(Nanos::ZERO);
-        [first, self.starts.next_time(), timer, card]
+        let stream = self.streams.iter().filter_map(Stream::next_time).min();
+        [first, self.starts.next_time(), timer, card, stream]
             .into_iter()
             .flatten()
             .min()
