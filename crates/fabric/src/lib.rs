@@ -13,6 +13,8 @@
 //! - Packet conservation: packets made = delivered + dropped for a named reason + in flight, over
 //!   the whole fabric and at each node and link direction ([`Simulation::check_conservation`]).
 //! - A topology with errors does not run. All errors are reported, each with its line and a hint.
+//! - The planes of a split program have one coordinator. An entry works in the switch only after
+//!   the time that the topology gives, and a refused change is counted.
 //! - A node gets its links' rates before its first packet and queues its own packets. If it sends
 //!   too fast, the link queues the excess.
 //!

@@ -235,7 +235,11 @@ impl Simulation {
                         requests: tally.received,
                         responses: tally.sent,
                         dropped: own.0,
-                        load: if time > 0.0 { tally.busy.as_secs_f64() / time } else { 0.0 },
+                        load: if time > 0.0 {
+                            tally.busy.as_secs_f64() / time
+                        } else {
+                            0.0
+                        },
                     });
                 }
                 NodeId::Host(_) => {}
@@ -266,7 +270,7 @@ impl Simulation {
     fn flow_report(&self, flow: &Flow) -> FlowReport {
         let spec = &flow.spec;
         let [from, to] = [spec.from, spec.to].map(|id| &self.topology().hosts[id.0]);
-        let receipt = self.host(spec.to).receipt(from.address, flow.port);
+        let receipt = self.receipt(flow);
         let received = receipt.map_or(0, |receipt| receipt.bytes);
         let last = receipt.filter(|receipt| receipt.bytes >= spec.bytes);
         let time = last.map(|receipt| receipt.last.since(spec.at).as_secs_f64());

@@ -9,7 +9,7 @@ use support::rng::Rng;
 
 use crate::events::Events;
 use crate::halves::SplitCounts;
-use crate::host::HostNode;
+use crate::host::{HostNode, Receipt};
 use crate::link_direction::{Delivery, LinkDirection};
 use crate::node::{Node, NodeCounts};
 use crate::topology::{
@@ -223,7 +223,11 @@ impl Simulation {
             servers.extend(switch.take_servers());
             switches.push(switch);
         }
-        debug_assert_eq!(servers.len(), topology.servers.len(), "one node for each server");
+        debug_assert_eq!(
+            servers.len(),
+            topology.servers.len(),
+            "one node for each server"
+        );
         let hosts = topology.hosts.iter();
         let hosts = hosts.map(|spec| HostNode::new(spec, seeds.bits()));
         let mut simulation = Simulation {
@@ -491,15 +495,17 @@ impl Simulation {
 
     /// Returns true if all flows, pings and streams are complete.
     pub fn is_done(&mut self) -> bool {
-        let (flows, hosts, topology) = (&self.flows, &self.hosts, &self.topology);
+        let (flows, hosts) = (&self.flows, &self.hosts);
         self.open.retain(|number| {
             let flow = &flows[*number];
-            received(flow, hosts, topology) < flow.spec.bytes
+            received(flow, hosts) < flow.spec.bytes
         });
         let traffic = &self.topology.traffic;
         self.open.is_empty()
             && self.pings.iter().all(|ping| self.is_answered(ping))
-            && (0..).zip(traffic).all(|(number, spec)| self.has_arrived(number, spec))
+            && (0..)
+                .zip(traffic)
+                .all(|(number, spec)| self.has_arrived(number, spec))
     }
 
     /// Returns true if all packets of a stream have arrived, or enough time is over since the last
@@ -524,7 +530,7 @@ impl Simulation {
             now: self.now,
             received: flows
                 .clone()
-                .map(|flow| received(flow, &self.hosts, &self.topology))
+                .map(|flow| received(flow, &self.hosts))
                 .fold(0, u64::saturating_add),
             bytes: flows
                 .map(|flow| flow.spec.bytes)
@@ -581,6 +587,10 @@ impl Simulation {
 
     pub(crate) fn host(&self, id: HostId) -> &HostNode {
         &self.hosts[id.0]
+    }
+
+    pub(crate) fn receipt(&self, flow: &Flow) -> Option<Receipt> {
+        receipt(flow, &self.hosts)
     }
 
     pub(crate) fn lines(&self) -> &[Laid] {
@@ -667,8 +677,12 @@ fn node_of<'a>(
 }
 
 /// Returns the number of bytes of a flow that its receiver has.
-fn received(flow: &Flow, hosts: &[HostNode], topology: &Topology) -> u64 {
-    let from = topology.hosts[flow.spec.from.0].address;
-    let receipt = hosts[flow.spec.to.0].receipt(from, flow.port);
-    receipt.map_or(0, |receipt| receipt.bytes)
+fn received(flow: &Flow, hosts: &[HostNode]) -> u64 {
+    receipt(flow, hosts).map_or(0, |receipt| receipt.bytes)
+}
+
+/// Returns the reception state of a flow.
+fn receipt(flow: &Flow, hosts: &[HostNode]) -> Option<Receipt> {
+    let number = hosts[flow.spec.from.0].flow_number(flow.port)?;
+    hosts[flow.spec.to.0].receipt(number)
 }

@@ -113,9 +113,7 @@ fn one_flow(name: &str, flow: &FlowReport) {
 
 fn streams(report: &Report) {
     for stream in &report.streams {
-        let StreamReport {
-            from, to, sent, ..
-        } = stream;
+        let StreamReport { from, to, sent, .. } = stream;
         let packets = amount::count(*sent, "packet");
         let flows = amount::count(stream.flows.into(), "flow");
         let order = match stream.reordered {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use fabric::Topology;
 use fabric::topology::{
-    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SplitSpec, SwitchSpec,
-    VpdpSpec,
+    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SplitSpec,
+    SwitchSpec, VpdpSpec,
 };
 use packet::Nanos;
 use serde::Serialize;
@@ -453,7 +453,9 @@ fn json(topology: &Topology) -> Json<'_> {
         alpha: traffic.alpha,
         bytes: traffic.bytes,
         at_seconds: traffic.at.as_secs_f64(),
-        destinations: traffic.destinations.map(|(network, len)| format!("{network}/{len}")),
+        destinations: traffic
+            .destinations
+            .map(|(network, len)| format!("{network}/{len}")),
     });
     let workload = topology.workload.map(|workload| WorkloadJson {
         elephants: workload.elephants,

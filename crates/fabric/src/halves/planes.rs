@@ -249,8 +249,9 @@ impl Planes {
                 self.refused += 1;
             }
         }
-        self.switch
-            .forward(&mut [], now, |port, frame, time| out.take(port, frame, time));
+        self.switch.forward(&mut [], now, |port, frame, time| {
+            out.take(port, frame, time)
+        });
     }
 
     /// Processes a packet in the switch.

@@ -36,7 +36,11 @@ const REFRESH: Nanos = Nanos::from_secs(30);
 /// Type of a received packet, which determines its session.
 enum Kind {
     /// A TCP segment. `is_request` is true for a connection request (SYN).
-    Tcp { flow: FlowKey, is_request: bool },
+    Tcp {
+        flow: FlowKey,
+        number: u32,
+        is_request: bool,
+    },
     /// A reply to an echo request with this identifier.
     EchoReply(u16),
     /// An ARP packet.
@@ -90,7 +94,13 @@ pub(crate) struct HostNode {
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Sessions that wait for room in the card's queue, in FIFO order.
     blocked: VecDeque<usize>,
-    receipts: BTreeMap<(Ipv4Addr, u16), Receipt>,
+    receipts: BTreeMap<FlowKey, Receipt>,
+    /// Initial sequence numbers of connections, by which both ends know a flow although a switch
+    /// translates addresses and ports. Of flows sent by source port, and of those received.
+    sent_numbers: BTreeMap<u16, u32>,
+    received_numbers: BTreeMap<u32, FlowKey>,
+    /// Number of sent flows without a connection request so far.
+    unnumbered: usize,
     received: u64,
     /// Streams that this host sends.
     streams: Vec<Stream>,
@@ -132,6 +142,9 @@ impl HostNode {
             timers: BinaryHeap::new(),
             blocked: VecDeque::new(),
             receipts: BTreeMap::new(),
+            sent_numbers: BTreeMap::new(),
+            received_numbers: BTreeMap::new(),
+            unnumbered: 0,
             received: 0,
             streams: Vec::new(),
             arrivals: BTreeMap::new(),
@@ -191,9 +204,16 @@ impl HostNode {
         }
     }
 
-    /// Returns the reception state of a flow from this address and source port.
-    pub(crate) fn receipt(&self, from: Ipv4Addr, port: u16) -> Option<Receipt> {
-        self.receipts.get(&(from, port)).copied()
+    /// Returns the initial sequence number of the flow that this host sends from a port, when its
+    /// connection request was sent.
+    pub(crate) fn flow_number(&self, port: u16) -> Option<u32> {
+        self.sent_numbers.get(&port).copied()
+    }
+
+    /// Returns the reception state of the flow with this initial sequence number.
+    pub(crate) fn receipt(&self, number: u32) -> Option<Receipt> {
+        let flow = self.received_numbers.get(&number)?;
+        self.receipts.get(flow).copied()
     }
 
     /// Returns the results of a series of pings.
@@ -228,6 +248,7 @@ impl HostNode {
     fn start(&mut self, start: Start, now: Nanos) {
         let place = match start {
             Start::Flow { to, bytes, port } => {
+                self.unnumbered += 1;
                 let mut session = Session::sender(bytes);
                 let context = self.interface.context();
                 let connected = session
@@ -289,7 +310,7 @@ impl HostNode {
         let session = self.sessions[place].as_ref();
         let kept = session.and_then(|session| Some((session.flow?, session.receipt()?)));
         if let Some((flow, receipt)) = kept {
-            self.receipts.insert((flow.peer, flow.peer_port), receipt);
+            self.receipts.insert(flow, receipt);
         }
     }
 
@@ -396,11 +417,16 @@ impl HostNode {
     /// Returns the session of a packet. A connection request to the sink creates a new one.
     fn session_of(&mut self, kind: &Kind) -> Option<usize> {
         match kind {
-            Kind::Tcp { flow, is_request } => {
+            Kind::Tcp {
+                flow,
+                number,
+                is_request,
+            } => {
                 let known = self.by_flow.get(flow).copied();
                 if known.is_some() || !is_request || flow.own_port != SINK {
                     return known;
                 }
+                self.received_numbers.insert(*number, *flow);
                 Some(self.add(Session::receiver(SINK), Some(*flow)))
             }
             Kind::EchoReply(ident) => self.by_ident.get(ident).copied(),
@@ -467,7 +493,20 @@ impl Node for HostNode {
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
-        self.nic.drain(|bytes, start| take(PortId(0), bytes, start));
+        let (numbers, left) = (&mut self.sent_numbers, &mut self.unnumbered);
+        self.nic.drain(|bytes, start| {
+            if *left > 0
+                && let Kind::Tcp {
+                    flow,
+                    number,
+                    is_request: true,
+                } = kind_of(bytes)
+                && numbers.insert(flow.peer_port, number).is_none()
+            {
+                *left -= 1;
+            }
+            take(PortId(0), bytes, start);
+        });
     }
 
     fn tally(&self) -> NodeCounts {
@@ -527,8 +566,11 @@ fn kind_of_ipv4(payload: &[u8]) -> Option<Kind> {
                 peer_port: segment.src_port(),
                 own_port: segment.dst_port(),
             };
-            let is_request = segment.syn() && !segment.ack();
-            Some(Kind::Tcp { flow, is_request })
+            Some(Kind::Tcp {
+                flow,
+                number: segment.seq_number().0 as u32,
+                is_request: segment.syn() && !segment.ack(),
+            })
         }
         IpProtocol::Icmp => {
             let message = Icmpv4Packet::new_checked(packet.payload()).ok()?;

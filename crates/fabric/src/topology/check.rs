@@ -139,10 +139,10 @@ impl Check<'_> {
     /// Refuses a topology above the size limits. Returns false if it is too large.
     fn check_size(&mut self, file: &File) -> bool {
         let before = self.mistakes.len();
-        let nodes = file.switches.len() + file.hosts.len() + file.servers.len();
+        let nodes = file.switches.len() + file.hosts.len();
         let flows = file.flows.len() + file.pings.len() + file.traffic.len();
         let all = [
-            (nodes, MAX_NODES, "switches, servers and hosts"),
+            (nodes, MAX_NODES, "switches and hosts"),
             (file.links.len(), MAX_LINKS, "links"),
             (flows, MAX_FLOWS, "flows and pings"),
         ];
@@ -354,7 +354,11 @@ impl Check<'_> {
             (NodeId::Host(_) | NodeId::Server(_), None) => Some(PortId(0)),
             (NodeId::Switch(_), Some(port)) => port.parse().ok().map(PortId),
             (NodeId::Host(_) | NodeId::Server(_), Some(_)) => {
-                let kind = if matches!(node, NodeId::Host(_)) { "host" } else { "server" };
+                let kind = if matches!(node, NodeId::Host(_)) {
+                    "host"
+                } else {
+                    "server"
+                };
                 let message = format!("the {kind} {name} has a single port, which has no number");
                 self.mistake(text, message, format!("write \"{name}\""));
                 return None;

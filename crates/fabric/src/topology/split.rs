@@ -35,11 +35,14 @@ impl Check<'_> {
             };
             link.ends.each_ref().map(node)
         };
-        let found = file.links.iter().find_map(|link| match ends(link.get_ref()) {
-            [Some(NodeId::Switch(switch)), Some(NodeId::Server(_))]
-            | [Some(NodeId::Server(_)), Some(NodeId::Switch(switch))] => Some(switch),
-            _ => None,
-        });
+        let found = file
+            .links
+            .iter()
+            .find_map(|link| match ends(link.get_ref()) {
+                [Some(NodeId::Switch(switch)), Some(NodeId::Server(_))]
+                | [Some(NodeId::Server(_)), Some(NodeId::Switch(switch))] => Some(switch),
+                _ => None,
+            });
         if let (None, Some(first)) = (&file.split, file.servers.first()) {
             let name = first.get_ref().name.get_ref();
             let message = format!("the server {name} has no program to run");
@@ -66,7 +69,8 @@ impl Check<'_> {
         let name = switch.name.get_ref();
         let vpdps = switch.vpdps.iter().map(|vpdp| &vpdp.get_ref().name);
         for text in switch.program.iter().chain(&switch.entries).chain(vpdps) {
-            let message = format!("{name} runs the switch half of [split] and a program of its own");
+            let message =
+                format!("{name} runs the switch half of [split] and a program of its own");
             self.mistake(text, message, "remove one of the two");
         }
         PlaneSpec::Alone(FunctionSpec {
@@ -144,7 +148,11 @@ impl Check<'_> {
     }
 
     fn split(&mut self, split: &file::Split, servers: Vec<SplitServer>) -> SplitSpec {
-        let order = match split.order.as_ref().map(|order| (order, order.get_ref().as_str())) {
+        let order = match split
+            .order
+            .as_ref()
+            .map(|order| (order, order.get_ref().as_str()))
+        {
             None | Some((_, "strict")) => FlowOrder::Strict,
             Some((_, "loose")) => FlowOrder::Loose,
             Some((at, other)) => {
@@ -156,7 +164,10 @@ impl Check<'_> {
         SplitSpec {
             program: self.directory.join(split.program.get_ref()),
             c_file: split.c.as_ref().map(|c| self.directory.join(c.get_ref())),
-            entries: split.entries.as_ref().map(|e| self.directory.join(e.get_ref())),
+            entries: split
+                .entries
+                .as_ref()
+                .map(|e| self.directory.join(e.get_ref())),
             mirror_all: split
                 .mirror_all
                 .as_ref()
@@ -195,7 +206,10 @@ impl Check<'_> {
             }
             size.unwrap_or(default.sketch)
         });
-        let top = split.top.as_ref().map(|_| self.number(&split.top, 0, default.top));
+        let top = split
+            .top
+            .as_ref()
+            .map(|_| self.number(&split.top, 0, default.top));
         let window = self.time(&split.window, Nanos(default.window.as_nanos() as u64));
         if let Some(text) = split.window.as_ref().filter(|_| window == Nanos::ZERO) {
             self.mistake(text, "a window of no time".to_owned(), "write \"100 ms\"");
@@ -312,7 +326,9 @@ impl HostSpec {
     /// Returns the MAC address of a static neighbor entry.
     pub(crate) fn neighbour(&self, address: Ipv4Addr) -> Option<[u8; 6]> {
         let mut known = self.neighbours.iter();
-        known.find(|(known, _)| *known == address).map(|(_, mac)| *mac)
+        known
+            .find(|(known, _)| *known == address)
+            .map(|(_, mac)| *mac)
     }
 }
 
