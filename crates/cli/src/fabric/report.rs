@@ -159,8 +159,8 @@ fn split(report: &Report) {
             switch.name
         ));
         out::line(&format!(
-            "  entries into the switch {}, out of it {}; changes refused {}",
-            counts.installed, counts.evicted, counts.refused
+            "  moves of entries {}, reports {}, postponed {}, overtaken {}; changes refused {}",
+            counts.moves, counts.reports, counts.postponed, counts.overtaken, counts.refused
         ));
     }
     for server in &report.servers {

@@ -371,7 +371,7 @@ fn split_json(split: &SplitSpec) -> SplitJson<'_> {
         servers: split.servers.iter().map(|s| s.name.as_str()).collect(),
         install_seconds: split.install.as_secs_f64(),
         order: split.order.name(),
-        placement: split.placement.options.policy.name(),
+        placement: split.placement.policy.name(),
         top: split.placement.top,
         lpm: split.placement.nesting.name(),
     }

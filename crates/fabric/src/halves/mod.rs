@@ -4,7 +4,6 @@
 //! only after the time of [`SplitSpec::install`]. A packet is in one node at a time, so the planes
 //! are in one cell that all nodes share.
 
-mod pending;
 mod planes;
 
 use std::cell::RefCell;
@@ -111,8 +110,8 @@ impl Plane for SwitchPlane {
         frame.ingress = port;
         frame.arrival = now;
         let mut planes = self.planes.borrow_mut();
-        planes.control(now, &mut self.out);
         planes.switch(frame, now, &mut self.out);
+        planes.control(now, &mut self.out);
         Ok(())
     }
 

@@ -6,20 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use packet::{Frame, Nanos, PortId};
 use passes::split::{SplitPlan, SplitProgram};
-use placement::ServerId;
+use placement::{OptionsError, Policy, ServerId};
 use serde::Serialize;
 use split::{
-    Coordinator, DevicePlane, EntryIds, PlaneControl, Requests, ServerFilter, ServerHalf,
-    ServerPort, SwitchHalf, SwitchOptions, Wire,
+    Coordinator, DevicePlane, EntryIds, EntryPolicy, FlightOptions, Order, OrderedChanges,
+    OrderedPlane, PlaneControl, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement,
+    SwitchHalf, SwitchOptions, Window, Wire,
 };
 use switch::{
     Change, ControlError, Device, DeviceConfig, Ledger, LoadError, PacketProcessor, Record,
 };
 
 use super::MakeEngine;
-use super::pending::{DelayedPlane, PendingEntries};
 use crate::plane::Outbox;
-use crate::topology::SplitSpec;
+use crate::topology::{FlowOrder, SplitSpec};
+
+/// Keys that a window can report, and those beside the ones that fit into the switch.
+const MAX_REPORTS: usize = 1 << 20;
+const MORE_REPORTS: usize = 1 << 14;
 
 /// Error of the start of a split program.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub enum SplitError {
         /// The cause.
         error: LoadError,
     },
+    /// A parameter of the placement is outside of its range.
+    Placement(OptionsError),
     /// A plane refuses an entry.
     Refused(ControlError),
 }
@@ -39,6 +45,7 @@ impl fmt::Display for SplitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SplitError::Load { plane, error } => write!(f, "{plane}: {error}"),
+            SplitError::Placement(error) => write!(f, "placement: {error}"),
             SplitError::Refused(error) => write!(f, "an entry is refused: {error}"),
         }
     }
@@ -57,10 +64,14 @@ pub struct SplitCounts {
     pub requests: u64,
     /// Requests with a response.
     pub answered: u64,
-    /// Entries put into the switch.
-    pub installed: u64,
-    /// Entries taken out of the switch.
-    pub evicted: u64,
+    /// Moves of entries into the switch and out of it.
+    pub moves: u64,
+    /// Keys that the switch reported to the placement of entries.
+    pub reports: u64,
+    /// Entries that did not work in time, because earlier packets were at servers for too long.
+    pub postponed: u64,
+    /// Entries that began to work while earlier packets were at servers, with `order = "loose"`.
+    pub overtaken: u64,
     /// Changes that a plane refused.
     pub refused: u64,
 }
@@ -95,13 +106,17 @@ pub(super) struct Planes {
     servers: Vec<Server>,
     /// Ports of the switch with servers.
     ports: Vec<PortId>,
-    pending: PendingEntries,
-    install: Nanos,
+    ordered: OrderedChanges,
+    placement: SplitPlacement,
+    /// Begin and end of the window.
+    window: (Nanos, Nanos),
+    reports: u64,
+    postponed: u64,
     packets: u64,
     in_switch: u64,
     refused: u64,
-    /// Key of the last request.
-    key: Vec<u8>,
+    /// Packets before this window.
+    packets_before: u64,
 }
 
 impl Planes {
@@ -152,23 +167,85 @@ impl Planes {
         let options = SwitchOptions {
             servers: server_ports.collect(),
             request_port,
-            epoch: 0,
+            ..SwitchOptions::default()
         };
-        let requests = Arc::new(Requests::new(&plan.frame, options));
+        let requests = Arc::new(Requests::new(&plan, options));
         let mirrored = plan.mirrored.iter().map(|mirrored| mirrored.table);
-        Ok(Planes {
+        let order = match spec.order {
+            FlowOrder::Strict => Order::Strict,
+            FlowOrder::Loose => Order::Loose,
+        };
+        let ordered = OrderedChanges::new(Arc::clone(&plan), order);
+        let mut planes = Planes {
             coordinator,
             switch_ids: EntryIds::new(mirrored),
             switch: SwitchHalf::new(switch, requests),
             servers,
             ports,
-            pending: PendingEntries::default(),
-            install: spec.install,
+            ordered: ordered.with_install_time(spec.install),
+            placement: spec.placement,
+            window: (Nanos::ZERO, Nanos::ZERO),
+            reports: 0,
+            postponed: 0,
             packets: 0,
             in_switch: 0,
             refused: 0,
-            key: Vec::new(),
-        })
+            packets_before: 0,
+        };
+        planes.place(&plan)?;
+        Ok(planes)
+    }
+
+    /// Begins the placement of entries.
+    fn place(&mut self, plan: &SplitPlan) -> Result<(), SplitError> {
+        let placement = self.placement;
+        let placed =
+            self.with_switch(|coordinator, plane| coordinator.set_placement(&placement, plane));
+        placed.map_err(SplitError::Placement)?;
+        let EntryPolicy::Windows(policy) = placement.policy else {
+            return Ok(());
+        };
+        let declared = plan
+            .mirrored
+            .iter()
+            .map(|mirrored| u64::from(mirrored.entries));
+        let top = placement
+            .top
+            .unwrap_or(u64::MAX)
+            .min(declared.max().unwrap_or(0));
+        let requests = self.switch.requests();
+        requests.count_flights(Some(&FlightOptions {
+            policy,
+            sketch: placement.options.sketch,
+            reports: (top as usize).saturating_mul(4).min(MAX_REPORTS) + MORE_REPORTS,
+        }));
+        let first = match policy {
+            Policy::Random | Policy::Heap => 0,
+            Policy::None | Policy::Threshold => u64::MAX,
+        };
+        for cut in 1..=plan.cuts.len() as u16 {
+            requests.set_threshold(cut, first);
+        }
+        self.window.1 = window_of(&placement);
+        Ok(())
+    }
+
+    /// Calls `change` with the coordinator and the switch as it sees it.
+    fn with_switch<T>(
+        &mut self,
+        change: impl FnOnce(&mut Coordinator, &mut OrderedPlane<'_>) -> T,
+    ) -> T {
+        let requests = Arc::clone(self.switch.requests());
+        let mut plane = DevicePlane {
+            device: self.switch.inner_mut(),
+            ids: &mut self.switch_ids,
+        };
+        let mut plane = OrderedPlane {
+            plane: &mut plane,
+            changes: &mut self.ordered,
+            requests: &requests,
+        };
+        change(&mut self.coordinator, &mut plane)
     }
 
     pub(super) fn coordinator_mut(&mut self) -> &mut Coordinator {
@@ -198,7 +275,7 @@ impl Planes {
     }
 
     pub(super) fn held(&self) -> usize {
-        self.switch.inner().held()
+        self.switch.inner().held() + self.switch.held()
     }
 
     pub(super) fn counts(&self) -> SplitCounts {
@@ -208,8 +285,10 @@ impl Planes {
             in_switch: self.in_switch,
             requests: requests.sent(),
             answered: requests.sent() - requests.unanswered(),
-            installed: self.pending.installed,
-            evicted: self.pending.evicted,
+            moves: self.coordinator.moves(),
+            reports: self.reports,
+            postponed: self.postponed,
+            overtaken: requests.overtaken(),
             refused: self.refused,
         }
     }
@@ -234,54 +313,109 @@ impl Planes {
 
     /// Returns the time of the switch's next action without a packet.
     pub(super) fn next_time(&self) -> Option<Nanos> {
-        let times = [self.switch.next_time(), self.pending.next_time()];
+        let window = self.ends_windows().then_some(self.window.1);
+        let times = [self.switch.next_time(), self.ordered.next_time(), window];
         times.into_iter().flatten().min()
+    }
+
+    /// Returns true if windows end while no packet arrives. Without packets nothing changes.
+    fn ends_windows(&self) -> bool {
+        self.placement.policy != EntryPolicy::Asked && self.packets > self.packets_before
     }
 
     /// Does the work of the switch that is due.
     pub(super) fn control(&mut self, now: Nanos, out: &mut Outbox) {
-        while let Some(entry) = self.pending.take_due(now) {
+        self.ordered.set_time(now);
+        self.end_window(now);
+        self.install(now);
+        while self.switch.has_ready() {
+            self.run_held(now, out);
+            self.install(now);
+        }
+        self.run_held(now, out);
+    }
+
+    /// Forwards held requests that go on now, and what is due in the device.
+    fn run_held(&mut self, now: Nanos, out: &mut Outbox) {
+        let mut none = [];
+        self.run(&mut none, now, out);
+    }
+
+    /// Installs the entries that may work now.
+    fn install(&mut self, now: Nanos) {
+        while self.ordered.waiting() > 0 {
+            let requests = Arc::clone(self.switch.requests());
             let mut plane = DevicePlane {
                 device: self.switch.inner_mut(),
                 ids: &mut self.switch_ids,
             };
-            if plane.apply(&entry.change, entry.made).is_err() {
-                self.refused += 1;
-            }
+            let Some(refused) = self.ordered.advance(&requests, &mut plane, now) else {
+                break;
+            };
+            self.postponed += u64::from(refused.error.is_none());
+            self.with_switch(|coordinator, plane| coordinator.not_installed(refused, plane));
+            self.refused += self.coordinator.take_refused().len() as u64;
         }
-        self.switch.forward(&mut [], now, |port, frame, time| {
-            out.take(port, frame, time)
+    }
+
+    /// Ends the window if it is over.
+    fn end_window(&mut self, now: Nanos) {
+        if self.placement.policy == EntryPolicy::Asked || now < self.window.1 {
+            return;
+        }
+        let begin = self.window.0;
+        self.packets_before = self.packets;
+        let length = window_of(&self.placement);
+        let over = now.since(self.window.1).0 / length.0.max(1);
+        self.window = (now, self.window.1 + Nanos(length.0 * (over + 1)));
+        let requests = Arc::clone(self.switch.requests());
+        let Some(flights) = requests.end_window() else {
+            return;
+        };
+        let servers = self.servers.iter();
+        let flows = servers.map(|server| server.half.known_flows().since(begin).len() as u64);
+        let flows = flows.sum();
+        let ended = self.with_switch(|coordinator, plane| {
+            coordinator.end_window(&flights, flows, &requests, plane)
         });
+        self.reports += ended.iter().map(|table| table.reports as u64).sum::<u64>();
+        self.refused += self.coordinator.take_refused().len() as u64;
     }
 
     /// Processes a packet in the switch.
     pub(super) fn switch(&mut self, frame: &mut Frame, now: Nanos, out: &mut Outbox) {
         let is_new = !self.ports.contains(&frame.ingress);
-        let mut asked = None;
-        let (coordinator, key) = (&self.coordinator, &mut self.key);
+        let has_left = self.run(std::slice::from_mut(frame), now, out);
+        self.packets += u64::from(is_new);
+        self.in_switch += u64::from(is_new && !has_left);
+    }
+
+    /// Runs frames in the switch. Returns true if requests left, or were held.
+    fn run(&mut self, frames: &mut [Frame], now: Nanos, out: &mut Outbox) -> bool {
+        let is_asked = self.placement.policy == EntryPolicy::Asked;
+        let held = self.switch.held();
+        let mut has_left = false;
+        let mut asked = Vec::new();
+        let coordinator = &self.coordinator;
         self.switch.forward_and_see(
-            std::slice::from_mut(frame),
+            frames,
             now,
             |port, frame, time| out.take(port, frame, time),
             |wire, frame, request| {
-                wire.read_key(frame, coordinator.key_width(request.cut), key);
-                asked = Some(request.cut);
+                has_left = true;
+                if is_asked {
+                    let mut key = Vec::new();
+                    wire.read_key(frame, coordinator.key_width(request.cut), &mut key);
+                    asked.push((request.cut, key));
+                }
             },
         );
-        self.packets += u64::from(is_new);
-        self.in_switch += u64::from(is_new && asked.is_none());
-        if let Some(cut) = asked {
-            let mut plane = DelayedPlane {
-                plane: DevicePlane {
-                    device: self.switch.inner_mut(),
-                    ids: &mut self.switch_ids,
-                },
-                pending: &mut self.pending,
-                at: now + self.install,
-            };
-            self.coordinator.asked(cut, &self.key, &mut plane);
-            self.refused += self.coordinator.take_refused().len() as u64;
+        self.ordered.set_time(now);
+        for (cut, key) in asked {
+            self.with_switch(|coordinator, plane| coordinator.asked(cut, &key, plane));
         }
+        self.refused += self.coordinator.take_refused().len() as u64;
+        has_left || self.switch.held() > held
     }
 
     /// Processes requests in a server. Returns true if other planes have changed.
@@ -299,7 +433,8 @@ impl Planes {
         }
         let half = &mut self.servers[number].half;
         half.forward(frames, now, |port, frame, time| out.take(port, frame, time));
-        self.spread_learned(number, now) || is_due
+        self.ordered.set_time(now);
+        self.spread_learned(number) || is_due
     }
 
     /// Restarts the timers of entries that packets have used on other planes.
@@ -318,20 +453,22 @@ impl Planes {
 
     /// Sends changes by the handlers of a server to the other planes. Returns true if there are
     /// any.
-    fn spread_learned(&mut self, number: usize, now: Nanos) -> bool {
+    fn spread_learned(&mut self, number: usize) -> bool {
         let records = self.servers[number].take_learned();
         if records.is_empty() {
             return false;
         }
         let program = Arc::clone(self.servers[number].half.inner().program());
         for record in records {
-            let mut switch = DelayedPlane {
-                plane: DevicePlane {
-                    device: self.switch.inner_mut(),
-                    ids: &mut self.switch_ids,
-                },
-                pending: &mut self.pending,
-                at: now + self.install,
+            let requests = Arc::clone(self.switch.requests());
+            let mut switch = DevicePlane {
+                device: self.switch.inner_mut(),
+                ids: &mut self.switch_ids,
+            };
+            let mut switch = OrderedPlane {
+                plane: &mut switch,
+                changes: &mut self.ordered,
+                requests: &requests,
             };
             let others = self.servers.iter_mut().enumerate();
             let mut planes: Vec<DevicePlane<'_>> = others
@@ -351,6 +488,14 @@ impl Planes {
         }
         self.refused += self.coordinator.take_refused().len() as u64;
         true
+    }
+}
+
+/// Returns the length of a window. The simulation has windows by time.
+fn window_of(placement: &SplitPlacement) -> Nanos {
+    match placement.window {
+        Window::Time(time) => time,
+        Window::Packets(_) => Nanos::from_secs(1),
     }
 }
 

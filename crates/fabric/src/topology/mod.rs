@@ -13,8 +13,8 @@ use file::Parsed;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use ::split::SplitPlacement;
 use packet::{Nanos, PortId};
-use placement::{Nesting, PlacementOptions};
 use port::PerMillion;
 use tenancy::{Connection, Rule, Share, VpdpId};
 
@@ -195,7 +195,7 @@ pub struct SplitSpec {
     /// Order of the packets of a flow.
     pub order: FlowOrder,
     /// Selection of the entries in the switch.
-    pub placement: PlacementSpec,
+    pub placement: SplitPlacement,
 }
 
 /// A server at a port of the switch.
@@ -227,17 +227,6 @@ impl FlowOrder {
             FlowOrder::Loose => "loose",
         }
     }
-}
-
-/// Selection of the entries in the switch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PlacementSpec {
-    /// Policy and parameters; the number of entries is that of [`PlacementSpec::top`].
-    pub options: PlacementOptions,
-    /// Maximum number of entries of each table in the switch. `None`: that of its `@mirror`.
-    pub top: Option<u64>,
-    /// Rule for prefixes inside others.
-    pub nesting: Nesting,
 }
 
 /// A server of a split program.

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 
 use packet::Nanos;
 use placement::{Nesting, OptionsError, PlacementOptions, Policy, SketchSize};
+use split::{EntryPolicy, SplitPlacement, Window};
 use toml::Spanned;
 
 use super::check::{BACKLOG, Check, same_network};
@@ -13,9 +14,8 @@ use super::error::TopologyLineError;
 use super::file::{self, File, Text};
 use super::quantity::Quantity;
 use super::{
-    End, FlowOrder, FunctionSpec, HostSpec, Link, NodeId, PlacementSpec, PlaneSpec, ProgramSpec,
-    ServerIndex, ServerSpec, ServiceSpec, SplitServer, SplitSpec, SwitchId, SwitchSpec,
-    TrafficSpec,
+    End, FlowOrder, FunctionSpec, HostSpec, Link, NodeId, PlaneSpec, ProgramSpec, ServerIndex,
+    ServerSpec, ServiceSpec, SplitServer, SplitSpec, SwitchId, SwitchSpec, TrafficSpec,
 };
 use crate::traffic::{MAX_BYTES, MIN_BYTES};
 
@@ -179,14 +179,17 @@ impl Check<'_> {
         }
     }
 
-    fn placement(&mut self, split: &file::Split) -> PlacementSpec {
+    fn placement(&mut self, split: &file::Split) -> SplitPlacement {
         let default = PlacementOptions::default();
         let named = |names: &[&str]| format!("write one of {}", names.join(", "));
         let policy = split.placement.as_ref().map(|text| {
-            let policy = Policy::named(text.get_ref());
+            let policy = EntryPolicy::named(text.get_ref());
             if policy.is_none() {
                 let message = format!("\"{}\" is no placement", text.get_ref());
-                self.mistake(text, message, named(&Policy::ALL.map(Policy::name)));
+                let windows = Policy::ALL.map(EntryPolicy::Windows);
+                let names = [EntryPolicy::Asked].into_iter().chain(windows);
+                let names: Vec<&str> = names.map(EntryPolicy::name).collect();
+                self.mistake(text, message, named(&names));
             }
             policy.unwrap_or_default()
         });
@@ -218,7 +221,10 @@ impl Check<'_> {
             given.as_ref().map_or(default, |value| *value.get_ref())
         };
         let options = PlacementOptions {
-            policy: policy.unwrap_or_default(),
+            policy: match policy {
+                Some(EntryPolicy::Windows(policy)) => policy,
+                _ => default.policy,
+            },
             top: top.unwrap_or(default.top),
             window: window.into(),
             epsilon: real(&split.epsilon, default.epsilon),
@@ -244,7 +250,9 @@ impl Check<'_> {
                 mend: "docs/reference/topology.md has the options of [split]".to_owned(),
             });
         }
-        PlacementSpec {
+        SplitPlacement {
+            policy: policy.unwrap_or_default(),
+            window: Window::Time(window),
             options,
             top,
             nesting: nesting.unwrap_or_default(),

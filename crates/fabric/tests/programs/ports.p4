@@ -1,4 +1,4 @@
-// Forwards UDP packets by their source port. The switch holds the entries of 64 ports.
+// Forwards UDP packets by their source port. The switch holds the entries of 1,024 ports.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -70,7 +70,7 @@ control PortsIngress(inout headers_t hdr, inout metadata_t meta,
         standard_metadata.egress_spec = port;
     }
 
-    @mirror(64)
+    @mirror(1024)
     table ports {
         key = { hdr.udp.src : exact; }
         actions = { to_port; drop; }
