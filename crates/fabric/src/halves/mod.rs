@@ -110,13 +110,13 @@ impl Plane for SwitchPlane {
         frame.ingress = port;
         frame.arrival = now;
         let mut planes = self.planes.borrow_mut();
-        planes.switch(frame, now, &mut self.out);
-        planes.control(now, &mut self.out);
+        let is_answer = planes.switch(frame, now, &mut self.out);
+        planes.control(now, is_answer, &mut self.out);
         Ok(())
     }
 
     fn step(&mut self, now: Nanos) {
-        self.planes.borrow_mut().control(now, &mut self.out);
+        self.planes.borrow_mut().control(now, false, &mut self.out);
     }
 
     fn next_time(&self) -> Option<Nanos> {

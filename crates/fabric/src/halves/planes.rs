@@ -323,11 +323,14 @@ impl Planes {
         self.placement.policy != EntryPolicy::Asked && self.packets > self.packets_before
     }
 
-    /// Does the work of the switch that is due.
-    pub(super) fn control(&mut self, now: Nanos, out: &mut Outbox) {
+    /// Does the work of the switch that is due. `is_answered` is true after a response, for which
+    /// an entry may have waited.
+    pub(super) fn control(&mut self, now: Nanos, is_answered: bool, out: &mut Outbox) {
         self.ordered.set_time(now);
         self.end_window(now);
-        self.install(now);
+        if is_answered || self.ordered.next_time().is_some_and(|at| at <= now) {
+            self.install(now);
+        }
         while self.switch.has_ready() {
             self.run_held(now, out);
             self.install(now);
@@ -382,12 +385,13 @@ impl Planes {
         self.refused += self.coordinator.take_refused().len() as u64;
     }
 
-    /// Processes a packet in the switch.
-    pub(super) fn switch(&mut self, frame: &mut Frame, now: Nanos, out: &mut Outbox) {
+    /// Processes a packet in the switch. Returns true if it came from a server.
+    pub(super) fn switch(&mut self, frame: &mut Frame, now: Nanos, out: &mut Outbox) -> bool {
         let is_new = !self.ports.contains(&frame.ingress);
         let has_left = self.run(std::slice::from_mut(frame), now, out);
         self.packets += u64::from(is_new);
         self.in_switch += u64::from(is_new && !has_left);
+        !is_new
     }
 
     /// Runs frames in the switch. Returns true if requests left, or were held.
