@@ -51,8 +51,8 @@ enum Command {
     Hypervdp(Hypervdp),
     /// CLIP (programs over a switch and servers): reproduce its figures and tables in shape.
     #[command(
-        after_help = "  7, 8   reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
-                      10     distribution of latencies\n  table 1  latencies by policy\n\nAll rows are simulated, with both halves of a program; \
+        after_help = "  7, 8, 9  reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
+                      10       distribution of latencies\n  table 1  latencies by policy\n\nAll rows are simulated, with both halves of a program; \
                       each has the paper's value beside it. They are written below DIR as clip.txt and clip.json.\n\nExamples:\n  \
                       polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --scale 1 --out out/"
     )]

@@ -9,7 +9,7 @@ use fabric::topology::{PlaneSpec, SplitSpec, SwitchSpec};
 use fabric::{LatencyReport, Node, Simulation, SplitFabric, Topology};
 use packet::Nanos;
 use passes::split::{SplitOptions, split};
-use placement::Policy;
+use placement::{Nesting, Policy};
 use port::Signal;
 use serde::Serialize;
 
@@ -21,11 +21,44 @@ const FIRST_PORT: u32 = 1024;
 /// Packets of a window.
 const WINDOW: u64 = 10_000;
 
-/// Time between packets: two servers of eight workers serve them all.
-const INTERVAL_NS: u64 = 1000;
+/// Time between packets: a worker serves the most frequent flow, and those that share it.
+const INTERVAL_NS: u64 = 4000;
+
+/// Kind of the table's key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Each flow has an entry.
+    Exact,
+    /// Of four flows side by side, three have a prefix of their own inside one for all four.
+    Prefixes(Nesting),
+}
+
+impl Keys {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Keys::Exact => "exact",
+            Keys::Prefixes(Nesting::Leaf) => "lpm, leaf",
+            Keys::Prefixes(Nesting::Dependents) => "lpm, dependents",
+            Keys::Prefixes(Nesting::Cover) => "lpm, cover",
+        }
+    }
+
+    /// Returns the entry of a flow.
+    fn entry(self, port: u32) -> String {
+        match self {
+            Keys::Exact => format!("ports {{ hdr.udp.src: {port}; }} -> to_port(1)\n"),
+            Keys::Prefixes(_) if port % 4 == 3 => {
+                format!("ports {{ hdr.udp.src: {}/14; }} -> to_port(1)\n", port - 3)
+            }
+            Keys::Prefixes(_) => format!("ports {{ hdr.udp.src: {port}/16; }} -> to_port(1)\n"),
+        }
+    }
+}
 
 /// One row's setting.
+#[derive(Clone, Copy)]
 pub(super) struct Case {
+    pub(super) keys: Keys,
     pub(super) policy: Policy,
     pub(super) alpha: f64,
     pub(super) flows: u32,
@@ -46,6 +79,8 @@ pub(super) struct Outcome {
     switch_mpps: f64,
     server_mpps: Vec<f64>,
     pub(super) mean_us: f64,
+    /// Mean with the most frequent flows in the switch and no queue.
+    exact_mean_us: f64,
     pub(super) deviation_us: f64,
     pub(super) p90_us: f64,
     pub(super) below_8_us_percent: f64,
@@ -66,8 +101,7 @@ pub(super) fn run(
     let text = topology(case);
     let topology = Topology::read("clip", &text, std::path::Path::new(""));
     let topology = topology.map_err(|error| error.to_string())?;
-    let flows = case.flows;
-    let made = Simulation::new(topology, &mut |spec| node(spec, flows, choice));
+    let made = Simulation::new(topology, &mut |spec| node(spec, case, choice));
     let mut simulation = made.map_err(|error| error.to_string())?;
     let end = Nanos::from_secs(100_000);
     if let (Some(signal), _) = run_simulation(&mut simulation, end, take_signal)? {
@@ -99,6 +133,7 @@ pub(super) fn run(
         switch_mpps: mpps(split.counts.in_switch),
         server_mpps: report.servers.iter().map(|s| mpps(s.requests)).collect(),
         mean_us: latency.mean_us,
+        exact_mean_us: 2.0 + 11.0 * (1.0 - exact_share(case) / 100.0),
         deviation_us: latency.deviation_us,
         p90_us: latency.p90_us,
         below_8_us_percent: share_below(8.0),
@@ -118,12 +153,17 @@ fn exact_share(case: &Case) -> f64 {
 
 fn topology(case: &Case) -> String {
     let Case {
+        keys,
         policy,
         alpha,
         flows,
         top,
         packets,
     } = case;
+    let lpm = match keys {
+        Keys::Prefixes(nesting) => *nesting,
+        Keys::Exact => Nesting::default(),
+    };
     let server = |name: &str, port: u32| {
         format!(
             "[[server]]\nname = \"{name}\"\nworkers = 8\nservice = \"9 us\"\nbacklog = 100000\n\
@@ -133,7 +173,7 @@ fn topology(case: &Case) -> String {
     format!(
         "seed = 1\n[split]\nprogram = \"flows.p4\"\ninstall = \"1.5 ms\"\nplacement = \"{}\"\n\
          top = {top}\nwindow = \"{} ns\"\nsketch = \"16384x2\"\nk = {:.3}\n\
-         [defaults.link]\ndelay = \"1 us\"\nqueue = 100000\n[[switch]]\nname = \"s\"\n{}{}\
+         lpm = \"{}\"\n[defaults.link]\ndelay = \"1 us\"\nqueue = 100000\n[[switch]]\nname = \"s\"\n{}{}\
          [[host]]\nname = \"a\"\nmac = \"02:00:00:00:00:0a\"\nip = \"10.0.0.1/24\"\n\
          neighbours = {{ \"10.0.0.2\" = \"02:00:00:00:00:0b\" }}\n\
          [[host]]\nname = \"b\"\nmac = \"02:00:00:00:00:0b\"\nip = \"10.0.0.2/24\"\n\
@@ -143,31 +183,35 @@ fn topology(case: &Case) -> String {
         policy.name(),
         WINDOW * INTERVAL_NS,
         2.0 * alpha,
+        lpm.name(),
         server("server0", 10),
         server("server1", 11),
     )
 }
 
-fn node(spec: &SwitchSpec, flows: u32, choice: Choice) -> Result<Box<dyn Node>, String> {
+fn node(spec: &SwitchSpec, case: &Case, choice: Choice) -> Result<Box<dyn Node>, String> {
     let PlaneSpec::Split(split) = &spec.plane else {
         return Err("it has no split program".to_owned());
     };
-    let fabric = planes(split, flows, choice)?;
+    let fabric = planes(split, case, choice)?;
     let node = fabric.into_node(split, spec.service);
     node.map_err(|error| error.to_string())
 }
 
-fn planes(spec: &SplitSpec, flows: u32, choice: Choice) -> Result<SplitFabric, String> {
-    let program = driver::compile_text("flows.p4", PROGRAM)?;
+fn planes(spec: &SplitSpec, case: &Case, choice: Choice) -> Result<SplitFabric, String> {
+    let text = match case.keys {
+        Keys::Exact => PROGRAM.to_owned(),
+        Keys::Prefixes(_) => PROGRAM.replace("src : exact", "src : lpm"),
+    };
+    let program = driver::compile_text("flows.p4", &text)?;
     let options = SplitOptions::default();
     let program = split(&program, &options).map_err(|error| error.to_string())?;
     let mut engine = |_: Option<u16>| -> Box<dyn Engine> { choice.engine_before_packets() };
     let fabric = SplitFabric::new(&program, spec, options.request_port, 1, &mut engine);
     let mut fabric = fabric.map_err(|error| error.to_string())?;
     let whole = fabric.coordinator_mut().whole_mut();
-    let ports = FIRST_PORT..FIRST_PORT + flows;
-    let lines = ports.map(|port| format!("ports {{ hdr.udp.src: {port}; }} -> to_port(1)\n"));
-    let text: String = lines.collect();
+    let ports = FIRST_PORT..FIRST_PORT + case.flows;
+    let text: String = ports.map(|port| case.keys.entry(port)).collect();
     let program = Arc::clone(whole.program());
     let entries = entries::read(&program, "flows.entries", &text);
     let entries = entries.map_err(|errors| errors[0].to_string())?;
