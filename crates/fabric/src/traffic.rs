@@ -170,7 +170,7 @@ pub(crate) fn arrival(bytes: &[u8]) -> Option<Arrival> {
     })
 }
 
-/// What a receiver knows of a stream.
+/// Packets of a stream at its receiver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamReceipt {
     pub(crate) received: u64,

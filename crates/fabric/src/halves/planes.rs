@@ -108,8 +108,8 @@ pub(super) struct Planes {
     ports: Vec<PortId>,
     ordered: OrderedChanges,
     placement: SplitPlacement,
-    /// Begin and end of the window.
-    window: (Nanos, Nanos),
+    /// End of the window.
+    window_end: Nanos,
     reports: u64,
     postponed: u64,
     packets: u64,
@@ -184,7 +184,7 @@ impl Planes {
             ports,
             ordered: ordered.with_install_time(spec.install),
             placement: spec.placement,
-            window: (Nanos::ZERO, Nanos::ZERO),
+            window_end: Nanos::ZERO,
             reports: 0,
             postponed: 0,
             packets: 0,
@@ -226,7 +226,7 @@ impl Planes {
         for cut in 1..=plan.cuts.len() as u16 {
             requests.set_threshold(cut, first);
         }
-        self.window.1 = window_of(&placement);
+        self.window_end = window_of(&placement);
         Ok(())
     }
 
@@ -313,7 +313,7 @@ impl Planes {
 
     /// Returns the time of the switch's next action without a packet.
     pub(super) fn next_time(&self) -> Option<Nanos> {
-        let window = self.ends_windows().then_some(self.window.1);
+        let window = self.ends_windows().then_some(self.window_end);
         let times = [self.switch.next_time(), self.ordered.next_time(), window];
         times.into_iter().flatten().min()
     }
@@ -363,24 +363,19 @@ impl Planes {
 
     /// Ends the window if it is over.
     fn end_window(&mut self, now: Nanos) {
-        if self.placement.policy == EntryPolicy::Asked || now < self.window.1 {
+        if self.placement.policy == EntryPolicy::Asked || now < self.window_end {
             return;
         }
-        let begin = self.window.0;
         self.packets_before = self.packets;
         let length = window_of(&self.placement);
-        let over = now.since(self.window.1).0 / length.0.max(1);
-        self.window = (now, self.window.1 + Nanos(length.0 * (over + 1)));
+        let over = now.since(self.window_end).0 / length.0.max(1);
+        self.window_end = self.window_end + Nanos(length.0 * (over + 1));
         let requests = Arc::clone(self.switch.requests());
         let Some(flights) = requests.end_window() else {
             return;
         };
-        let servers = self.servers.iter();
-        let flows = servers.map(|server| server.half.known_flows().since(begin).len() as u64);
-        let flows = flows.sum();
-        let ended = self.with_switch(|coordinator, plane| {
-            coordinator.end_window(&flights, flows, &requests, plane)
-        });
+        let ended = self
+            .with_switch(|coordinator, plane| coordinator.end_window(&flights, &requests, plane));
         self.reports += ended.iter().map(|table| table.reports as u64).sum::<u64>();
         self.refused += self.coordinator.take_refused().len() as u64;
     }
