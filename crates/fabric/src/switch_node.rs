@@ -107,7 +107,7 @@ impl<P: Plane> Node for SwitchNode<P> {
         let free_at = &mut self.free_at[worker];
         let done = (*free_at).max(now) + self.service.time;
         *free_at = done;
-        self.busy = self.busy + self.service.time;
+        self.busy += self.service.time;
         let place = self.served.partition_point(|served| served.done <= done);
         self.served.insert(place, Served { frame, port, done });
     }

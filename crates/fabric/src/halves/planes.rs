@@ -369,7 +369,7 @@ impl Planes {
         self.packets_before = self.packets;
         let length = window_of(&self.placement);
         let over = now.since(self.window_end).0 / length.0.max(1);
-        self.window_end = self.window_end + Nanos(length.0 * (over + 1));
+        self.window_end += Nanos(length.0 * (over + 1));
         let requests = Arc::clone(self.switch.requests());
         let Some(flights) = requests.end_window() else {
             return;
