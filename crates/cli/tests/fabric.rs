@@ -459,3 +459,43 @@ fn packets_go_over_links_between_virtual_data_planes_simulated_and_for_real() {
     let sent = json["switches"][0]["ports"][1]["sent"]["packets"].as_u64();
     assert!(sent > Some(10), "{json}");
 }
+
+/// Source NAT over a switch and a server, with C: a ping, a TCP connection and 1,000 flows.
+#[test]
+fn a_split_program_with_handlers_is_simulated_with_its_servers() {
+    let text = std::fs::read_to_string(example("split/snat.toml")).unwrap();
+    let dir = Directory::new("fabric-split");
+    for file in ["snat.p4c", "snat.entries"] {
+        let content = std::fs::read_to_string(example(&format!("split/{file}"))).unwrap();
+        dir.with(file, content);
+    }
+    let file = dir.with(
+        "snat.toml",
+        text.replace("packets = 100000", "packets = 20000"),
+    );
+    let run = || said(&["fabric", "run", &file, "--json"]);
+    let [mut first, mut second] = [run(), run()].map(|said| {
+        assert_eq!(said.status, Some(0), "{}", said.err);
+        said.json()
+    });
+    for report in [&mut first, &mut second] {
+        let report = report.as_object_mut().unwrap();
+        report.remove("took_seconds");
+        report.remove("frames_per_second");
+    }
+    assert_eq!(first, second);
+    assert_eq!(first["flows"][0]["received"], first["flows"][0]["bytes"]);
+    assert_eq!(first["flows"][0]["is_intact"], true);
+    assert_eq!(
+        first["pings"][0]["microseconds"].as_array().unwrap().len(),
+        4
+    );
+    assert_eq!(first["streams"][0]["received"], 20_000);
+    let split = &first["switches"][0]["split"];
+    assert_eq!(split["requests"], split["answered"]);
+    assert_eq!(first["servers"][0]["requests"], split["requests"]);
+    let share = split["share_in_switch"].as_f64().unwrap();
+    assert!((0.5..1.0).contains(&share), "{share}");
+    let real = said(&["fabric", "run", &file, "--real"]);
+    assert_eq!(real.status, Some(1), "{}", real.err);
+}

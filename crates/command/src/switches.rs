@@ -4,21 +4,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use exec::Engine;
-use fabric::topology::{FunctionSpec, PlaneSpec, ProgramSpec, SharedSpec, SwitchSpec, VpdpSpec};
-use fabric::{Node, SwitchNode, Tenants};
+use fabric::topology::{
+    FunctionSpec, PlaneSpec, ProgramSpec, ServiceSpec, SharedSpec, SplitSpec, SwitchSpec, VpdpSpec,
+};
+use fabric::{Node, SplitFabric, SwitchNode, Tenants};
 use packet::Nanos;
+use passes::split::{SplitOptions, split};
 use switch::{Device, DeviceConfig};
 use tenancy::{Connection, Spec, TenantSwitch, VirtualPort};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
+use crate::handlers::{self, engine_with};
 use crate::{compile, configure};
 
 /// Message for entries with errors. The errors themselves have been shown.
 const WRONG_ENTRIES: &str = "its entries have errors";
 
+/// Message for a program with errors. The errors themselves have been shown.
+const WRONG_PROGRAM: &str = "its program has errors";
+
+/// Message for C code with errors. The errors themselves have been shown.
+const WRONG_CODE: &str = "its C code has errors";
+
+/// Message for a split program in real interfaces.
+const NOT_SPLIT: &str = "a split program is simulated: leave --real away, or run its halves by \
+                         `polyplane split switch` and `polyplane split server`";
+
 /// Creates the switches of a fabric.
 pub struct Maker {
+    choice: Choice,
     engine: Arc<dyn Engine>,
     seed: u64,
     programs: BTreeMap<ProgramSpec, Arc<ir::Program>>,
@@ -36,6 +51,7 @@ impl Maker {
     /// Returns a maker of switches on this engine.
     pub fn new(choice: Choice, seed: u64) -> Maker {
         Maker {
+            choice,
             engine: Arc::from(choice.engine()),
             seed,
             programs: BTreeMap::new(),
@@ -48,6 +64,9 @@ impl Maker {
     /// The program, its entries, or the ingress classification of its virtual data planes is
     /// wrong.
     pub fn make(&mut self, spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
+        if let PlaneSpec::Split(split) = &spec.plane {
+            return self.split(split, spec.service);
+        }
         Ok(match self.plane(&spec.plane)? {
             SwitchPlane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
             SwitchPlane::Shared(hypervisor) => {
@@ -65,7 +84,43 @@ impl Maker {
         Ok(match spec {
             PlaneSpec::Alone(function) => SwitchPlane::Alone(Box::new(self.device(function)?)),
             PlaneSpec::Shared(shared) => SwitchPlane::Shared(Box::new(self.hypervisor(shared)?)),
+            PlaneSpec::Split(_) => return Err(NOT_SPLIT.to_owned()),
         })
+    }
+
+    /// Creates the switch and the servers of a split program, with its entries.
+    fn split(&self, spec: &SplitSpec, service: ServiceSpec) -> Result<Box<dyn Node>, String> {
+        let mut source = Source::file(&spec.program);
+        source.c_file.clone_from(&spec.c_file);
+        let compiled = compile::compile_with_foreign(&source);
+        let (program, blocks) = compiled.ok_or(WRONG_PROGRAM)?;
+        let options = SplitOptions {
+            mirror_all: spec.mirror_all,
+            ..SplitOptions::default()
+        };
+        let program = split(&program, &options).map_err(|error| error.to_string())?;
+        let texts = handlers::texts(blocks, source.c_file.as_deref())?;
+        let handlers = handlers::compile(&program.whole, &texts).ok_or(WRONG_CODE)?;
+        let mut natives = Vec::new();
+        for server in 0..spec.servers.len() as u32 {
+            let loaded = handlers.load(&program.server, server);
+            natives.push(loaded.ok_or(WRONG_CODE)?);
+        }
+        let choice = self.choice;
+        let mut engine_of = |plane: Option<u16>| {
+            let handlers = plane.map(|server| natives[usize::from(server)].clone());
+            engine_with(choice.engine_before_packets(), handlers.unwrap_or_default())
+        };
+        let port = options.request_port;
+        let fabric = SplitFabric::new(&program, spec, port, self.seed, &mut engine_of);
+        let mut fabric = fabric.map_err(|error| error.to_string())?;
+        if let Some(path) = &spec.entries
+            && !configure::add_file(fabric.coordinator_mut().whole_mut(), path)?
+        {
+            return Err(WRONG_ENTRIES.to_owned());
+        }
+        let node = fabric.into_node(spec, service);
+        node.map_err(|error| error.to_string())
     }
 
     fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
@@ -133,7 +188,7 @@ impl Maker {
                 compile::compile_policy_text(text, directory)
             }
         };
-        let program = Arc::new(program.ok_or("its program has errors")?);
+        let program = Arc::new(program.ok_or(WRONG_PROGRAM)?);
         self.programs.insert(spec.clone(), Arc::clone(&program));
         Ok(program)
     }

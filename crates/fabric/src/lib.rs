@@ -13,12 +13,15 @@
 //! - Packet conservation: packets made = delivered + dropped for a named reason + in flight, over
 //!   the whole fabric and at each node and link direction ([`Simulation::check_conservation`]).
 //! - A topology with errors does not run. All errors are reported, each with its line and a hint.
+//! - The planes of a split program have one coordinator. An entry works in the switch only after
+//!   the time that the topology gives, and a refused change is counted.
 //! - A node gets its links' rates before its first packet and queues its own packets. If it sends
 //!   too fast, the link queues the excess.
 //!
 //! Tests: `tests/`. Tests of private items are beside the code.
 
 mod events;
+mod halves;
 mod host;
 mod link_direction;
 mod node;
@@ -28,13 +31,16 @@ mod report;
 mod simulation;
 mod switch_node;
 pub mod topology;
+mod traffic;
 mod workload;
 
+pub use halves::{MakeEngine, SplitCounts, SplitError, SplitFabric};
 pub use node::{Node, NodeCounts};
 pub use plane::{Plane, Tenants};
 pub use report::{
-    Distribution, Drop, FlowReport, LinkReport, PingReport, Report, SwitchReport, distribution,
+    Distribution, Drop, FlowReport, LatencyReport, LinkReport, PingReport, Report, ServerReport,
+    SplitReport, StreamReport, SwitchReport, distribution,
 };
 pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, UnbalancedError};
-pub use switch_node::{OVERLOADED, SwitchNode};
+pub use switch_node::{OVERLOADED, SwitchNode, WorkerOf};
 pub use topology::{Topology, TopologyError};

@@ -2,6 +2,7 @@
 
 use packet::{Nanos, PortId};
 
+use crate::halves::SplitCounts;
 use crate::topology::LinkSpec;
 
 /// A node of the fabric, such as a switch or a host. It receives and sends packets at ports. It
@@ -29,6 +30,23 @@ pub trait Node {
 
     /// Returns the packet counters so far.
     fn tally(&self) -> NodeCounts;
+
+    /// Removes and returns the nodes of the servers that were created with this switch, in the
+    /// order of the topology.
+    fn take_servers(&mut self) -> Vec<Box<dyn Node>> {
+        Vec::new()
+    }
+
+    /// Returns true if the last step may have changed the next action of a node that was created
+    /// together with this one.
+    fn changed_others(&mut self) -> bool {
+        false
+    }
+
+    /// Returns the counters of a split program, if this node is its switch.
+    fn split_counts(&self) -> Option<SplitCounts> {
+        None
+    }
 }
 
 /// Packet counters of a node. Between two steps, received + made = delivered + sent + dropped +
@@ -47,6 +65,8 @@ pub struct NodeCounts {
     pub dropped: Vec<(&'static str, u64)>,
     /// Packets inside the node.
     pub held: u64,
+    /// Processing time of all packets.
+    pub busy: Nanos,
 }
 
 impl NodeCounts {

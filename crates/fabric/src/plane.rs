@@ -6,6 +6,9 @@ use packet::{Frame, FrameError, FramePool, Nanos, PortId};
 use switch::{Change, Device, Ledger, QueueConfig};
 use tenancy::{Connection, TenantSwitch, VpdpId, Worker};
 
+use crate::halves::SplitCounts;
+use crate::node::Node;
+
 /// A data plane that forwards packets and queues them at its ports. Times passed to it never
 /// decrease.
 pub trait Plane {
@@ -32,6 +35,21 @@ pub trait Plane {
 
     /// Returns the number of packets inside.
     fn held(&self) -> usize;
+
+    /// As [`Node::take_servers`].
+    fn take_servers(&mut self) -> Vec<Box<dyn Node>> {
+        Vec::new()
+    }
+
+    /// As [`Node::changed_others`].
+    fn changed_others(&mut self) -> bool {
+        false
+    }
+
+    /// As [`Node::split_counts`].
+    fn split_counts(&self) -> Option<SplitCounts> {
+        None
+    }
 }
 
 impl Plane for Device {
@@ -83,13 +101,21 @@ pub struct Tenants {
 
 /// Sent packets.
 #[derive(Default)]
-struct Outbox {
+pub(crate) struct Outbox {
     sent: VecDeque<(PortId, Frame, Nanos)>,
     pool: FramePool,
 }
 
 impl Outbox {
-    fn take(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
+    /// Passes the packets to `take` and removes them.
+    pub(crate) fn drain(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
+        while let Some((port, frame, time)) = self.sent.pop_front() {
+            take(port, frame.bytes(), time);
+            self.pool.put(frame);
+        }
+    }
+
+    pub(crate) fn take(&mut self, port: PortId, frame: &mut Frame, time: Nanos) {
         let mut taken = self.pool.get();
         std::mem::swap(&mut taken, frame);
         self.sent.push_back((port, taken, time));
@@ -174,10 +200,7 @@ impl Plane for Tenants {
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
-        while let Some((port, frame, time)) = self.out.sent.pop_front() {
-            take(port, frame.bytes(), time);
-            self.out.pool.put(frame);
-        }
+        self.out.drain(take);
     }
 
     fn ledger(&self) -> Ledger {

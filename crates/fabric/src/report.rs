@@ -4,6 +4,7 @@ use packet::Nanos;
 use serde::Serialize;
 use support::quantile::nearest_rank;
 
+use crate::halves::SplitCounts;
 use crate::link_direction::LineCounts;
 use crate::simulation::{Flow, Laid, Pings, Simulation};
 use crate::topology::{FlowKind, NodeId};
@@ -19,10 +20,14 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// The series of pings.
     pub pings: Vec<PingReport>,
+    /// The streams of packets.
+    pub streams: Vec<StreamReport>,
     /// The links, one entry per direction.
     pub links: Vec<LinkReport>,
     /// The switches.
     pub switches: Vec<SwitchReport>,
+    /// The servers of a split program.
+    pub servers: Vec<ServerReport>,
     /// Packets made by hosts and switches.
     pub made: u64,
     /// Packets delivered to a host.
@@ -98,6 +103,95 @@ pub struct SwitchReport {
     pub sent: u64,
     /// Dropped packets, by reason.
     pub dropped: Vec<Drop>,
+    /// Counters of its split program, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitReport>,
+}
+
+/// Counters of a split program, and the share of packets that need no server.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SplitReport {
+    /// Fraction of packets that did not leave to a server. `None` without packets.
+    pub share_in_switch: Option<f64>,
+    /// Requests without a response: they or their responses were dropped, or are in flight.
+    pub unanswered: u64,
+    /// The counters.
+    #[serde(flatten)]
+    pub counts: SplitCounts,
+}
+
+/// Results of a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// Requests received.
+    pub requests: u64,
+    /// Responses sent.
+    pub responses: u64,
+    /// Dropped packets, by reason.
+    pub dropped: Vec<Drop>,
+    /// Fraction of time in which its workers processed requests.
+    pub load: f64,
+}
+
+/// Results of a stream of packets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamReport {
+    /// Name of the sender.
+    pub from: String,
+    /// Name of the receiver.
+    pub to: String,
+    /// Number of flows.
+    pub flows: u32,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Packets received after one of the same flow that was sent later (RFC 4737).
+    pub reordered: u64,
+    /// Flows with such packets.
+    pub reordered_flows: u64,
+    /// Maximum number of such packets of one flow.
+    pub max_reordered_of_flow: u32,
+    /// Latency from sender to receiver. `None` without packets.
+    pub latency: Option<LatencyReport>,
+}
+
+/// Distribution of latencies, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LatencyReport {
+    /// Mean.
+    pub mean_us: f64,
+    /// Standard deviation.
+    pub deviation_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// Quantile 0.9.
+    pub p90_us: f64,
+    /// Quantile 0.99.
+    pub p99_us: f64,
+    /// Maximum.
+    pub max_us: f64,
+}
+
+impl LatencyReport {
+    /// Returns the distribution of latencies in nanoseconds. `None` if there are none.
+    pub fn new(times: &[u32]) -> Option<LatencyReport> {
+        let sorted = distribution(times.iter().map(|time| f64::from(*time) / 1e3)).0;
+        let count = sorted.len() as f64;
+        let mean = sorted.iter().sum::<f64>() / count;
+        let squares = sorted.iter().map(|time| (time - mean).powi(2));
+        let quantile = |share| nearest_rank(&sorted, share);
+        Some(LatencyReport {
+            mean_us: mean,
+            deviation_us: (squares.sum::<f64>() / count).sqrt(),
+            p50_us: quantile(0.5)?,
+            p90_us: quantile(0.9)?,
+            p99_us: quantile(0.99)?,
+            max_us: quantile(1.0)?,
+        })
+    }
 }
 
 /// Packets dropped for one reason.
@@ -115,21 +209,40 @@ impl Simulation {
         let mut dropped = Drops::default();
         let (mut made, mut delivered, mut in_flight) = (0, 0, 0);
         let mut switches = Vec::new();
+        let mut servers = Vec::new();
         for node in self.nodes() {
             let tally = self.tally(node);
             made += tally.made;
             delivered += tally.delivered;
             in_flight += tally.held;
             dropped.add_all(&tally.dropped);
-            if let NodeId::Switch(_) = node {
-                let mut own = Drops::default();
-                own.add_all(&tally.dropped);
-                switches.push(SwitchReport {
-                    name: self.topology().name_of(node).to_owned(),
+            let mut own = Drops::default();
+            own.add_all(&tally.dropped);
+            let name = self.topology().name_of(node).to_owned();
+            match node {
+                NodeId::Switch(id) => switches.push(SwitchReport {
+                    name,
                     received: tally.received,
                     sent: tally.sent,
                     dropped: own.0,
-                });
+                    split: self.split_counts(id).map(split_report),
+                }),
+                NodeId::Server(id) => {
+                    let workers = f64::from(self.topology().servers[id.0].workers);
+                    let time = self.now().as_secs_f64() * workers;
+                    servers.push(ServerReport {
+                        name,
+                        requests: tally.received,
+                        responses: tally.sent,
+                        dropped: own.0,
+                        load: if time > 0.0 {
+                            tally.busy.as_secs_f64() / time
+                        } else {
+                            0.0
+                        },
+                    });
+                }
+                NodeId::Host(_) => {}
             }
         }
         for laid in self.lines() {
@@ -143,8 +256,10 @@ impl Simulation {
             seconds: self.now().as_secs_f64(),
             flows: self.flows().iter().map(|f| self.flow_report(f)).collect(),
             pings: self.pings().iter().map(|p| self.ping_report(p)).collect(),
+            streams: self.stream_reports(),
             links: self.lines().iter().map(|l| self.link_report(l)).collect(),
             switches,
+            servers,
             made,
             delivered,
             dropped: dropped.0,
@@ -155,7 +270,7 @@ impl Simulation {
     fn flow_report(&self, flow: &Flow) -> FlowReport {
         let spec = &flow.spec;
         let [from, to] = [spec.from, spec.to].map(|id| &self.topology().hosts[id.0]);
-        let receipt = self.host(spec.to).receipt(from.address, flow.port);
+        let receipt = self.receipt(flow);
         let received = receipt.map_or(0, |receipt| receipt.bytes);
         let last = receipt.filter(|receipt| receipt.bytes >= spec.bytes);
         let time = last.map(|receipt| receipt.last.since(spec.at).as_secs_f64());
@@ -169,6 +284,36 @@ impl Simulation {
             completion_seconds: time,
             bits_per_second: time.map(|seconds| spec.bytes as f64 * 8.0 / seconds),
         }
+    }
+
+    fn stream_reports(&self) -> Vec<StreamReport> {
+        let topology = self.topology();
+        let streams = (0..).zip(&topology.traffic).map(|(number, spec)| {
+            let [from, to] = [spec.from, spec.to].map(NodeId::Host);
+            let receipt = self.host(spec.to).stream_receipt(number);
+            let by_flow = receipt.map_or(&[][..], |receipt| &receipt.reordered_by_flow);
+            StreamReport {
+                from: topology.name_of(from).to_owned(),
+                to: topology.name_of(to).to_owned(),
+                flows: spec.flows,
+                sent: self.host(spec.from).stream_sent(number),
+                received: receipt.map_or(0, |receipt| receipt.received),
+                reordered: receipt.map_or(0, |receipt| receipt.reordered),
+                reordered_flows: by_flow.iter().filter(|count| **count > 0).count() as u64,
+                max_reordered_of_flow: by_flow.iter().copied().max().unwrap_or(0),
+                latency: receipt.and_then(|receipt| LatencyReport::new(&receipt.times)),
+            }
+        });
+        streams.collect()
+    }
+
+    /// Returns the latencies of a stream's packets in nanoseconds, in order of arrival.
+    pub fn latencies(&self, stream: usize) -> &[u32] {
+        let Some(spec) = self.topology().traffic.get(stream) else {
+            return &[];
+        };
+        let receipt = self.host(spec.to).stream_receipt(stream as u16);
+        receipt.map_or(&[], |receipt| &receipt.times)
     }
 
     fn ping_report(&self, ping: &Pings) -> PingReport {
@@ -203,6 +348,15 @@ impl Simulation {
             overflowed,
             utilisation: has_rate.then(|| busy.as_secs_f64() / all.as_secs_f64()),
         }
+    }
+}
+
+fn split_report(counts: SplitCounts) -> SplitReport {
+    let share = counts.in_switch as f64 / counts.packets as f64;
+    SplitReport {
+        share_in_switch: (counts.packets > 0).then_some(share),
+        unanswered: counts.requests - counts.answered,
+        counts,
     }
 }
 

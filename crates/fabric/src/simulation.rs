@@ -8,10 +8,15 @@ use support::count::{are, count};
 use support::rng::Rng;
 
 use crate::events::Events;
-use crate::host::HostNode;
+use crate::halves::SplitCounts;
+use crate::host::{HostNode, Receipt};
 use crate::link_direction::{Delivery, LinkDirection};
 use crate::node::{Node, NodeCounts};
-use crate::topology::{End, FlowSpec, HostId, NodeId, PingSpec, SwitchId, SwitchSpec, Topology};
+use crate::topology::{
+    End, FlowSpec, HostId, NodeId, PingSpec, ServerIndex, SwitchId, SwitchSpec, Topology,
+    TrafficSpec,
+};
+use crate::traffic::Stream;
 
 /// Creates the node of a switch: compiles its program, loads it on an execution engine and adds
 /// its entries. Returns an error message on failure.
@@ -19,6 +24,9 @@ pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String
 
 /// Simulated time between two checks of [`Simulation::run`] for completion.
 const LOOK: Nanos = Nanos::from_millis(1);
+
+/// Time for the last packets of a stream to arrive.
+const LINGER: Nanos = Nanos::from_millis(100);
 
 /// Maximum number of events between two calls of the observer of [`Simulation::run`].
 const EVENTS_PER_LOOK: usize = 10_000;
@@ -186,6 +194,7 @@ pub struct Simulation {
     topology: Topology,
     hosts: Vec<HostNode>,
     switches: Vec<Box<dyn Node>>,
+    servers: Vec<Box<dyn Node>>,
     wires: Wires,
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
@@ -205,18 +214,26 @@ impl Simulation {
     pub fn new(topology: Topology, make: &mut MakeSwitch<'_>) -> Result<Simulation, FabricError> {
         let mut seeds = Rng::new(topology.seed);
         let mut switches = Vec::new();
+        let mut servers = Vec::new();
         for spec in &topology.switches {
-            let switch = make(spec).map_err(|why| FabricError::Switch {
+            let mut switch = make(spec).map_err(|why| FabricError::Switch {
                 name: spec.name.clone(),
                 why,
             })?;
+            servers.extend(switch.take_servers());
             switches.push(switch);
         }
+        debug_assert_eq!(
+            servers.len(),
+            topology.servers.len(),
+            "one node for each server"
+        );
         let hosts = topology.hosts.iter();
         let hosts = hosts.map(|spec| HostNode::new(spec, seeds.bits()));
         let mut simulation = Simulation {
             hosts: hosts.collect(),
             switches,
+            servers,
             wires: Wires::default(),
             wakes: BTreeMap::new(),
             flows: Vec::new(),
@@ -227,6 +244,7 @@ impl Simulation {
             topology,
         };
         simulation.lay(&mut seeds);
+        simulation.add_streams(&mut seeds);
         simulation.begin()?;
         Ok(simulation)
     }
@@ -241,6 +259,14 @@ impl Simulation {
                 self.wires.by_end.insert(from, id);
                 self.node(from.node).attach(from.port, &link.spec);
             }
+        }
+    }
+
+    fn add_streams(&mut self, seeds: &mut Rng) {
+        for (number, spec) in (0..).zip(&self.topology.traffic) {
+            let [from, to] = [spec.from, spec.to].map(|id| &self.topology.hosts[id.0]);
+            let stream = Stream::new(number, *spec, from, to, seeds.bits());
+            self.hosts[spec.from.0].add_stream(stream);
         }
     }
 
@@ -291,7 +317,7 @@ impl Simulation {
     }
 
     fn node(&mut self, node: NodeId) -> &mut dyn Node {
-        node_of(&mut self.hosts, &mut self.switches, node)
+        node_of(&mut self.hosts, &mut self.switches, &mut self.servers, node)
     }
 
     /// Processes all events up to `end`.
@@ -372,7 +398,7 @@ impl Simulation {
         node.step(now);
         self.wires.pool.put(frame);
         // A host does not forward packets, so the loop detection ends there.
-        let cause = matches!(to.node, NodeId::Switch(_)).then_some((id, hops));
+        let cause = (!matches!(to.node, NodeId::Host(_))).then_some((id, hops));
         self.settle(to.node, cause)
     }
 
@@ -409,7 +435,7 @@ impl Simulation {
     /// packet that a switch forwards.
     fn settle(&mut self, id: NodeId, cause: Option<Cause>) -> Result<(), FabricError> {
         let now = self.now;
-        let node = node_of(&mut self.hosts, &mut self.switches, id);
+        let node = node_of(&mut self.hosts, &mut self.switches, &mut self.servers, id);
         let wires = &mut self.wires;
         let hops = cause.map_or(1, |(_, hops)| hops + 1);
         let mut sent = 0;
@@ -428,19 +454,16 @@ impl Simulation {
             }
         });
         moment.coming += sent;
-        // The step has done all work due up to now, so an earlier time means now.
-        let wake = node.next_time().map(|at| at.max(now));
+        let has_changed_others = node.changed_others();
+        let wake = self.schedule(id);
         if let Some(cause) = cause.filter(|_| wake == Some(now)) {
-            moment.held.insert(id, cause);
+            self.moment.held.insert(id, cause);
         }
-        match wake {
-            Some(at) if self.wakes.get(&id) != Some(&at) => {
-                self.wakes.insert(id, at);
-                wires.events.push(at, Event::Wake(id));
-            }
-            Some(_) => {}
-            None => {
-                self.wakes.remove(&id);
+        if has_changed_others {
+            for other in self.nodes() {
+                if other != id && !matches!(other, NodeId::Host(_)) {
+                    self.schedule(other);
+                }
             }
         }
         match last {
@@ -452,14 +475,46 @@ impl Simulation {
         }
     }
 
-    /// Returns true if all flows and pings are complete.
+    /// Schedules the next wake-up of a node. Returns its time.
+    fn schedule(&mut self, id: NodeId) -> Option<Nanos> {
+        let now = self.now;
+        // The step has done all work due up to now, so an earlier time means now.
+        let wake = self.node(id).next_time().map(|at| at.max(now));
+        match wake {
+            Some(at) if self.wakes.get(&id) != Some(&at) => {
+                self.wakes.insert(id, at);
+                self.wires.events.push(at, Event::Wake(id));
+            }
+            Some(_) => {}
+            None => {
+                self.wakes.remove(&id);
+            }
+        }
+        wake
+    }
+
+    /// Returns true if all flows, pings and streams are complete.
     pub fn is_done(&mut self) -> bool {
-        let (flows, hosts, topology) = (&self.flows, &self.hosts, &self.topology);
+        let (flows, hosts) = (&self.flows, &self.hosts);
         self.open.retain(|number| {
             let flow = &flows[*number];
-            received(flow, hosts, topology) < flow.spec.bytes
+            received(flow, hosts) < flow.spec.bytes
         });
-        self.open.is_empty() && self.pings.iter().all(|ping| self.is_answered(ping))
+        let traffic = &self.topology.traffic;
+        self.open.is_empty()
+            && self.pings.iter().all(|ping| self.is_answered(ping))
+            && (0..)
+                .zip(traffic)
+                .all(|(number, spec)| self.has_arrived(number, spec))
+    }
+
+    /// Returns true if all packets of a stream have arrived, or enough time is over since the last
+    /// one was sent.
+    fn has_arrived(&self, number: u16, spec: &TrafficSpec) -> bool {
+        let receipt = self.hosts[spec.to.0].stream_receipt(number);
+        let length = spec.interval.0.saturating_mul(spec.packets);
+        let end = Nanos(spec.at.0.saturating_add(length)) + LINGER;
+        self.now >= end || receipt.is_some_and(|receipt| receipt.received >= spec.packets)
     }
 
     fn is_answered(&self, ping: &Pings) -> bool {
@@ -475,7 +530,7 @@ impl Simulation {
             now: self.now,
             received: flows
                 .clone()
-                .map(|flow| received(flow, &self.hosts, &self.topology))
+                .map(|flow| received(flow, &self.hosts))
                 .fold(0, u64::saturating_add),
             bytes: flows
                 .map(|flow| flow.spec.bytes)
@@ -495,6 +550,7 @@ impl Simulation {
         let mut tally = match node {
             NodeId::Host(id) => self.hosts[id.0].tally(),
             NodeId::Switch(id) => self.switches[id.0].tally(),
+            NodeId::Server(id) => self.servers[id.0].tally(),
         };
         // The node counted these frames as sent, but there was no link.
         if let Some(nowhere) = self.wires.nowhere.get(&node) {
@@ -504,11 +560,17 @@ impl Simulation {
         tally
     }
 
+    /// Returns the counters of a switch's split program, if it has one.
+    pub fn split_counts(&self, switch: SwitchId) -> Option<SplitCounts> {
+        self.switches[switch.0].split_counts()
+    }
+
     /// Iterates over all nodes, switches first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         let switches = (0..self.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
         let hosts = (0..self.hosts.len()).map(|n| NodeId::Host(HostId(n)));
-        switches.chain(hosts)
+        let servers = (0..self.servers.len()).map(|n| NodeId::Server(ServerIndex(n)));
+        switches.chain(servers).chain(hosts)
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -525,6 +587,10 @@ impl Simulation {
 
     pub(crate) fn host(&self, id: HostId) -> &HostNode {
         &self.hosts[id.0]
+    }
+
+    pub(crate) fn receipt(&self, flow: &Flow) -> Option<Receipt> {
+        receipt(flow, &self.hosts)
     }
 
     pub(crate) fn lines(&self) -> &[Laid] {
@@ -600,17 +666,23 @@ impl Wires {
 fn node_of<'a>(
     hosts: &'a mut [HostNode],
     switches: &'a mut [Box<dyn Node>],
+    servers: &'a mut [Box<dyn Node>],
     node: NodeId,
 ) -> &'a mut dyn Node {
     match node {
         NodeId::Host(id) => &mut hosts[id.0],
         NodeId::Switch(id) => switches[id.0].as_mut(),
+        NodeId::Server(id) => servers[id.0].as_mut(),
     }
 }
 
 /// Returns the number of bytes of a flow that its receiver has.
-fn received(flow: &Flow, hosts: &[HostNode], topology: &Topology) -> u64 {
-    let from = topology.hosts[flow.spec.from.0].address;
-    let receipt = hosts[flow.spec.to.0].receipt(from, flow.port);
-    receipt.map_or(0, |receipt| receipt.bytes)
+fn received(flow: &Flow, hosts: &[HostNode]) -> u64 {
+    receipt(flow, hosts).map_or(0, |receipt| receipt.bytes)
+}
+
+/// Returns the reception state of a flow.
+fn receipt(flow: &Flow, hosts: &[HostNode]) -> Option<Receipt> {
+    let number = hosts[flow.spec.from.0].flow_number(flow.port)?;
+    hosts[flow.spec.to.0].receipt(number)
 }

@@ -5,12 +5,16 @@ use std::collections::VecDeque;
 use packet::{Frame, FramePool, Nanos, PortId};
 use switch::QueueConfig;
 
+use crate::halves::SplitCounts;
 use crate::node::{Node, NodeCounts};
 use crate::plane::Plane;
 use crate::topology::{LinkSpec, ServiceSpec};
 
 /// Name of the drop reason for packets that find the processor's queue full.
 pub const OVERLOADED: &str = "processor_overload";
+
+/// Function from a packet to the number of its worker.
+pub type WorkerOf = Box<dyn Fn(&Frame) -> u32>;
 
 /// A packet that the processor works on, or that is queued for it.
 struct Served {
@@ -19,15 +23,19 @@ struct Served {
     done: Nanos,
 }
 
-/// A data plane with a model of its processing time. Packets are processed one after the other,
-/// each in the time of [`ServiceSpec`]. The data plane's traffic manager sends at the links'
+/// A data plane with a model of its processing time. A worker processes packets one after the
+/// other, each in the time of [`ServiceSpec`]. The data plane's traffic manager sends at the links'
 /// rates, so programs see the queues.
 pub struct SwitchNode<P> {
     plane: P,
     service: ServiceSpec,
-    /// The processor's queue, in FIFO order.
+    /// The queue of all workers, in order of completion.
     served: VecDeque<Served>,
-    free_at: Nanos,
+    /// Time at which each worker is free.
+    free_at: Vec<Nanos>,
+    worker_of: WorkerOf,
+    /// Processing time of all packets.
+    busy: Nanos,
     pool: FramePool,
     overloaded: u64,
     too_long: u64,
@@ -40,11 +48,22 @@ impl<P: Plane> SwitchNode<P> {
             plane,
             service,
             served: VecDeque::new(),
-            free_at: Nanos::ZERO,
+            free_at: vec![Nanos::ZERO],
+            worker_of: Box::new(|_| 0),
+            busy: Nanos::ZERO,
             pool: FramePool::default(),
             overloaded: 0,
             too_long: 0,
         }
+    }
+
+    /// Sets the number of workers. A packet's worker is the result of `worker_of`, modulo this
+    /// number.
+    #[must_use]
+    pub fn with_workers(mut self, workers: u16, worker_of: WorkerOf) -> SwitchNode<P> {
+        self.free_at = vec![Nanos::ZERO; usize::from(workers.max(1))];
+        self.worker_of = worker_of;
+        self
     }
 
     /// Passes the packets that the processor has finished by now to the data plane, each with its
@@ -74,8 +93,8 @@ impl<P: Plane> Node for SwitchNode<P> {
 
     fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos) {
         self.finish(now);
-        // The first packet is being processed, the others are queued.
-        if self.served.len() > self.service.backlog {
+        // Each worker processes a packet, the others are queued.
+        if self.served.len() >= self.service.backlog + self.free_at.len() {
             self.overloaded += 1;
             return;
         }
@@ -84,9 +103,13 @@ impl<P: Plane> Node for SwitchNode<P> {
             self.too_long += 1;
             return;
         }
-        let done = self.free_at.max(now) + self.service.time;
-        self.free_at = done;
-        self.served.push_back(Served { frame, port, done });
+        let worker = (self.worker_of)(&frame) as usize % self.free_at.len();
+        let free_at = &mut self.free_at[worker];
+        let done = (*free_at).max(now) + self.service.time;
+        *free_at = done;
+        self.busy += self.service.time;
+        let place = self.served.partition_point(|served| served.done <= done);
+        self.served.insert(place, Served { frame, port, done });
     }
 
     fn step(&mut self, now: Nanos) {
@@ -101,6 +124,18 @@ impl<P: Plane> Node for SwitchNode<P> {
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
         self.plane.drain_sent(take);
+    }
+
+    fn take_servers(&mut self) -> Vec<Box<dyn Node>> {
+        self.plane.take_servers()
+    }
+
+    fn changed_others(&mut self) -> bool {
+        self.plane.changed_others()
+    }
+
+    fn split_counts(&self) -> Option<SplitCounts> {
+        self.plane.split_counts()
     }
 
     fn tally(&self) -> NodeCounts {
@@ -120,6 +155,7 @@ impl<P: Plane> Node for SwitchNode<P> {
                 .chain(own.into_iter().filter(|(_, n)| *n > 0))
                 .collect(),
             held: self.plane.held() as u64 + waiting,
+            busy: self.busy,
         }
     }
 }

@@ -120,7 +120,11 @@ impl PacketProcessor for Single {
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        self.worker.next_time()
+        match &self.filter {
+            // A frame that the filter holds may go on at any time.
+            Some(filter) if filter.held() > 0 => Some(Nanos(0)),
+            _ => self.worker.next_time(),
+        }
     }
 }
 

@@ -50,7 +50,7 @@ struct Slot {
 
 /// Key that was noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct FlightReport {
     /// Number of the cut.
     pub cut: u16,
     /// The key, zero-padded to whole words.
@@ -99,8 +99,8 @@ impl Flights {
         }
     }
 
-    /// Counts a request. `tagged` is the number of the cut in two bytes, and the key. Called for each
-    /// packet.
+    /// Counts a request. `tagged` is the number of the cut in two bytes, and the key. Called for
+    /// each packet.
     pub(crate) fn count(&self, cut: u16, tagged: &[u8]) {
         let Some((packets, threshold)) = self.cuts.get(usize::from(cut)) else {
             return;
@@ -166,7 +166,7 @@ impl Flights {
     }
 
     /// Returns the keys that were noted. `key_bytes` has the length of a cut's keys.
-    pub fn reports(&self, key_bytes: impl Fn(u16) -> usize) -> Vec<Report> {
+    pub fn reports(&self, key_bytes: impl Fn(u16) -> usize) -> Vec<FlightReport> {
         let slots = self.slots.iter().enumerate();
         let noted = slots.filter_map(|(at, slot)| {
             let cut = slot.cut.load(Acquire).checked_sub(1)? as u16;
@@ -182,9 +182,9 @@ impl Flights {
                 }
                 _ => u64::from(slot.count.load(Relaxed)),
             };
-            Some(Report { cut, key, packets })
+            Some(FlightReport { cut, key, packets })
         });
-        let mut noted: Vec<Report> = noted.collect();
+        let mut noted: Vec<FlightReport> = noted.collect();
         noted.sort_by(|a, b| (a.cut, &a.key).cmp(&(b.cut, &b.key)));
         noted
     }

@@ -17,7 +17,7 @@ use placement::{
 };
 use switch::{EntryId, TableEntry};
 
-use crate::flights::Report;
+use crate::flights::FlightReport;
 
 /// Maximum width of a prefix key.
 const MAX_PREFIX: u32 = 128;
@@ -522,8 +522,9 @@ impl MirrorIndex {
         Some(RouteAddress { group, address })
     }
 
-    /// Returns the moves by which the entry that the key finds gets into the switch, with the policy
-    /// `asked`. It may be there if no longer prefix is below it. The oldest one leaves for it.
+    /// Returns the moves by which the entry that the key finds gets into the switch, with the
+    /// policy `asked`. It may be there if no longer prefix is below it. The oldest one leaves for
+    /// it.
     pub(crate) fn ask(&mut self, key: &[u8]) -> Vec<Move> {
         if !self.is_asked() || self.capacity == 0 {
             return Vec::new();
@@ -611,7 +612,7 @@ impl MirrorIndex {
     pub(crate) fn end_window(
         &mut self,
         flown: u64,
-        reports: &[Report],
+        reports: &[FlightReport],
         hits: impl Fn(EntryId) -> Option<u64>,
     ) -> Decision {
         let mut counts = Vec::new();

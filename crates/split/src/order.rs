@@ -16,7 +16,7 @@ use switch::{Action, Change, ControlError, CounterReading, EntryId};
 
 use exec::BitBuffer;
 
-use crate::gate::{Drained, GateId, KeyPattern};
+use crate::gate::{Drained, GateId, KeyPattern, MAX_HOLD};
 use crate::plane::PlaneControl;
 use crate::requests::{Order, Requests, cuts_of};
 
@@ -25,6 +25,9 @@ use crate::requests::{Order, Requests, cuts_of};
 pub struct OrderedChanges {
     plan: Arc<SplitPlan>,
     order: Order,
+    /// Time that the switch takes for an entry, and the time of changes.
+    install: Nanos,
+    now: Nanos,
     waiting: VecDeque<Waiting>,
 }
 
@@ -34,8 +37,11 @@ struct Waiting {
     entry: EntryId,
     pattern: KeyPattern,
     change: Change,
-    /// The first one has a gate.
+    /// First time at which the entry may work.
+    at: Nanos,
+    /// The first one has a gate, which waits until this time at most.
     gate: Option<GateId>,
+    until: Nanos,
 }
 
 /// Entry that could not begin to work.
@@ -51,14 +57,49 @@ pub struct NotInstalled {
     pub error: Option<ControlError>,
 }
 
+impl Waiting {
+    fn refused(&self, error: Option<ControlError>) -> NotInstalled {
+        NotInstalled {
+            table: self.table,
+            entry: self.entry,
+            is_covered: matches!(self.change, Change::Modify(..)),
+            error,
+        }
+    }
+}
+
 impl OrderedChanges {
     /// Creates the changes of a switch. None waits.
     pub fn new(plan: Arc<SplitPlan>, order: Order) -> OrderedChanges {
         OrderedChanges {
             plan,
             order,
+            install: Nanos(0),
+            now: Nanos(0),
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Sets the time that the switch takes for an entry. In real switches it passes by itself.
+    #[must_use]
+    pub fn with_install_time(mut self, install: Nanos) -> OrderedChanges {
+        self.install = install;
+        self
+    }
+
+    /// Sets the time of later changes.
+    pub fn set_time(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// Returns the time of the next call of [`OrderedChanges::advance`] if no request is answered
+    /// before.
+    pub fn next_time(&self) -> Option<Nanos> {
+        let first = self.waiting.front()?;
+        Some(match first.gate {
+            None => first.at,
+            Some(_) => first.until,
+        })
     }
 
     /// Sets the order of later changes.
@@ -80,8 +121,22 @@ impl OrderedChanges {
         now: Nanos,
     ) -> Option<NotInstalled> {
         while let Some(first) = self.waiting.front_mut() {
+            if first.at > now {
+                return None;
+            }
+            let cuts = cuts_of(&self.plan, first.table);
+            if self.order == Order::Loose {
+                requests.begin_loosely(&cuts, &first.pattern);
+                let first = self.waiting.pop_front()?;
+                let applied = plane.apply(&first.change, Some(first.entry));
+                if let Err(error) = applied {
+                    return Some(first.refused(Some(error)));
+                }
+                continue;
+            }
+            let until = &mut first.until;
             let gate = *first.gate.get_or_insert_with(|| {
-                let cuts = cuts_of(&self.plan, first.table);
+                *until = now + MAX_HOLD;
                 requests.close(&cuts, first.pattern.clone(), now)
             });
             let result = match requests.drained(gate, now) {
@@ -95,12 +150,7 @@ impl OrderedChanges {
             requests.open(gate);
             let first = self.waiting.pop_front()?;
             if let Err(error) = result {
-                return Some(NotInstalled {
-                    table: first.table,
-                    entry: first.entry,
-                    is_covered: matches!(first.change, Change::Modify(..)),
-                    error,
-                });
+                return Some(first.refused(error));
             }
         }
         None
@@ -215,7 +265,8 @@ impl OrderedPlane<'_> {
         change: &Change,
         made: Option<EntryId>,
     ) -> Result<(), ControlError> {
-        if self.changes.order == Order::Loose {
+        let OrderedChanges { install, now, .. } = *self.changes;
+        if self.changes.order == Order::Loose && install == Nanos(0) {
             let cuts = cuts_of(&self.changes.plan, table);
             self.requests.begin_loosely(&cuts, &pattern);
             return self.plane.apply(change, made);
@@ -225,7 +276,9 @@ impl OrderedPlane<'_> {
             entry,
             pattern,
             change: change.clone(),
+            at: now + install,
             gate: None,
+            until: now + install,
         });
         Ok(())
     }

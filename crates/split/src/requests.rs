@@ -129,7 +129,7 @@ struct Place {
     sent_ns: AtomicU64,
 }
 
-/// What the control thread changes. Workers see a copy, the view.
+/// State that the control thread changes. Workers see a copy, the view.
 #[derive(Debug, Default)]
 struct Control {
     view: View,

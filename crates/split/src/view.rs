@@ -2,7 +2,7 @@
 //! switch holds. The control thread exchanges them, and a worker uses one for a whole burst.
 //!
 //! A worker has a slot with the version that it uses, or 0 between bursts. [`Versions::publish`]
-//! returns after all slots have the new version or 0, so no packet is handled by an older one later.
+//! returns after all slots have the new version or 0. No later packet is handled by an older one.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
 use passes::split::{CutKind, CutPlan, MirroredTable, SplitPlan, WireLayout};
-use placement::{Policy, ServerId, SketchSize};
+use placement::{GroupOptions, Policy, ServerId, SketchSize};
 use split::{
     Drained, FlightOptions, KeyPattern, Requests, ServerPort, SwitchOptions, SwitchWorker,
 };
@@ -57,6 +57,14 @@ fn requests(servers: u16) -> Arc<Requests> {
     let options = SwitchOptions {
         servers: (0..servers).map(port).collect(),
         request_port: REQUEST_PORT,
+        // A small filter errs, and fills up.
+        group: GroupOptions {
+            filter: SketchSize {
+                columns: 1024,
+                rows: 2,
+            },
+            ..GroupOptions::default()
+        },
         ..SwitchOptions::default()
     };
     Arc::new(Requests::new(&plan(), options))

@@ -25,8 +25,8 @@ pub trait FrameFilter: Send {
     /// The reason to drop it.
     fn receive(&mut self, frame: &Frame) -> Result<(), DropReason>;
 
-    /// Completes a frame that leaves by this port. Returns the port by which it leaves, or `None` if
-    /// the filter has taken the frame and holds it.
+    /// Completes a frame that leaves by this port. Returns the port by which it leaves, or `None`
+    /// if the filter has taken the frame and holds it.
     ///
     /// # Errors
     /// The reason to drop it.

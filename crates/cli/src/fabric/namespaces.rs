@@ -58,12 +58,12 @@ impl Namespaces {
     fn plug(&self, [a, b]: [End; 2]) -> Result<(), String> {
         let (a, b) = match a.node {
             NodeId::Host(_) => (b, a),
-            NodeId::Switch(_) => (a, b),
+            NodeId::Switch(_) | NodeId::Server(_) => (a, b),
         };
         let (here, there) = (interface(a), interface(b));
         let peer_in = match b.node {
             NodeId::Host(host) => Some(&self.hosts[host.0]),
-            NodeId::Switch(_) => None,
+            NodeId::Switch(_) | NodeId::Server(_) => None,
         };
         let mut rtnl = self.rtnl_of(a)?;
         let plugged = rtnl.add_veth(&here, &there, peer_in);
@@ -77,7 +77,7 @@ impl Namespaces {
     fn rtnl_of(&self, end: End) -> Result<Rtnl, String> {
         let netns = match end.node {
             NodeId::Host(host) => &self.hosts[host.0],
-            NodeId::Switch(_) => &self.switches,
+            NodeId::Switch(_) | NodeId::Server(_) => &self.switches,
         };
         netns.rtnl().map_err(|error| error.to_string())
     }
@@ -154,6 +154,7 @@ fn interface(end: End) -> String {
     match end.node {
         NodeId::Host(_) => HOST_INTERFACE.to_owned(),
         NodeId::Switch(switch) => format!("s{}p{}", switch.0, end.port),
+        NodeId::Server(server) => format!("server{}", server.0),
     }
 }
 

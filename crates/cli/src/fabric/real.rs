@@ -139,6 +139,13 @@ pub(super) fn run(
 
 impl Running {
     fn start(topology: &Topology, io: Io, choice: Choice) -> Result<Running, String> {
+        if let Some(server) = topology.servers.first() {
+            return Err(format!(
+                "{}: [split] and [[server]] are only simulated; run the halves by `polyplane split \
+                 switch` and `polyplane split server`",
+                server.name
+            ));
+        }
         let mut maker = Maker::new(choice, topology.seed);
         let mut running = Running {
             namespaces: Namespaces::make(topology)?,

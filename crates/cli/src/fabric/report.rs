@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fabric::topology::FlowKind;
-use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report};
+use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report, StreamReport};
 use serde::Serialize;
 
 use crate::{amount, out};
@@ -38,6 +38,8 @@ pub(super) fn write(report: &Report, progress: &Progress, took: Duration, json: 
     }
     pings(report);
     flows(report);
+    streams(report);
+    split(report);
     links(&report.links);
     drops(report);
     let simulated = amount::time(Duration::from_secs_f64(report.seconds));
@@ -109,6 +111,72 @@ fn one_flow(name: &str, flow: &FlowReport) {
     ));
 }
 
+fn streams(report: &Report) {
+    for stream in &report.streams {
+        let StreamReport { from, to, sent, .. } = stream;
+        let packets = amount::count(*sent, "packet");
+        let flows = amount::count(stream.flows.into(), "flow");
+        let order = match stream.reordered {
+            0 => "none reordered".to_owned(),
+            reordered => format!(
+                "{reordered} reordered in {}, at most {} of one",
+                amount::count(stream.reordered_flows, "flow"),
+                stream.max_reordered_of_flow
+            ),
+        };
+        let received = stream.received;
+        out::line(&format!(
+            "traffic {from} to {to}: {packets} of {flows}, {received} received, {order}"
+        ));
+        if let Some(latency) = &stream.latency {
+            out::line(&format!(
+                "  latency in us: mean {:.2} ± {:.2}, median {:.2}, 90 % {:.2}, 99 % {:.2}, most {:.2}",
+                latency.mean_us,
+                latency.deviation_us,
+                latency.p50_us,
+                latency.p90_us,
+                latency.p99_us,
+                latency.max_us
+            ));
+        }
+    }
+}
+
+/// Writes what a split program did: packets that the switch answered, requests, moves of entries,
+/// and the servers' loads.
+fn split(report: &Report) {
+    for switch in &report.switches {
+        let Some(split) = &switch.split else {
+            continue;
+        };
+        let counts = &split.counts;
+        let share = split.share_in_switch.unwrap_or(0.0) * 100.0;
+        let packets = amount::count(counts.packets, "packet");
+        let (requests, answered) = (counts.requests, counts.answered);
+        out::line(&format!(
+            "split at {}: {packets}, {share:.1} % answered in the switch; {requests} to servers, \
+             {answered} answered",
+            switch.name
+        ));
+        out::line(&format!(
+            "  moves of entries {}, reports {}, postponed {}, overtaken {}; changes refused {}",
+            counts.moves, counts.reports, counts.postponed, counts.overtaken, counts.refused
+        ));
+    }
+    for server in &report.servers {
+        let requests = amount::count(server.requests, "request");
+        out::line(&format!(
+            "server {}: {requests}, {} answered, load {:.1} %",
+            server.name,
+            server.responses,
+            server.load * 100.0
+        ));
+        if !server.dropped.is_empty() {
+            out::line(&format!("  dropped: {}", drops_text(&server.dropped)));
+        }
+    }
+}
+
 fn quantiles(name: &str, values: &Distribution, text: &dyn Fn(f64) -> String) -> String {
     let parts = [
         (0.1, "10 %"),
@@ -152,13 +220,14 @@ fn links(links: &[LinkReport]) {
     }
 }
 
+fn drops_text(drops: &[Drop]) -> String {
+    let parts = drops
+        .iter()
+        .map(|drop| format!("{} {}", drop.reason, drop.packets));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
 fn drops(report: &Report) {
-    let text = |drops: &[Drop]| -> String {
-        let parts = drops
-            .iter()
-            .map(|drop| format!("{} {}", drop.reason, drop.packets));
-        parts.collect::<Vec<_>>().join(", ")
-    };
     for switch in report
         .switches
         .iter()
@@ -167,12 +236,12 @@ fn drops(report: &Report) {
         out::line(&format!(
             "dropped by {}: {}",
             switch.name,
-            text(&switch.dropped)
+            drops_text(&switch.dropped)
         ));
     }
     let all = match report.dropped.is_empty() {
         true => "nothing".to_owned(),
-        false => text(&report.dropped),
+        false => drops_text(&report.dropped),
     };
     let made = amount::count(report.made, "packet");
     let (delivered, on_the_way) = (report.delivered, report.in_flight);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use fabric::Topology;
 use fabric::topology::{
-    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SwitchSpec,
-    VpdpSpec,
+    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SplitSpec,
+    SwitchSpec, VpdpSpec,
 };
 use packet::Nanos;
 use serde::Serialize;
@@ -35,10 +35,12 @@ struct Json<'a> {
     fabric: &'a str,
     seed: u64,
     switches: Vec<SwitchJson<'a>>,
+    servers: Vec<ServerJson<'a>>,
     hosts: Vec<HostJson<'a>>,
     links: Vec<LinkJson>,
     pings: Vec<PingJson<'a>>,
     flows: Vec<FlowJson<'a>>,
+    traffic: Vec<TrafficJson<'a>>,
     workload: Option<WorkloadJson>,
     commands: Vec<CommandJson<'a>>,
 }
@@ -58,6 +60,27 @@ struct FlowJson<'a> {
     to: &'a str,
     bytes: u64,
     at_seconds: f64,
+}
+
+#[derive(Serialize)]
+struct ServerJson<'a> {
+    name: &'a str,
+    workers: u16,
+    service_seconds: f64,
+    backlog: usize,
+}
+
+#[derive(Serialize)]
+struct TrafficJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    packets: u64,
+    interval_seconds: f64,
+    flows: u32,
+    alpha: f64,
+    bytes: usize,
+    at_seconds: f64,
+    destinations: Option<String>,
 }
 
 /// Flows of each host.
@@ -90,11 +113,24 @@ struct SwitchJson<'a> {
 #[serde(untagged)]
 enum PlaneJson<'a> {
     Alone(FunctionJson),
+    Split(SplitJson<'a>),
     Shared {
         vpdps: Vec<VpdpJson<'a>>,
         shared: Vec<SharingJson>,
         rules: Vec<String>,
     },
+}
+
+#[derive(Serialize)]
+struct SplitJson<'a> {
+    split_program: String,
+    entries: Option<String>,
+    servers: Vec<&'a str>,
+    install_seconds: f64,
+    order: &'static str,
+    placement: &'static str,
+    top: Option<u64>,
+    lpm: &'static str,
 }
 
 #[derive(Serialize)]
@@ -161,6 +197,14 @@ fn text(topology: &Topology) {
     for switch in &topology.switches {
         switch_text(switch);
     }
+    for server in &topology.servers {
+        out::line(&format!(
+            "server {}: {}, {}",
+            server.name,
+            amount::count(server.workers.into(), "worker"),
+            time_text(server.service)
+        ));
+    }
     for host in &topology.hosts {
         let gateway = host.gateway.map(|gateway| format!(", by {gateway}"));
         out::line(&format!(
@@ -194,6 +238,17 @@ fn text(topology: &Topology) {
             host(flow.to),
             amount::bytes(flow.bytes),
             start_text(flow.at)
+        ));
+    }
+    for traffic in &topology.traffic {
+        out::line(&format!(
+            "traffic {} to {}: {} of {}, one each {}{}",
+            host(traffic.from),
+            host(traffic.to),
+            amount::count(traffic.packets, "packet"),
+            amount::count(traffic.flows.into(), "flow"),
+            amount::time(traffic.interval.into()),
+            start_text(traffic.at)
         ));
     }
     let more = topology.flows.len().saturating_sub(MAX_FLOWS) as u64;
@@ -232,6 +287,14 @@ fn switch_text(switch: &SwitchSpec) {
             "switch {name}: {}, {time}",
             function_text(function)
         )),
+        PlaneSpec::Split(split) => {
+            let servers: Vec<&str> = split.servers.iter().map(|s| s.name.as_str()).collect();
+            out::line(&format!(
+                "switch {name}: switch half of {}, servers {}, {time}",
+                split.program.display(),
+                servers.join(", ")
+            ));
+        }
         PlaneSpec::Shared(shared) => {
             let vpdps = amount::count(shared.vpdps.len() as u64, "virtual data plane");
             out::line(&format!("switch {name}: {vpdps}, {time}"));
@@ -300,9 +363,24 @@ fn function_json(function: &FunctionSpec) -> FunctionJson {
     }
 }
 
+fn split_json(split: &SplitSpec) -> SplitJson<'_> {
+    let entries = split.entries.as_ref();
+    SplitJson {
+        split_program: split.program.display().to_string(),
+        entries: entries.map(|path| path.display().to_string()),
+        servers: split.servers.iter().map(|s| s.name.as_str()).collect(),
+        install_seconds: split.install.as_secs_f64(),
+        order: split.order.name(),
+        placement: split.placement.policy.name(),
+        top: split.placement.top,
+        lpm: split.placement.nesting.name(),
+    }
+}
+
 fn plane_json(plane: &PlaneSpec) -> PlaneJson<'_> {
     let shared = match plane {
         PlaneSpec::Alone(function) => return PlaneJson::Alone(function_json(function)),
+        PlaneSpec::Split(split) => return PlaneJson::Split(split_json(split)),
         PlaneSpec::Shared(shared) => shared,
     };
     let vpdps = shared.vpdps.iter().map(|vpdp| VpdpJson {
@@ -339,6 +417,12 @@ fn json(topology: &Topology) -> Json<'_> {
         ip: format!("{}/{}", host.address, host.prefix_len),
         gateway: host.gateway.map(|gateway| gateway.to_string()),
     });
+    let servers = topology.servers.iter().map(|server| ServerJson {
+        name: &server.name,
+        workers: server.workers,
+        service_seconds: server.service.time.as_secs_f64(),
+        backlog: server.service.backlog,
+    });
     let links = topology.links.iter().map(|link| LinkJson {
         ends: link.ends.map(|end| topology.end_text(end)),
         bits_per_second: link.spec.rate.map(|rate| rate.0),
@@ -360,6 +444,19 @@ fn json(topology: &Topology) -> Json<'_> {
         bytes: flow.bytes,
         at_seconds: flow.at.as_secs_f64(),
     });
+    let traffic = topology.traffic.iter().map(|traffic| TrafficJson {
+        from: host(traffic.from),
+        to: host(traffic.to),
+        packets: traffic.packets,
+        interval_seconds: traffic.interval.as_secs_f64(),
+        flows: traffic.flows,
+        alpha: traffic.alpha,
+        bytes: traffic.bytes,
+        at_seconds: traffic.at.as_secs_f64(),
+        destinations: traffic
+            .destinations
+            .map(|(network, len)| format!("{network}/{len}")),
+    });
     let workload = topology.workload.map(|workload| WorkloadJson {
         elephants: workload.elephants,
         elephant_bytes: workload.elephant_bytes,
@@ -375,10 +472,12 @@ fn json(topology: &Topology) -> Json<'_> {
         fabric: &topology.name,
         seed: topology.seed,
         switches: switches.collect(),
+        servers: servers.collect(),
         hosts: hosts.collect(),
         links: links.collect(),
         pings: pings.collect(),
         flows: flows.collect(),
+        traffic: traffic.collect(),
         workload,
         commands: commands.collect(),
     }

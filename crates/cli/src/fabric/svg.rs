@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fabric::Topology;
-use fabric::topology::{HostId, NodeId, PlaneSpec, SwitchId};
+use fabric::topology::{HostId, NodeId, PlaneSpec, ServerIndex, SwitchId};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -18,6 +18,7 @@ const LINE: i32 = 11;
 const FONT: (&str, u32) = ("sans-serif", 15);
 const SMALL: (&str, u32) = ("sans-serif", 11);
 const HOST: RGBColor = RGBColor(0, 114, 178);
+const SERVER: RGBColor = RGBColor(0, 158, 115);
 const SWITCH: RGBColor = RGBColor(213, 94, 0);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -60,9 +61,9 @@ fn drawn(topology: &Topology, svg: &mut String) -> Drawn {
 /// top.
 fn tiers(topology: &Topology) -> Vec<Vec<NodeId>> {
     let hosts = (0..topology.hosts.len()).map(|n| NodeId::Host(HostId(n)));
-    let mut left: Vec<NodeId> = (0..topology.switches.len())
-        .map(|n| NodeId::Switch(SwitchId(n)))
-        .collect();
+    let switches = (0..topology.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
+    let servers = (0..topology.servers.len()).map(|n| NodeId::Server(ServerIndex(n)));
+    let mut left: Vec<NodeId> = switches.chain(servers).collect();
     let mut tiers: Vec<Vec<NodeId>> = vec![hosts.collect()];
     while !left.is_empty() {
         let below = tiers.last().map_or(&[][..], Vec::as_slice);
@@ -112,6 +113,7 @@ fn port(area: &Area<'_>, number: String, from: (i32, i32), to: (i32, i32)) -> Dr
 fn name(area: &Area<'_>, topology: &Topology, node: NodeId, (x, y): (i32, i32)) -> Drawn {
     let colour = match node {
         NodeId::Switch(_) => SWITCH,
+        NodeId::Server(_) => SERVER,
         NodeId::Host(_) => HOST,
     };
     let vpdps = vpdps_of(topology, node);
@@ -136,7 +138,7 @@ fn vpdps_of(topology: &Topology, node: NodeId) -> Vec<&str> {
         return Vec::new();
     };
     match &topology.switches[id.0].plane {
-        PlaneSpec::Alone(_) => Vec::new(),
+        PlaneSpec::Alone(_) | PlaneSpec::Split(_) => Vec::new(),
         PlaneSpec::Shared(shared) => shared.vpdps.iter().map(|v| v.name.as_str()).collect(),
     }
 }

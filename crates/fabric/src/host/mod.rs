@@ -18,6 +18,7 @@ use smoltcp::wire::{
 use crate::events::Events;
 use crate::node::{Node, NodeCounts};
 use crate::topology::{HostSpec, LinkSpec};
+use crate::traffic::{Stream, StreamReceipt, arrival};
 use nic::Nic;
 pub(crate) use session::{Echoes, Receipt};
 use session::{Session, instant, nanos};
@@ -35,7 +36,11 @@ const REFRESH: Nanos = Nanos::from_secs(30);
 /// Type of a received packet, which determines its session.
 enum Kind {
     /// A TCP segment. `is_request` is true for a connection request (SYN).
-    Tcp { flow: FlowKey, is_request: bool },
+    Tcp {
+        flow: FlowKey,
+        number: u32,
+        is_request: bool,
+    },
     /// A reply to an echo request with this identifier.
     EchoReply(u16),
     /// An ARP packet.
@@ -89,8 +94,18 @@ pub(crate) struct HostNode {
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Sessions that wait for room in the card's queue, in FIFO order.
     blocked: VecDeque<usize>,
-    receipts: BTreeMap<(Ipv4Addr, u16), Receipt>,
+    receipts: BTreeMap<FlowKey, Receipt>,
+    /// Initial sequence numbers of connections, by which both ends know a flow although a switch
+    /// translates addresses and ports. Of flows sent by source port, and of those received.
+    sent_numbers: BTreeMap<u16, u32>,
+    received_numbers: BTreeMap<u32, FlowKey>,
+    /// Number of sent flows without a connection request so far.
+    unnumbered: usize,
     received: u64,
+    /// Streams that this host sends.
+    streams: Vec<Stream>,
+    /// Streams that this host has received packets of, by number.
+    arrivals: BTreeMap<u16, StreamReceipt>,
     /// An empty socket set, for packets that belong to no session.
     nobody: SocketSet<'static>,
 }
@@ -127,7 +142,12 @@ impl HostNode {
             timers: BinaryHeap::new(),
             blocked: VecDeque::new(),
             receipts: BTreeMap::new(),
+            sent_numbers: BTreeMap::new(),
+            received_numbers: BTreeMap::new(),
+            unnumbered: 0,
             received: 0,
+            streams: Vec::new(),
+            arrivals: BTreeMap::new(),
             nobody: SocketSet::new(Vec::new()),
         }
     }
@@ -158,9 +178,42 @@ impl HostNode {
         ident
     }
 
-    /// Returns the reception state of a flow from this address and source port.
-    pub(crate) fn receipt(&self, from: Ipv4Addr, port: u16) -> Option<Receipt> {
-        self.receipts.get(&(from, port)).copied()
+    /// Adds a stream that this host sends.
+    pub(crate) fn add_stream(&mut self, stream: Stream) {
+        self.streams.push(stream);
+    }
+
+    /// Returns what this host has received of a stream.
+    pub(crate) fn stream_receipt(&self, number: u16) -> Option<&StreamReceipt> {
+        self.arrivals.get(&number)
+    }
+
+    /// Returns the number of packets that this host has sent of a stream.
+    pub(crate) fn stream_sent(&self, number: u16) -> u64 {
+        let mut streams = self.streams.iter();
+        let stream = streams.find(|stream| stream.number() == number);
+        stream.map_or(0, Stream::sent)
+    }
+
+    /// Sends the packets of streams that are due.
+    fn send_streams(&mut self, now: Nanos) {
+        for stream in &mut self.streams {
+            while stream.next_time().is_some_and(|at| at <= now) {
+                self.nic.send(stream.make(now));
+            }
+        }
+    }
+
+    /// Returns the initial sequence number of the flow that this host sends from a port, when its
+    /// connection request was sent.
+    pub(crate) fn flow_number(&self, port: u16) -> Option<u32> {
+        self.sent_numbers.get(&port).copied()
+    }
+
+    /// Returns the reception state of the flow with this initial sequence number.
+    pub(crate) fn receipt(&self, number: u32) -> Option<Receipt> {
+        let flow = self.received_numbers.get(&number)?;
+        self.receipts.get(flow).copied()
     }
 
     /// Returns the results of a series of pings.
@@ -195,6 +248,7 @@ impl HostNode {
     fn start(&mut self, start: Start, now: Nanos) {
         let place = match start {
             Start::Flow { to, bytes, port } => {
+                self.unnumbered += 1;
                 let mut session = Session::sender(bytes);
                 let context = self.interface.context();
                 let connected = session
@@ -256,7 +310,7 @@ impl HostNode {
         let session = self.sessions[place].as_ref();
         let kept = session.and_then(|session| Some((session.flow?, session.receipt()?)));
         if let Some((flow, receipt)) = kept {
-            self.receipts.insert((flow.peer, flow.peer_port), receipt);
+            self.receipts.insert(flow, receipt);
         }
     }
 
@@ -363,11 +417,16 @@ impl HostNode {
     /// Returns the session of a packet. A connection request to the sink creates a new one.
     fn session_of(&mut self, kind: &Kind) -> Option<usize> {
         match kind {
-            Kind::Tcp { flow, is_request } => {
+            Kind::Tcp {
+                flow,
+                number,
+                is_request,
+            } => {
                 let known = self.by_flow.get(flow).copied();
                 if known.is_some() || !is_request || flow.own_port != SINK {
                     return known;
                 }
+                self.received_numbers.insert(*number, *flow);
                 Some(self.add(Session::receiver(SINK), Some(*flow)))
             }
             Kind::EchoReply(ident) => self.by_ident.get(ident).copied(),
@@ -392,6 +451,11 @@ impl Node for HostNode {
         self.nic.set_time(now);
         self.refresh(now);
         self.received += 1;
+        if let Some(arrival) = arrival(bytes) {
+            let receipt = self.arrivals.entry(arrival.stream).or_default();
+            receipt.add(arrival, now);
+            return;
+        }
         let kind = kind_of(bytes);
         self.nic.arrive(bytes);
         match self.session_of(&kind) {
@@ -409,6 +473,7 @@ impl Node for HostNode {
         while let Some((_, start)) = self.starts.pop_by(now) {
             self.start(start, now);
         }
+        self.send_streams(now);
         self.tick(now);
         self.unblock(now);
     }
@@ -420,14 +485,28 @@ impl Node for HostNode {
             false => self.nic.known_room_at(),
         };
         let first = (self.refresh_at == Nanos::ZERO).then_some(Nanos::ZERO);
-        [first, self.starts.next_time(), timer, card]
+        let stream = self.streams.iter().filter_map(Stream::next_time).min();
+        [first, self.starts.next_time(), timer, card, stream]
             .into_iter()
             .flatten()
             .min()
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
-        self.nic.drain(|bytes, start| take(PortId(0), bytes, start));
+        let (numbers, left) = (&mut self.sent_numbers, &mut self.unnumbered);
+        self.nic.drain(|bytes, start| {
+            if *left > 0
+                && let Kind::Tcp {
+                    flow,
+                    number,
+                    is_request: true,
+                } = kind_of(bytes)
+                && numbers.insert(flow.peer_port, number).is_none()
+            {
+                *left -= 1;
+            }
+            take(PortId(0), bytes, start);
+        });
     }
 
     fn tally(&self) -> NodeCounts {
@@ -487,8 +566,11 @@ fn kind_of_ipv4(payload: &[u8]) -> Option<Kind> {
                 peer_port: segment.src_port(),
                 own_port: segment.dst_port(),
             };
-            let is_request = segment.syn() && !segment.ack();
-            Some(Kind::Tcp { flow, is_request })
+            Some(Kind::Tcp {
+                flow,
+                number: segment.seq_number().0 as u32,
+                is_request: segment.syn() && !segment.ack(),
+            })
         }
         IpProtocol::Icmp => {
             let message = Icmpv4Packet::new_checked(packet.payload()).ok()?;

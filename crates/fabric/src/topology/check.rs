@@ -16,15 +16,15 @@ use super::file::{self, File, Text};
 use super::quantity::Quantity;
 use super::{
     BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
-    MAX_LINKS, MAX_MISTAKES, MAX_NODES, NodeId, PingSpec, ServiceSpec, SwitchId, SwitchSpec,
-    Topology, WorkloadSpec,
+    MAX_LINKS, MAX_MISTAKES, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec, ServiceSpec,
+    SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
 const QUEUE: usize = 100;
 
 /// Default queue depth of a switch's processor, in packets.
-const BACKLOG: usize = 1024;
+pub(super) const BACKLOG: usize = 1024;
 
 /// Default workload: HyperVDP, section V-D.
 const PAPER: WorkloadSpec = WorkloadSpec {
@@ -40,7 +40,7 @@ pub(super) struct Check<'a> {
     pub(super) directory: &'a Path,
     mistakes: Vec<TopologyLineError>,
     /// All node names, each with its line.
-    names: BTreeMap<String, (NodeId, usize)>,
+    pub(super) names: BTreeMap<String, (NodeId, usize)>,
 }
 
 /// Validates a file. `mistakes` are the errors found by the parser.
@@ -75,16 +75,26 @@ impl Check<'_> {
             backlog: self.number(&file.defaults.switch.backlog, 1, BACKLOG),
         };
         let program = file.defaults.switch.program.as_ref();
-        let switches = file.switches.iter();
-        let switches = switches.map(|switch| self.switch(switch, program, service_defaults));
-        let switches = switches.collect();
+        let split_switch = self.split_switch(&file);
+        let switches = file.switches.iter().enumerate();
+        let switches = switches.map(|(number, switch)| {
+            let is_split = split_switch == Some(SwitchId(number));
+            self.switch(switch, program, service_defaults, is_split)
+        });
+        let mut switches: Vec<SwitchSpec> = switches.collect();
+        let servers = file.servers.iter();
+        let servers: Vec<ServerSpec> = servers.map(|s| self.server(s.get_ref())).collect();
         let hosts = file.hosts.iter().map(|host| self.host(host.get_ref()));
         let hosts: Vec<HostSpec> = hosts.collect();
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
         self.check_places(&file, &links);
+        self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts);
+        let traffic = file.traffic.iter();
+        let traffic = traffic.filter_map(|traffic| self.traffic(traffic, &hosts));
+        let traffic: Vec<TrafficSpec> = traffic.collect();
         let workload = file.workload.as_ref();
         let workload = workload.map(|workload| self.workload(workload, hosts.len()));
         Topology {
@@ -92,7 +102,9 @@ impl Check<'_> {
             seed: file.seed,
             switches,
             hosts,
+            servers,
             links,
+            traffic,
             flows: file.flows.iter().filter_map(|f| self.flow(f)).collect(),
             pings: file.pings.iter().filter_map(|p| self.ping(p)).collect(),
             workload,
@@ -112,7 +124,7 @@ impl Check<'_> {
         });
     }
 
-    fn add(&mut self, mistake: TopologyLineError) {
+    pub(super) fn add(&mut self, mistake: TopologyLineError) {
         match self.mistakes.len() {
             ..MAX_MISTAKES => self.mistakes.push(mistake),
             MAX_MISTAKES => self.mistakes.push(TopologyLineError {
@@ -128,7 +140,7 @@ impl Check<'_> {
     fn check_size(&mut self, file: &File) -> bool {
         let before = self.mistakes.len();
         let nodes = file.switches.len() + file.hosts.len();
-        let flows = file.flows.len() + file.pings.len();
+        let flows = file.flows.len() + file.pings.len() + file.traffic.len();
         let all = [
             (nodes, MAX_NODES, "switches and hosts"),
             (file.links.len(), MAX_LINKS, "links"),
@@ -157,6 +169,9 @@ impl Check<'_> {
         }
         for (number, host) in file.hosts.iter().enumerate() {
             self.take_name(&host.get_ref().name, NodeId::Host(HostId(number)));
+        }
+        for (number, server) in file.servers.iter().enumerate() {
+            self.take_name(&server.get_ref().name, NodeId::Server(ServerIndex(number)));
         }
         if self.names.is_empty() {
             self.add(TopologyLineError {
@@ -193,11 +208,16 @@ impl Check<'_> {
         switch: &Spanned<file::Switch>,
         program: Option<&Text>,
         service: ServiceSpec,
+        is_split: bool,
     ) -> SwitchSpec {
         let (place, switch) = (switch, switch.get_ref());
+        let plane = match is_split {
+            true => self.split_plane(place),
+            false => self.plane(place, program),
+        };
         SwitchSpec {
             name: switch.name.get_ref().clone(),
-            plane: self.plane(place, program),
+            plane,
             service: ServiceSpec {
                 time: self.time(&switch.service, service.time),
                 backlog: self.number(&switch.backlog, 1, service.backlog),
@@ -232,7 +252,7 @@ impl Check<'_> {
         }
     }
 
-    fn network(&mut self, text: &Text) -> (Ipv4Addr, u8) {
+    pub(super) fn network(&mut self, text: &Text) -> (Ipv4Addr, u8) {
         let parts = text.get_ref().split_once('/');
         let parsed = parts.and_then(|(address, length)| {
             let address: Ipv4Addr = address.parse().ok()?;
@@ -331,10 +351,15 @@ impl Check<'_> {
         };
         let node = self.node(text, name)?;
         let port = match (node, port) {
-            (NodeId::Host(_), None) => Some(PortId(0)),
+            (NodeId::Host(_) | NodeId::Server(_), None) => Some(PortId(0)),
             (NodeId::Switch(_), Some(port)) => port.parse().ok().map(PortId),
-            (NodeId::Host(_), Some(_)) => {
-                let message = format!("the host {name} has a single port, which has no number");
+            (NodeId::Host(_) | NodeId::Server(_), Some(_)) => {
+                let kind = if matches!(node, NodeId::Host(_)) {
+                    "host"
+                } else {
+                    "server"
+                };
+                let message = format!("the {kind} {name} has a single port, which has no number");
                 self.mistake(text, message, format!("write \"{name}\""));
                 return None;
             }
@@ -351,7 +376,7 @@ impl Check<'_> {
         Some(End { node, port: port? })
     }
 
-    fn node(&mut self, at: &Text, name: &str) -> Option<NodeId> {
+    pub(super) fn node(&mut self, at: &Text, name: &str) -> Option<NodeId> {
         let found = self.names.get(name).map(|(node, _)| *node);
         if found.is_none() {
             let names: Vec<&str> = self.names.keys().take(20).map(String::as_str).collect();
@@ -362,12 +387,14 @@ impl Check<'_> {
         found
     }
 
-    fn host_id(&mut self, text: &Text) -> Option<HostId> {
+    pub(super) fn host_id(&mut self, text: &Text) -> Option<HostId> {
         let name = text.get_ref();
         match self.node(text, name)? {
             NodeId::Host(host) => Some(host),
-            NodeId::Switch(_) => {
-                let message = format!("{name} is a switch, which neither sends nor receives");
+            other => {
+                let is_switch = matches!(other, NodeId::Switch(_));
+                let kind = if is_switch { "switch" } else { "server" };
+                let message = format!("{name} is a {kind}, which neither sends nor receives");
                 self.mistake(text, message, "name a host");
                 None
             }
@@ -445,7 +472,7 @@ impl Check<'_> {
         })
     }
 
-    fn peers(&mut self, from: &Text, to: &Text) -> Option<(HostId, HostId)> {
+    pub(super) fn peers(&mut self, from: &Text, to: &Text) -> Option<(HostId, HostId)> {
         let ids = (self.host_id(from), self.host_id(to));
         let (sender, receiver) = (ids.0?, ids.1?);
         if sender == receiver {
@@ -503,7 +530,7 @@ impl Check<'_> {
         })
     }
 
-    fn bytes(&mut self, text: &Text) -> Option<u64> {
+    pub(super) fn bytes(&mut self, text: &Text) -> Option<u64> {
         let bytes = self.quantity(text, Quantity::Size)?;
         if bytes == 0 {
             let message = "a flow of no bytes is none".to_owned();
@@ -517,13 +544,13 @@ impl Check<'_> {
         given.unwrap_or(default)
     }
 
-    fn time(&mut self, text: &Option<Text>, default: Nanos) -> Nanos {
+    pub(super) fn time(&mut self, text: &Option<Text>, default: Nanos) -> Nanos {
         let given = text.as_ref();
         let given = given.and_then(|text| self.quantity(text, Quantity::Time));
         given.map_or(default, Nanos)
     }
 
-    fn quantity(&mut self, text: &Text, quantity: Quantity) -> Option<u64> {
+    pub(super) fn quantity(&mut self, text: &Text, quantity: Quantity) -> Option<u64> {
         let parsed = quantity.parse(text.get_ref());
         if parsed.is_none() {
             let message = format!("\"{}\" is not understood", text.get_ref());
@@ -533,7 +560,7 @@ impl Check<'_> {
     }
 
     /// Parses a number that is at least `least` and fits its type.
-    fn number<T: TryFrom<i64>>(
+    pub(super) fn number<T: TryFrom<i64>>(
         &mut self,
         given: &Option<Spanned<i64>>,
         least: i64,
@@ -558,7 +585,7 @@ impl Check<'_> {
     }
 }
 
-fn same_network(a: Ipv4Addr, b: Ipv4Addr, prefix_len: u8) -> bool {
+pub(super) fn same_network(a: Ipv4Addr, b: Ipv4Addr, prefix_len: u8) -> bool {
     let differ = a.to_bits() ^ b.to_bits();
     differ.checked_shr(32 - u32::from(prefix_len)).unwrap_or(0) == 0
 }

@@ -24,12 +24,17 @@ pub(super) struct File {
     pub(super) switches: Vec<Spanned<Switch>>,
     #[serde(default, rename = "host")]
     pub(super) hosts: Vec<Spanned<Host>>,
+    pub(super) split: Option<Spanned<Split>>,
+    #[serde(default, rename = "server")]
+    pub(super) servers: Vec<Spanned<Server>>,
     #[serde(default, rename = "link")]
     pub(super) links: Vec<Spanned<Link>>,
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<Flow>,
     #[serde(default, rename = "ping")]
     pub(super) pings: Vec<Ping>,
+    #[serde(default, rename = "traffic")]
+    pub(super) traffic: Vec<Spanned<Traffic>>,
     pub(super) workload: Option<Workload>,
     #[serde(default, rename = "command")]
     pub(super) commands: Vec<Command>,
@@ -107,6 +112,51 @@ pub(super) struct Host {
     pub(super) gateway: Option<Text>,
     #[serde(default)]
     pub(super) neighbours: BTreeMap<String, Text>,
+}
+
+/// A program over a switch and servers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Split {
+    pub(super) program: Text,
+    pub(super) entries: Option<Text>,
+    /// File with the C code of its handlers.
+    pub(super) c: Option<Text>,
+    pub(super) mirror_all: Option<Spanned<i64>>,
+    pub(super) install: Option<Text>,
+    pub(super) order: Option<Text>,
+    pub(super) placement: Option<Text>,
+    pub(super) top: Option<Spanned<i64>>,
+    pub(super) window: Option<Text>,
+    pub(super) epsilon: Option<Spanned<f64>>,
+    pub(super) sketch: Option<Text>,
+    pub(super) k: Option<Spanned<f64>>,
+    pub(super) age: Option<Spanned<i64>>,
+    pub(super) margin: Option<Spanned<f64>>,
+    pub(super) lpm: Option<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Server {
+    pub(super) name: Text,
+    pub(super) workers: Option<Spanned<i64>>,
+    pub(super) service: Option<Text>,
+    pub(super) backlog: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Traffic {
+    pub(super) from: Text,
+    pub(super) to: Text,
+    pub(super) packets: Spanned<i64>,
+    pub(super) interval: Text,
+    pub(super) flows: Option<Spanned<i64>>,
+    pub(super) alpha: Option<Spanned<f64>>,
+    pub(super) bytes: Option<Text>,
+    pub(super) at: Option<Text>,
+    pub(super) destinations: Option<Text>,
 }
 
 #[derive(Deserialize)]

@@ -4,6 +4,7 @@ mod check;
 mod error;
 mod file;
 mod quantity;
+mod split;
 mod vpdps;
 
 pub use error::TopologyError;
@@ -12,6 +13,7 @@ use file::Parsed;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use ::split::SplitPlacement;
 use packet::{Nanos, PortId};
 use port::PerMillion;
 use tenancy::{Connection, Rule, Share, VpdpId};
@@ -27,12 +29,16 @@ pub struct Topology {
     pub switches: Vec<SwitchSpec>,
     /// The hosts, indexed by [`HostId`].
     pub hosts: Vec<HostSpec>,
+    /// The servers of a split program, indexed by [`ServerIndex`].
+    pub servers: Vec<ServerSpec>,
     /// The links, in the order of the file.
     pub links: Vec<Link>,
     /// Flows listed in the file.
     pub flows: Vec<FlowSpec>,
     /// Pings listed in the file.
     pub pings: Vec<PingSpec>,
+    /// Streams of packets listed in the file.
+    pub traffic: Vec<TrafficSpec>,
     /// Randomly generated flows.
     pub workload: Option<WorkloadSpec>,
     /// Programs to run in hosts that are network namespaces.
@@ -47,17 +53,23 @@ pub struct SwitchId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
+/// Index of a server in [`Topology::servers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerIndex(pub usize);
+
 /// Identifier of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {
     /// A switch.
     Switch(SwitchId),
+    /// A server of a split program.
+    Server(ServerIndex),
     /// A host.
     Host(HostId),
 }
 
 /// Specification of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SwitchSpec {
     /// Its name.
     pub name: String,
@@ -68,19 +80,21 @@ pub struct SwitchSpec {
 }
 
 /// Data plane of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum PlaneSpec {
     /// One network function.
     Alone(FunctionSpec),
     /// Several virtual data planes (vPDPs).
     Shared(SharedSpec),
+    /// The switch half of a program, and its servers.
+    Split(Box<SplitSpec>),
 }
 
 impl PlaneSpec {
     /// Returns the number of virtual data planes.
     pub fn vpdps(&self) -> usize {
         match self {
-            PlaneSpec::Alone(_) => 0,
+            PlaneSpec::Alone(_) | PlaneSpec::Split(_) => 0,
             PlaneSpec::Shared(shared) => shared.vpdps.len(),
         }
     }
@@ -160,6 +174,94 @@ pub struct ServiceSpec {
     pub time: Nanos,
     /// Maximum number of queued packets.
     pub backlog: usize,
+}
+
+/// A program over a switch and servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SplitSpec {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Path of the file with the C code of its handlers, if they are not in the program.
+    pub c_file: Option<PathBuf>,
+    /// Path of the entries file of the whole program.
+    pub entries: Option<PathBuf>,
+    /// Number of entries in the switch of each table of ingress that can be mirrored. `None`
+    /// mirrors only the tables with `@mirror`.
+    pub mirror_all: Option<u32>,
+    /// The servers, with the ports of the switch at which they are.
+    pub servers: Vec<SplitServer>,
+    /// Time until an entry works in the switch.
+    pub install: Nanos,
+    /// Order of the packets of a flow.
+    pub order: FlowOrder,
+    /// Selection of the entries in the switch.
+    pub placement: SplitPlacement,
+}
+
+/// A server at a port of the switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitServer {
+    /// Its name.
+    pub name: String,
+    /// The port of the switch.
+    pub port: PortId,
+    /// Its specification.
+    pub spec: ServerSpec,
+}
+
+/// Order of the packets of a flow while its entry moves into the switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlowOrder {
+    /// The first packets in the switch wait until servers have answered the packets before them.
+    #[default]
+    Strict,
+    /// They do not wait, and may overtake those.
+    Loose,
+}
+
+impl FlowOrder {
+    /// Returns the name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FlowOrder::Strict => "strict",
+            FlowOrder::Loose => "loose",
+        }
+    }
+}
+
+/// A server of a split program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSpec {
+    /// Its name.
+    pub name: String,
+    /// Number of workers, each with requests of its own flows.
+    pub workers: u16,
+    /// Processing time of a request in a worker.
+    pub service: ServiceSpec,
+}
+
+/// A stream of UDP packets of many flows, each packet with the number of its flow and its number
+/// in the flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrafficSpec {
+    /// The sender.
+    pub from: HostId,
+    /// The receiver.
+    pub to: HostId,
+    /// Number of packets.
+    pub packets: u64,
+    /// Time between packets.
+    pub interval: Nanos,
+    /// Number of flows.
+    pub flows: u32,
+    /// Exponent of Zipf's distribution of packets over flows; 0: all flows have equal shares.
+    pub alpha: f64,
+    /// Length of frames in bytes.
+    pub bytes: usize,
+    /// Time of the first packet.
+    pub at: Nanos,
+    /// Network of random destinations, one for each flow. `None`: the receiver's address.
+    pub destinations: Option<(Ipv4Addr, u8)>,
 }
 
 /// A host with one interface and an IPv4 address.
@@ -329,6 +431,7 @@ impl Topology {
     pub fn name_of(&self, node: NodeId) -> &str {
         match node {
             NodeId::Switch(id) => &self.switches[id.0].name,
+            NodeId::Server(id) => &self.servers[id.0].name,
             NodeId::Host(id) => &self.hosts[id.0].name,
         }
     }
@@ -337,7 +440,7 @@ impl Topology {
     pub fn end_text(&self, end: End) -> String {
         let name = self.name_of(end.node);
         match end.node {
-            NodeId::Host(_) => name.to_owned(),
+            NodeId::Host(_) | NodeId::Server(_) => name.to_owned(),
             NodeId::Switch(_) => format!("{name}:{}", end.port),
         }
     }

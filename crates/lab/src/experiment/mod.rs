@@ -3,6 +3,7 @@
 //! Each figure is a module that returns a [`Figure`]: rows for programs, a table for people,
 //! pictures.
 
+mod clip;
 mod emitted;
 mod figure11;
 mod figure15;
@@ -48,6 +49,14 @@ enum Command {
                       polyplane experiment hypervdp --figures 17 --scale 1 --out out/"
     )]
     Hypervdp(Hypervdp),
+    /// CLIP (programs over a switch and servers): reproduce its figures and tables in shape.
+    #[command(
+        after_help = "  7, 8, 9  reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
+                      10       distribution of latencies\n  table 1  latencies by policy\n\nAll rows are simulated, with both halves of a program; \
+                      each has the paper's value beside it. They are written below DIR as clip.txt and clip.json.\n\nExamples:\n  \
+                      polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --scale 1 --out out/"
+    )]
+    Clip(clip::Clip),
 }
 
 #[derive(Args)]
@@ -254,7 +263,10 @@ pub fn run(
     options: &ExperimentOptions,
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
-    let Command::Hypervdp(options) = &options.command;
+    let options = match &options.command {
+        Command::Hypervdp(options) => options,
+        Command::Clip(options) => return clip::run(options, take_signal),
+    };
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;
     let mut numbers = options.figures.clone();
