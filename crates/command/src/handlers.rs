@@ -99,6 +99,11 @@ pub struct Handlers {
 }
 
 impl Handlers {
+    /// Lets the servers of this process lease only one of `of` equal parts of each pool.
+    pub fn set_part(&mut self, part: u32, of: u32) {
+        self.group = HandlerState::of_part(part, of);
+    }
+
     /// Loads the handlers into the server with this number, or into the only device. The interface
     /// of `program` is that of the compiled one. Shows errors, and returns `None` if there are any.
     pub fn load(&self, program: &Program, server: u32) -> Option<Natives> {

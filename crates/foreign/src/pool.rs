@@ -16,21 +16,52 @@ pub(crate) struct Pool {
     chunk: u32,
     /// One bit for each chunk, set while it is leased. Bits beyond the last chunk are set.
     leased: Box<[AtomicU64]>,
+    part: PoolPart,
+}
+
+/// Part of all pools: every `of`th chunk, from chunk number `part` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolPart {
+    /// Number of the part, below `of`.
+    pub(crate) part: u32,
+    /// Number of parts, at least 1.
+    pub(crate) of: u32,
+}
+
+impl PoolPart {
+    /// The whole pool.
+    pub(crate) const WHOLE: PoolPart = PoolPart { part: 0, of: 1 };
+
+    fn has(self, chunk: u32) -> bool {
+        chunk % self.of == self.part
+    }
+}
+
+impl Default for PoolPart {
+    fn default() -> Self {
+        PoolPart::WHOLE
+    }
 }
 
 impl Pool {
-    pub(crate) fn new(size: u32) -> Pool {
+    /// Creates a pool. Only chunks of the part can be leased.
+    pub(crate) fn new(size: u32, part: PoolPart) -> Pool {
         let chunk = (size / CHUNKS).clamp(1, MAX_CHUNK);
         let chunks = size.div_ceil(chunk);
         let words = chunks.div_ceil(64);
-        let word = |at: u32| match chunks - at * 64 {
-            bits @ 0..64 => AtomicU64::new(u64::MAX << bits),
-            _ => AtomicU64::new(0),
+        let word = |at: u32| {
+            let is_free = |bit: &u32| {
+                let chunk = at * 64 + bit;
+                chunk < chunks && part.has(chunk)
+            };
+            let free = (0..64).filter(is_free);
+            AtomicU64::new(!free.fold(0, |bits, bit| bits | 1 << bit))
         };
         Pool {
             size,
             chunk,
             leased: (0..words).map(word).collect(),
+            part,
         }
     }
 
@@ -56,7 +87,8 @@ impl Pool {
 
     /// Ends the lease of the chunk that begins with this value. Returns false if there is none.
     pub(crate) fn release(&self, first: u32) -> bool {
-        if first >= self.size || !first.is_multiple_of(self.chunk) {
+        let is_own = self.part.has(first / self.chunk);
+        if first >= self.size || !first.is_multiple_of(self.chunk) || !is_own {
             return false;
         }
         let chunk = first / self.chunk;
@@ -78,10 +110,36 @@ mod tests {
         std::iter::from_fn(|| pool.lease()).collect()
     }
 
+    #[test]
+    fn parts_of_a_pool_are_disjoint_and_cover_it() {
+        for size in [1, 2, 7, 64, 100, 5000, 64_512] {
+            let mut values = Vec::new();
+            for part in 0..3 {
+                let pool = Pool::new(size, PoolPart { part, of: 3 });
+                let leases = all(&pool);
+                for (first, count) in &leases {
+                    values.extend(*first..first + count);
+                }
+                assert!(leases.iter().all(|lease| pool.release(lease.0)));
+                assert_eq!(all(&pool), leases);
+                let other = Pool::new(
+                    size,
+                    PoolPart {
+                        part: (part + 1) % 3,
+                        of: 3,
+                    },
+                );
+                assert!(leases.iter().all(|lease| !other.release(lease.0)));
+            }
+            values.sort_unstable();
+            assert!(values.into_iter().eq(0..size), "{size}");
+        }
+    }
+
     proptest! {
         #[test]
         fn leases_are_disjoint_and_cover_the_pool(size in prop_oneof![0u32..5000, any::<u32>()]) {
-            let pool = Pool::new(size);
+            let pool = Pool::new(size, PoolPart::WHOLE);
             let mut next = 0;
             for (first, count) in all(&pool) {
                 prop_assert_eq!(first, next);
@@ -93,7 +151,7 @@ mod tests {
 
         #[test]
         fn it_equals_a_set(size in 1u32..3000, steps in proptest::collection::vec(0u32..4000, 0..200)) {
-            let pool = Pool::new(size);
+            let pool = Pool::new(size, PoolPart::WHOLE);
             let mut held = std::collections::BTreeSet::new();
             let chunks = size.div_ceil(pool.chunk);
             for step in steps {
@@ -111,7 +169,7 @@ mod tests {
 
     #[test]
     fn threads_never_hold_the_same_value() {
-        let pool = Pool::new(5000);
+        let pool = Pool::new(5000, PoolPart::WHOLE);
         let holders: Vec<AtomicU32> = (0..5000).map(|_| AtomicU32::new(0)).collect();
         std::thread::scope(|scope| {
             for thread in 0..4u32 {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use table::CounterShard;
 
 use crate::load::LoadError;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolPart};
 
 /// Maximum number of workers that have variables of their own.
 const MAX_LANES: usize = 1024;
@@ -23,6 +23,8 @@ pub struct HandlerState {
     variables: Mutex<BTreeMap<String, Arc<Variable>>>,
     /// Pools that the servers of a group share.
     pools: Arc<Mutex<BTreeMap<String, Arc<Variable>>>>,
+    /// Part of the pools that these servers lease.
+    part: PoolPart,
 }
 
 /// Kind of a variable, as its descriptor in C has it.
@@ -82,14 +84,14 @@ impl Block {
 }
 
 impl Variable {
-    fn new(form: VariableForm) -> Variable {
+    fn new(form: VariableForm, part: PoolPart) -> Variable {
         let size = form.size;
         let memory = match form.kind {
             VariableKind::Worker => {
                 VariableMemory::Worker((0..MAX_LANES).map(|_| OnceLock::new()).collect())
             }
             VariableKind::Shared => VariableMemory::Shared(Block::new(size)),
-            VariableKind::Pool => VariableMemory::Pool(Pool::new(size as u32)),
+            VariableKind::Pool => VariableMemory::Pool(Pool::new(size as u32, part)),
         };
         Variable { form, memory }
     }
@@ -114,6 +116,20 @@ impl HandlerState {
         HandlerState {
             variables: Mutex::default(),
             pools: Arc::clone(&self.pools),
+            part: self.part,
+        }
+    }
+
+    /// Creates the state of servers that lease only one of `of` equal parts of each pool: other
+    /// processes lease the others.
+    pub fn of_part(part: u32, of: u32) -> HandlerState {
+        let of = of.max(1);
+        HandlerState {
+            part: PoolPart {
+                part: part % of,
+                of,
+            },
+            ..HandlerState::default()
         }
     }
 
@@ -123,7 +139,7 @@ impl HandlerState {
         match pools.get(&form.name) {
             Some(pool) if pool.form == *form => Arc::clone(pool),
             _ => {
-                let pool = Arc::new(Variable::new(form.clone()));
+                let pool = Arc::new(Variable::new(form.clone(), self.part));
                 pools.insert(form.name.clone(), Arc::clone(&pool));
                 pool
             }
@@ -184,7 +200,7 @@ impl HandlerState {
             .map(|form| match known.get(&form.name) {
                 Some(variable) if variable.form == *form => Arc::clone(variable),
                 _ if form.kind == VariableKind::Pool => self.pool(form),
-                _ => Arc::new(Variable::new(form.clone())),
+                _ => Arc::new(Variable::new(form.clone(), self.part)),
             })
             .collect();
         let named = forms.iter().map(|form| form.name.clone());

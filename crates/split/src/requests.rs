@@ -358,6 +358,10 @@ impl Requests {
         let buckets = self.options.group;
         self.change(|view| {
             match &mut view.group {
+                // It was the last one, and has kept its flows.
+                Some(group)
+                    if view.down.contains(&server.server)
+                        && group.members().contains(&server.server) => {}
                 Some(group) => group.join(server.server)?,
                 None => view.group = Some(Group::new(server.server, buckets)),
             }

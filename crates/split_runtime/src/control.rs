@@ -43,7 +43,7 @@ pub struct PlaneSpec {
 }
 
 /// Options of a coordinator.
-pub struct ControlOptions {
+pub struct CoordinatorOptions {
     /// The switch.
     pub switch: PlaneSpec,
     /// The servers.
@@ -54,18 +54,18 @@ pub struct ControlOptions {
 
 /// Error of a coordinator's start or wait.
 #[derive(Debug)]
-pub struct ControlError(std::io::Error);
+pub struct CoordinatorError(std::io::Error);
 
-impl fmt::Display for ControlError {
+impl fmt::Display for CoordinatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the coordinator cannot run: {}", self.0)
     }
 }
 
-impl std::error::Error for ControlError {}
+impl std::error::Error for CoordinatorError {}
 
 /// The coordinator of a switch and servers in other processes.
-pub struct Control {
+pub struct CoordinatorLoop {
     coordinator: Coordinator,
     inbox: Inbox,
     commits: CommitQueue,
@@ -82,9 +82,13 @@ pub struct Control {
     start: Instant,
     /// The last reasons why planes are not connected.
     reasons: Vec<String>,
+    /// Numbers of the servers.
+    server_ids: Vec<u16>,
+    /// For each server, true if the connection to it was lost.
+    has_failed: Vec<bool>,
 }
 
-impl Control {
+impl CoordinatorLoop {
     /// Starts to connect to the planes. The coordinator has its entries.
     ///
     /// # Errors
@@ -93,14 +97,14 @@ impl Control {
         program: &SplitProgram,
         mut coordinator: Coordinator,
         inbox: Inbox,
-        options: ControlOptions,
-    ) -> Result<Control, ControlError> {
+        options: CoordinatorOptions,
+    ) -> Result<CoordinatorLoop, CoordinatorError> {
         let commits = CommitQueue::default();
         let storage = Box::new(commits.clone());
         coordinator
             .whole_mut()
             .keep_in(storage, KeptCells::default(), true);
-        let wakeup = Arc::new(WakeupFd::armed().map_err(ControlError)?);
+        let wakeup = Arc::new(WakeupFd::armed().map_err(CoordinatorError)?);
         let (sender, events) = channel();
         let server_program = Arc::new(program.server.clone());
         let switch_program = Arc::new(program.switch.clone());
@@ -124,7 +128,7 @@ impl Control {
                 let _ = events.send((number, event));
                 wakeup.wake();
             });
-            let connection = connection.map_err(ControlError)?;
+            let connection = connection.map_err(CoordinatorError)?;
             let program = Arc::clone(program);
             Ok(RemotePlane::new(
                 name,
@@ -134,9 +138,11 @@ impl Control {
             ))
         };
         let switch = connect(0, options.switch, &switch_program)?;
+        let ids = options.servers.iter().filter_map(|spec| spec.server);
+        let server_ids: Vec<u16> = ids.collect();
         let servers = (1..).zip(options.servers);
         let servers = servers.map(|(number, spec)| connect(number, spec, &server_program));
-        let servers: Vec<RemotePlane> = servers.collect::<Result<_, ControlError>>()?;
+        let servers: Vec<RemotePlane> = servers.collect::<Result<_, CoordinatorError>>()?;
         let tables = &program.whole.tables;
         let is_mirrored = |id: &TableId| {
             let mut mirrored = program.plan.mirrored.iter();
@@ -147,7 +153,8 @@ impl Control {
             .filter(|id| tables[*id].direct_counter.is_some());
         let (counted, counted_in_switch) = counted.partition(is_mirrored);
         let reasons = vec![String::new(); servers.len() + 1];
-        Ok(Control {
+        let has_failed = vec![false; servers.len()];
+        Ok(CoordinatorLoop {
             coordinator,
             inbox,
             commits,
@@ -160,6 +167,8 @@ impl Control {
             wakeup,
             start: Instant::now(),
             reasons,
+            server_ids,
+            has_failed,
         })
     }
 
@@ -176,7 +185,7 @@ impl Control {
         &mut self,
         stop: &ProcessSetup,
         note: &mut dyn FnMut(&str),
-    ) -> Result<Signal, ControlError> {
+    ) -> Result<Signal, CoordinatorError> {
         let mut poller = Poller::new();
         let mut next_refresh = self.start + REFRESH;
         let mut next_audit = self.start + AUDIT;
@@ -206,7 +215,7 @@ impl Control {
             }
             let fds = stop.signal_fd().into_iter();
             let fds = fds.chain([self.inbox.wake_fd(), self.wakeup.fd()]);
-            poller.wait(fds, MAX_SLEEP).map_err(ControlError)?;
+            poller.wait(fds, MAX_SLEEP).map_err(CoordinatorError)?;
         }
     }
 
@@ -217,7 +226,7 @@ impl Control {
 
     /// Sends the changes of the whole tables to the planes, and ends the commits of controllers.
     fn propagate(&mut self, note: &mut dyn FnMut(&str)) {
-        let Control {
+        let CoordinatorLoop {
             coordinator,
             switch,
             servers,
@@ -285,15 +294,43 @@ impl Control {
                 let name = self.plane_mut(number).name.clone();
                 self.synchronise(number, note);
                 note(&format!("{name}: connected"));
+                self.report_servers(number);
             }
             PlaneEvent::Disconnected(reason) => {
+                let was_connected = self.plane_mut(number).is_connected();
                 self.plane_mut(number).disconnected();
+                if was_connected && let Some(server) = number.checked_sub(1) {
+                    self.has_failed[server] = true;
+                    self.switch.connection.send(wire::ToPlane {
+                        failed_servers: vec![self.server_ids[server].into()],
+                        ..wire::ToPlane::default()
+                    });
+                }
                 if self.reasons[number] != reason {
                     note(&reason);
                     self.reasons[number] = reason;
                 }
             }
             PlaneEvent::Message(message) => self.take_message(number, *message),
+        }
+    }
+
+    /// Reports failed and returned servers to the switch, after a plane was connected.
+    fn report_servers(&mut self, connected: usize) {
+        let mut message = wire::ToPlane::default();
+        match connected.checked_sub(1) {
+            None => {
+                let failed = self.server_ids.iter().zip(&self.has_failed);
+                let failed = failed.filter(|(_, has_failed)| **has_failed);
+                message.failed_servers = failed.map(|(id, _)| (*id).into()).collect();
+            }
+            Some(server) if std::mem::take(&mut self.has_failed[server]) => {
+                message.returned_servers = vec![self.server_ids[server].into()];
+            }
+            Some(_) => {}
+        }
+        if message != wire::ToPlane::default() {
+            self.switch.connection.send(message);
         }
     }
 
@@ -316,28 +353,27 @@ impl Control {
     /// Takes over a change by a handler of a server. If another server was first with the key, its
     /// entry replaces the one of this server.
     fn learn(&mut self, server: usize, change: Change) {
-        let Control {
+        let CoordinatorLoop {
             coordinator,
             switch,
             servers,
             server_program,
             ..
         } = self;
-        if let Change::Learn(table, entry) = &change {
-            if let Some(first) = coordinator.learned_entry(*table, &entry.key) {
-                let first = Change::Learn(*table, first);
-                let first = with_actions_of(&first, coordinator.whole().program(), server_program);
-                let is_same =
-                    matches!(&first, Change::Learn(_, first) if first.action == entry.action);
-                if !is_same {
-                    let removal = Change::Forget(*table, entry.id, entry.key.clone());
-                    for change in [removal, first] {
-                        // A plane takes handlers' changes without a check of its own.
-                        let _ = servers[server].apply(&change, None);
-                    }
+        if let Change::Learn(table, entry) = &change
+            && let Some(first) = coordinator.learned_entry(*table, &entry.key)
+        {
+            let first = Change::Learn(*table, first);
+            let first = with_actions_of(&first, coordinator.whole().program(), server_program);
+            let is_same = matches!(&first, Change::Learn(_, first) if first.action == entry.action);
+            if !is_same {
+                let removal = Change::Forget(*table, entry.id, entry.key.clone());
+                for change in [removal, first] {
+                    // Changes of handlers are only queued, and never refused.
+                    let _ = servers[server].apply(&change, None);
                 }
-                return;
             }
+            return;
         }
         let mut others: Vec<&mut dyn PlaneControl> = Vec::new();
         for (at, other) in servers.iter_mut().enumerate() {
@@ -350,7 +386,7 @@ impl Control {
 
     /// Restarts timers, reports idle entries, and reads what the planes have counted.
     fn refresh(&mut self, now: Nanos, note: &mut dyn FnMut(&str)) {
-        let Control {
+        let CoordinatorLoop {
             coordinator,
             switch,
             servers,

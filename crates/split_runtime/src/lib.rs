@@ -6,9 +6,9 @@
 //!
 //! - [`SwitchExtension`] and [`ServerExtension`] extend the control loops of the halves: they
 //!   report requests, used entries and the changes of handlers.
-//! - [`Control`] is the loop of the coordinator. It serves controllers with the whole device, and
-//!   sends each change to the planes before the controller gets its answer.
-//! - `connection` is the thread of a connection to a plane, `remote_plane` a plane behind it,
+//! - [`CoordinatorLoop`] serves controllers with the whole device, and sends each change to the
+//!   planes before the controller gets its answer.
+//! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
 //! Invariants:
@@ -16,8 +16,7 @@
 //! - A plane that returns gets the whole state. Entries that it holds already stay.
 //! - No message of a plane or controller causes a panic.
 //!
-//! Tests: `cli/tests/split.rs` runs all processes; `tests/` runs the loop with planes in this
-//! process.
+//! Tests: in `request_log`; `cli/tests/split_control.rs` runs all processes.
 
 mod commit_queue;
 mod connection;
@@ -27,7 +26,7 @@ mod plane;
 mod remote_plane;
 mod request_log;
 
-pub use control::{Control, ControlError, ControlOptions, PlaneSpec};
+pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use plane::{ServerExtension, SwitchExtension};
 pub use request_log::{LoggingFilter, RequestLog};

@@ -8,8 +8,9 @@ use ir::TableId;
 use p4info::polyplane::split::v1 as wire;
 use p4rt::Any;
 use packet::Nanos;
+use placement::{GroupError, ServerId};
 use runtime::ControlExtension;
-use split::{DevicePlane, EntryIds, PlaneControl};
+use split::{DevicePlane, EntryIds, PlaneControl, Requests, ServerPort};
 use switch::{Change, ControlCode, Device, Record};
 
 use crate::messages::{
@@ -226,24 +227,61 @@ pub struct SwitchExtension {
     log: Arc<RequestLog>,
     /// Mirrored tables.
     tables: Vec<TableId>,
+    requests: Arc<Requests>,
+    servers: Vec<ServerPort>,
     outbox: Outbox,
     last_uses: Nanos,
 }
 
 impl SwitchExtension {
-    /// Creates the extension of a switch with this log of requests.
+    /// Creates the extension of a switch with this log of requests, and with these servers.
     pub fn new(
         device: &Device,
         log: Arc<RequestLog>,
+        (requests, servers): (Arc<Requests>, Vec<ServerPort>),
         tables: impl IntoIterator<Item = TableId>,
     ) -> SwitchExtension {
         SwitchExtension {
             program: program_hash(device.program()),
             log,
+            requests,
+            servers,
             tables: tables.into_iter().collect(),
             outbox: Outbox::default(),
             last_uses: Nanos::ZERO,
         }
+    }
+
+    /// Gives the flows of a server to the others. If it is the last one, requests are dropped.
+    fn fail(&self, server: u16) {
+        // A server that is not in the group has no flows.
+        let _ = self.requests.fail(ServerId(server));
+    }
+
+    /// Adds a server to the group again.
+    ///
+    /// # Errors
+    /// The server has no port, or another change of the group is not complete.
+    fn join(&self, server: u16) -> Result<(), String> {
+        let mut servers = self.servers.iter();
+        let Some(port) = servers.find(|port| port.server.0 == server) else {
+            return Err(format!(
+                "server {server} has no port: add --server {server}=PORT"
+            ));
+        };
+        let failed = |error: GroupError| error.to_string();
+        self.requests.join(*port).map_err(failed)?;
+        if !self.requests.group().is_changing {
+            return Ok(());
+        }
+        // Entries of handlers are at all servers, so only requests on their way need a pin.
+        let known = self.requests.flows_on_their_way();
+        let pinned = self.requests.pin_missing(&known);
+        let committed = pinned.and_then(|_| self.requests.commit(&known));
+        committed.map_err(|error| {
+            self.requests.cancel();
+            error.to_string()
+        })
     }
 
     /// Returns the entries of mirrored tables that packets have used since the last report.
@@ -275,7 +313,15 @@ impl SwitchExtension {
 
 impl ControlExtension for SwitchExtension {
     fn receive(&mut self, _: &mut Device, message: &Any) -> Result<(), String> {
-        if read_to_plane(message)?.hello {
+        let message = read_to_plane(message)?;
+        let number = |server: u32| u16::try_from(server).unwrap_or(0);
+        for server in message.failed_servers {
+            self.fail(number(server));
+        }
+        let returned = message.returned_servers.into_iter();
+        let joined = returned.map(|server| self.join(number(server)));
+        let joined = joined.fold(Ok(()), Result::and);
+        if message.hello {
             self.outbox.push(&wire::FromPlane {
                 hello: Some(wire::Hello {
                     program: self.program,
@@ -284,7 +330,7 @@ impl ControlExtension for SwitchExtension {
                 ..wire::FromPlane::default()
             });
         }
-        Ok(())
+        joined
     }
 
     fn turn(&mut self, device: &mut Device, send: &mut dyn FnMut(Any) -> bool) {

@@ -1,4 +1,4 @@
-//! A plane behind a connection, as the coordinator sees it.
+//! A plane at the other end of a connection, as the coordinator sees it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use p4rt::{Server, Urgency};
 use packet::Nanos;
 use runtime::{ControllerLink, ProcessSetup, Served, compile_pool};
 use split::Coordinator;
-use split_runtime::{Control, ControlOptions, PlaneSpec};
+use split_runtime::{CoordinatorLoop, CoordinatorOptions, PlaneSpec};
 use tenancy::Compilations;
 
 use super::{Cut, add_entries, prepare};
@@ -133,7 +133,7 @@ impl Options {
         };
         let (config, line) = control::connect(link, served)?;
         let listen = self.guard.listen(self.address)?;
-        let control = Control::start(program, coordinator, line.inbox, planes);
+        let control = CoordinatorLoop::start(program, coordinator, line.inbox, planes);
         let mut control = control.map_err(|error| error.to_string())?;
         let server = Server::start(listen, vec![config], Urgency::AsWorkers);
         let server = server.map_err(|error| error.to_string())?;
@@ -151,7 +151,7 @@ impl Options {
     ///
     /// # Errors
     /// A server is given twice, or a file cannot be read.
-    fn planes(&self) -> Result<ControlOptions, String> {
+    fn planes(&self) -> Result<CoordinatorOptions, String> {
         let tls = match &self.planes_ca {
             Some(path) => Some(Tls {
                 ca: address::pem(path, "CERTIFICATE")?,
@@ -178,7 +178,7 @@ impl Options {
             }
         }
         let servers = servers.iter();
-        Ok(ControlOptions {
+        Ok(CoordinatorOptions {
             switch: spec(None, &self.switch),
             servers: servers
                 .map(|server| spec(Some(server.server), &server.address))

@@ -70,6 +70,10 @@ pub(super) struct ServerPlane {
     /// The number of this server.
     #[arg(long, value_name = "ID", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     id: u16,
+    /// Number of servers of the group. Each leases only its part of the pools (`CLIP_POOL`): give
+    /// all servers the same number, and numbers (--id) up to it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    group_size: u16,
     /// The interface at which requests arrive.
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
     ports: Vec<PortSpec>,
@@ -189,7 +193,7 @@ impl SwitchPlane {
         self.warn_of_long_requests(&servers, plan.frame.header_bytes);
         let request_port = options.request_port;
         let options = ::split::SwitchOptions {
-            servers,
+            servers: servers.clone(),
             request_port,
             ..::split::SwitchOptions::default()
         };
@@ -200,6 +204,7 @@ impl SwitchPlane {
         let extension = Box::new(SwitchExtension::new(
             &device,
             Arc::clone(&log),
+            (Arc::clone(&requests), servers),
             mirrored_tables(&plan),
         ));
         let filter: MakeFilter = Box::new(move || {
@@ -293,10 +298,18 @@ impl ServerPlane {
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         self.carrying.check()?;
         let (habits, urgency) = self.carrying.begin(1);
-        let Some(prepared) = prepare(&self.source, &self.cut.options(), true)? else {
+        if self.group_size > 1 && self.id > self.group_size {
+            return Err(format!(
+                "the server {} is none of a group of {}: number the servers from 1 to --group-size",
+                self.id, self.group_size
+            ));
+        }
+        let Some(mut prepared) = prepare(&self.source, &self.cut.options(), true)? else {
             return Ok(Ended::WithErrors);
         };
         let server = &prepared.program.server;
+        let part = u32::from(self.id).saturating_sub(1);
+        prepared.handlers.set_part(part, self.group_size.into());
         let Some(natives) = prepared.handlers.load(server, self.id.into()) else {
             return Ok(Ended::WithErrors);
         };

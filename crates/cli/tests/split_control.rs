@@ -1,0 +1,194 @@
+//! The processes of a split program: switch, servers and their coordinator.
+
+mod lab;
+
+use std::time::{Duration, Instant};
+
+use lab::cables::Cables;
+use lab::{Directory, Running, Said, example, polyplane, said};
+
+/// Processes of `examples/split/fib.p4`: one switch and two servers.
+struct Group {
+    switch: String,
+    servers: Vec<(Running, String)>,
+    control: String,
+    _running: Vec<Running>,
+    cables: Cables,
+    _directory: Directory,
+}
+
+/// Starts a plane in the namespace of the cables. Returns it with its address.
+fn plane(cables: &Cables, arguments: &[&str]) -> (Running, String) {
+    let fib = example("split/fib.p4");
+    let mut command = polyplane();
+    command.arg("split").args(&arguments[..1]).arg(&fib);
+    command.args(&arguments[1..]);
+    let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let address = running.served_address();
+    (running, address)
+}
+
+impl Group {
+    /// Returns `None` if the machine forbids namespaces.
+    fn start(test: &str) -> Option<Group> {
+        let cables = Cables::new(4)?;
+        // Processes in the namespace reach each other by its own loopback.
+        cables.switch.rtnl().unwrap().set_up("lo").unwrap();
+        let serving = ["--p4runtime", "127.0.0.1:0"];
+        let (switch_run, switch) = plane(
+            &cables,
+            &[
+                &["switch", "--server", "1=2", "--server", "2=3"][..],
+                &["--port", "0=port0", "--port", "1=port1"],
+                &["--port", "2=port2", "--port", "3=port3"],
+                &serving,
+            ]
+            .concat(),
+        );
+        let server = |id: &str| {
+            let arguments = [
+                "server",
+                "--id",
+                id,
+                "--group-size",
+                "2",
+                "--port",
+                "0=tap:",
+            ];
+            let tap = format!("0=tap:srv{id}");
+            let mut arguments = arguments.to_vec();
+            arguments[6] = &tap;
+            arguments.extend(serving);
+            plane(&cables, &arguments)
+        };
+        let servers = vec![server("1"), server("2")];
+        let (first, second) = (format!("1={}", servers[0].1), format!("2={}", servers[1].1));
+        let entries = example("split/fib.entries");
+        let (control_run, control) = plane(
+            &cables,
+            &[
+                &["control", "--entries", &entries, "--switch", &switch][..],
+                &["--server", &first, "--server", &second],
+                &serving,
+            ]
+            .concat(),
+        );
+        Some(Group {
+            switch,
+            servers,
+            control,
+            _running: vec![switch_run, control_run],
+            cables,
+            _directory: Directory::new(test),
+        })
+    }
+
+    fn ctl(&self, address: &str, arguments: &[&str]) -> Said {
+        let mut command = polyplane();
+        command.arg("ctl").args(arguments).args(["--addr", address]);
+        let run = || Running::start(&mut command).finish();
+        self.cables.switch.run(run).unwrap()
+    }
+
+    /// Returns the routes of a plane.
+    fn routes(&self, address: &str) -> String {
+        let shown = self.ctl(address, &["show", "fib"]);
+        assert_eq!(shown.status, Some(0), "{}", shown.err);
+        shown.out
+    }
+
+    /// Waits until a plane has a route, or has it no more.
+    fn wait_for(&self, address: &str, route: &str, is_there: bool) {
+        let start = Instant::now();
+        while self.routes(address).contains(route) != is_there {
+            let shown = self.routes(address);
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "{route}: {shown}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_write_to_the_whole_device_is_answered_when_all_servers_have_it() {
+    let Some(group) = Group::start("split-control-writes") else {
+        return;
+    };
+    let whole = group.routes(&group.control);
+    let first = whole.lines().next().unwrap_or_default();
+    assert!(first.contains("->"), "{whole}");
+    let (key, _) = first.split_once(" ->").unwrap();
+    for (_, server) in &group.servers {
+        group.wait_for(server, key, true);
+    }
+    // The switch has only entries that packets have asked for.
+    assert!(!group.routes(&group.switch).contains(key));
+    let deleted = group.ctl(&group.control, &["delete", key]);
+    assert_eq!(deleted.status, Some(0), "{}", deleted.err);
+    for (_, server) in &group.servers {
+        assert!(!group.routes(server).contains(key));
+    }
+    let added = group.ctl(&group.control, &["add", first]);
+    assert_eq!(added.status, Some(0), "{}", added.err);
+    for (_, server) in &group.servers {
+        assert!(group.routes(server).contains(key));
+    }
+}
+
+#[test]
+fn a_server_that_returns_gets_all_entries() {
+    let Some(mut group) = Group::start("split-control-return") else {
+        return;
+    };
+    let whole = group.routes(&group.control);
+    let (key, _) = whole.lines().next().unwrap().split_once(" ->").unwrap();
+    let address = group.servers[1].1.clone();
+    group.wait_for(&address, key, true);
+    group.servers.truncate(1);
+    let arguments = [
+        "server",
+        "--id",
+        "2",
+        "--group-size",
+        "2",
+        "--port",
+        "0=tap:srv2",
+    ];
+    let arguments = [&arguments[..], &["--p4runtime", &address]].concat();
+    let returned = plane(&group.cables, &arguments);
+    group.servers.push(returned);
+    group.wait_for(&address, key, true);
+}
+
+#[test]
+fn a_server_with_a_number_outside_of_its_group_and_a_doubled_one_are_refused() {
+    let fib = example("split/fib.p4");
+    let outside = said(&[
+        "split",
+        "server",
+        &fib,
+        "--id",
+        "3",
+        "--group-size",
+        "2",
+        "--port",
+        "0=x",
+    ]);
+    assert_eq!(outside.status, Some(1));
+    assert!(outside.one_line().contains("from 1 to --group-size"));
+    let doubled = said(&[
+        "split",
+        "control",
+        &fib,
+        "--switch",
+        "127.0.0.1:1",
+        "--server",
+        "1=127.0.0.1:2",
+        "--server",
+        "1=127.0.0.1:3",
+    ]);
+    assert_eq!(doubled.status, Some(1));
+    assert!(doubled.one_line().contains("given twice"));
+}
