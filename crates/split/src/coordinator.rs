@@ -294,6 +294,12 @@ impl Coordinator {
         state
     }
 
+    /// Returns true if handlers may have changed the table.
+    pub fn has_handlers(&self, table: TableId) -> bool {
+        let learned = self.whole.configuration().learned.get(table);
+        self.mirror_at(table).is_some() && learned.is_some_and(Option::is_some)
+    }
+
     /// Returns the entry that a handler has added with this key.
     pub fn learned_entry(&self, table: TableId, key: &[u64]) -> Option<LearnedEntry> {
         let learned = self.whole.configuration().learned.get(table)?.as_ref()?;
@@ -545,6 +551,7 @@ impl Coordinator {
                     .max();
                 let last = last.max(past.map(|past| past.last_ns)).max(at_servers);
                 if let Some(last) = last {
+                    restart_timer(&self.whole, mirror.table, &item.key, last);
                     for server in servers.iter_mut() {
                         server.touch(mirror.table, &item.key, last);
                     }
@@ -694,6 +701,17 @@ impl Coordinator {
     }
 }
 
+/// Restarts the timer of the whole device's entry that a handler has added.
+fn restart_timer(whole: &Device, table: TableId, key: &[u64], time_ns: u64) {
+    let Some(learned) = whole.configuration().learned[table].as_deref() else {
+        return;
+    };
+    let mut params = vec![0; learned.param_limbs()];
+    if let Some(hit) = learned.find(key, &mut params) {
+        learned.restart_timer(&hit, time_ns);
+    }
+}
+
 /// Returns the keys and ids of a table's entries.
 fn entries_of(device: &Device, table: TableId) -> Vec<(Vec<KeyMatch>, EntryId)> {
     let entries = device.configuration().tables[table].iter();
@@ -742,8 +760,9 @@ fn table_of(change: &Change) -> Option<TableId> {
 pub fn with_actions_of(change: &Change, from: &Program, to: &Program) -> Change {
     let translated = |table: &TableId, entry: &LearnedEntry| {
         let own = |program: &Program| -> Vec<u32> {
-            let actions = program.tables[*table].actions.iter();
-            actions.map(|listed| listed.action.get()).collect()
+            let listed = program.tables.get(*table).map(|table| &table.actions);
+            let listed = listed.into_iter().flatten();
+            listed.map(|listed| listed.action.get()).collect()
         };
         let mut entry = entry.clone();
         let place = own(from)

@@ -13,7 +13,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::Any;
-use p4rt::client::{Client, ClientError, Endpoint, Next};
+use p4rt::client::{Client, ClientError, Code, Endpoint, Next};
 use support::wakeup::WakeupFd;
 
 use crate::messages::{program_hash, read_from_plane, to_plane};
@@ -56,6 +56,7 @@ enum Command {
     Write(Vec<rt::Update>, Sender<Result<(), String>>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
     Send(Box<wire::ToPlane>),
+    Reconnect,
     Stop,
 }
 
@@ -111,6 +112,11 @@ impl Connection {
         receiver.recv().unwrap_or_else(|_| Err(not_connected()))
     }
 
+    /// Ends the connection and begins another one.
+    pub(crate) fn reconnect(&self) {
+        self.send_command(Command::Reconnect);
+    }
+
     /// Sends a message to one of our planes.
     pub(crate) fn send(&self, message: wire::ToPlane) {
         self.send_command(Command::Send(Box::new(message)));
@@ -140,7 +146,7 @@ fn refuse(command: Command) -> bool {
         Command::Read(_, result) => {
             let _ = result.send(Err(not_connected()));
         }
-        Command::Send(_) => {}
+        Command::Send(_) | Command::Reconnect => {}
         Command::Stop => return false,
     }
     true
@@ -158,7 +164,7 @@ fn serve(
                 report(PlaneEvent::Connected);
                 match run(client, is_ours, commands, wakeup, report) {
                     Ok(()) => return,
-                    Err(error) => error.to_string(),
+                    Err(error) => format!("{}: {error}", address.name),
                 }
             }
             Err(error) => error,
@@ -287,8 +293,16 @@ fn execute(client: &mut Client, is_ours: bool, command: Command) -> Result<(), C
     // The requester may have gone.
     match command {
         Command::Write(updates, result) => {
-            let written = client.write(updates, Atomicity::ContinueOnError);
-            let _ = result.send(written.map_err(|error| error.to_string()));
+            match client.write(updates, Atomicity::ContinueOnError) {
+                Err(error) if !is_refusal(&error) => {
+                    // The plane gets its state when it is connected again.
+                    let _ = result.send(Ok(()));
+                    return Err(error);
+                }
+                written => {
+                    let _ = result.send(written.map_err(|error| reason(&error)));
+                }
+            }
         }
         Command::Read(entities, result) => {
             let mut found = Vec::new();
@@ -299,7 +313,34 @@ fn execute(client: &mut Client, is_ours: bool, command: Command) -> Result<(), C
             let message: Any = to_plane(&message);
             client.send(Ask::Other(message))?;
         }
+        Command::Reconnect => return Err(ClientError::NoSession),
         Command::Send(_) | Command::Stop => {}
     }
     Ok(())
+}
+
+/// Returns true if the server has refused a write; false if the connection failed.
+fn is_refusal(error: &ClientError) -> bool {
+    match error {
+        ClientError::Refused(refused) => {
+            !refused.updates.is_empty()
+                || !matches!(
+                    refused.code,
+                    Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
+                )
+        }
+        _ => false,
+    }
+}
+
+/// Returns the reason of a refusal: that of the first refused update of a batch.
+fn reason(error: &ClientError) -> String {
+    let ClientError::Refused(refused) = error else {
+        return error.to_string();
+    };
+    let mut updates = refused.updates.iter();
+    match updates.find(|update| update.canonical_code != Code::Ok as i32) {
+        Some(update) => update.message.clone(),
+        None => error.to_string(),
+    }
 }

@@ -276,14 +276,21 @@ impl CoordinatorLoop {
         }
     }
 
-    /// Makes a plane hold its state.
-    fn synchronise(&mut self, number: usize, note: &mut dyn FnMut(&str)) {
+    /// Makes a plane hold its state. Returns false if that fails; then the connection begins again.
+    fn synchronise(&mut self, number: usize, note: &mut dyn FnMut(&str)) -> bool {
         let state = match number {
             0 => self.coordinator.switch_state(),
             _ => self.coordinator.server_state(&self.server_program),
         };
-        if let Err(error) = self.plane_mut(number).synchronise(state, false) {
-            note(&error);
+        let plane = self.plane_mut(number);
+        match plane.synchronise(state, false) {
+            Ok(_) => true,
+            Err(error) => {
+                note(&error);
+                plane.disconnected();
+                plane.connection.reconnect();
+                false
+            }
         }
     }
 
@@ -292,9 +299,10 @@ impl CoordinatorLoop {
             PlaneEvent::Connected => {
                 self.reasons[number].clear();
                 let name = self.plane_mut(number).name.clone();
-                self.synchronise(number, note);
-                note(&format!("{name}: connected"));
-                self.report_servers(number);
+                if self.synchronise(number, note) {
+                    note(&format!("{name}: connected"));
+                    self.report_servers(number);
+                }
             }
             PlaneEvent::Disconnected(reason) => {
                 let was_connected = self.plane_mut(number).is_connected();
@@ -360,12 +368,25 @@ impl CoordinatorLoop {
             server_program,
             ..
         } = self;
+        let (Change::Learn(table, _)
+        | Change::Relearn(table, _)
+        | Change::Expire(table, _)
+        | Change::Forget(table, ..)) = &change
+        else {
+            return;
+        };
+        if !coordinator.has_handlers(*table) {
+            return;
+        }
         if let Change::Learn(table, entry) = &change
             && let Some(first) = coordinator.learned_entry(*table, &entry.key)
         {
             let first = Change::Learn(*table, first);
             let first = with_actions_of(&first, coordinator.whole().program(), server_program);
-            let is_same = matches!(&first, Change::Learn(_, first) if first.action == entry.action);
+            let is_same = matches!(
+                &first,
+                Change::Learn(_, first) if first.action == entry.action && first.id == entry.id
+            );
             if !is_same {
                 let removal = Change::Forget(*table, entry.id, entry.key.clone());
                 for change in [removal, first] {
@@ -422,6 +443,10 @@ impl CoordinatorLoop {
             .map(|server| server as &dyn PlaneControl)
             .collect();
         coordinator.collect_counters(switch, &planes);
+        // A plane without a connection may use entries.
+        if !switch.is_connected() || !servers.iter().all(RemotePlane::is_connected) {
+            return;
+        }
         let idle = coordinator.take_idle(now, switch, &planes);
         for (table, id) in idle {
             let entries = &coordinator.whole().configuration().tables[table];

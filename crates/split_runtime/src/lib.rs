@@ -12,21 +12,24 @@
 //!   `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
 //! Invariants:
-//! - A write is answered after all connected planes have it, or refused and undone.
+//! - A write is answered after all connected planes have it, or refused and undone. A long batch
+//!   that continues on errors is sent in parts; a refused part is only reported.
 //! - A plane that returns gets the whole state. Entries that it holds already stay.
-//! - No message of a plane or controller causes a panic.
+//! - Messages of planes are checked before they are used as indices.
 //!
 //! Tests: in `request_log`; `cli/tests/split_control.rs` runs all processes.
 
 mod commit_queue;
 mod connection;
 mod control;
+mod fixed_program;
 mod messages;
 mod plane;
 mod remote_plane;
 mod request_log;
 
 pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
+pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use plane::{ServerExtension, SwitchExtension};
 pub use request_log::{LoggingFilter, RequestLog};

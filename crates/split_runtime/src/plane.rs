@@ -58,6 +58,32 @@ impl Outbox {
     }
 }
 
+/// Returns the entries of the coordinator that packets have used since a time.
+fn entry_uses(device: &Device, tables: &[TableId], since: Nanos) -> Vec<wire::EntryUse> {
+    let now = device.now().0;
+    let mut uses = Vec::new();
+    for &table in tables {
+        let entries = &device.configuration().tables[table];
+        for entry in entries.iter() {
+            let last = entries
+                .usage_of(Some(entry.id))
+                .map(|usage| usage.last_use_ns);
+            let Some(last) = last.filter(|last| *last > since.0) else {
+                continue;
+            };
+            if let Some(number) = p4rt::entry_number(&p4rt::controller_metadata(entry)) {
+                uses.push(wire::EntryUse {
+                    table: table.get(),
+                    entry: number.0,
+                    key: Vec::new(),
+                    age_ns: now.saturating_sub(last),
+                });
+            }
+        }
+    }
+    uses
+}
+
 /// Extension of the control loop of a server. It exchanges the entries of handlers.
 pub struct ServerExtension {
     id: u16,
@@ -66,6 +92,8 @@ pub struct ServerExtension {
     learned: Arc<Mutex<Vec<Record>>>,
     /// Mirrored tables.
     tables: Vec<TableId>,
+    /// Those of which entries of controllers may have time-outs.
+    timed: Vec<TableId>,
     outbox: Outbox,
     last_uses: Nanos,
 }
@@ -85,11 +113,14 @@ impl ServerExtension {
                 noted.push(record.clone());
             }
         });
+        let tables: Vec<TableId> = tables.into_iter().collect();
+        let is_timed = |table: &TableId| device.program().tables[*table].idle_timeout;
         ServerExtension {
             id,
             program: program_hash(device.program()),
             learned,
-            tables: tables.into_iter().collect(),
+            timed: tables.iter().copied().filter(is_timed).collect(),
+            tables,
             outbox: Outbox::default(),
             last_uses: Nanos::ZERO,
         }
@@ -156,7 +187,7 @@ impl ServerExtension {
     }
 
     /// Returns the entries of handlers that packets have used since the last report.
-    fn uses(&self, device: &Device) -> Vec<wire::EntryUse> {
+    fn handler_uses(&self, device: &Device) -> Vec<wire::EntryUse> {
         let now = device.now().0;
         let mut uses = Vec::new();
         for &table in &self.tables {
@@ -213,7 +244,8 @@ impl ControlExtension for ServerExtension {
             .collect();
         self.outbox.handler_changes(&changes);
         if now >= self.last_uses + USE_INTERVAL {
-            let uses = self.uses(device);
+            let mut uses = self.handler_uses(device);
+            uses.extend(entry_uses(device, &self.timed, self.last_uses));
             self.last_uses = now;
             self.outbox.uses(&uses);
         }
@@ -225,7 +257,7 @@ impl ControlExtension for ServerExtension {
 pub struct SwitchExtension {
     program: u64,
     log: Arc<RequestLog>,
-    /// Mirrored tables.
+    /// Mirrored tables, and those of which entries may have time-outs.
     tables: Vec<TableId>,
     requests: Arc<Requests>,
     servers: Vec<ServerPort>,
@@ -241,12 +273,18 @@ impl SwitchExtension {
         (requests, servers): (Arc<Requests>, Vec<ServerPort>),
         tables: impl IntoIterator<Item = TableId>,
     ) -> SwitchExtension {
+        let mut tables: Vec<TableId> = tables.into_iter().collect();
+        let declared = &device.program().tables;
+        let timed = declared.ids().filter(|table| declared[*table].idle_timeout);
+        tables.extend(timed);
+        tables.sort_unstable();
+        tables.dedup();
         SwitchExtension {
             program: program_hash(device.program()),
             log,
             requests,
             servers,
-            tables: tables.into_iter().collect(),
+            tables,
             outbox: Outbox::default(),
             last_uses: Nanos::ZERO,
         }
@@ -282,32 +320,6 @@ impl SwitchExtension {
             self.requests.cancel();
             error.to_string()
         })
-    }
-
-    /// Returns the entries of mirrored tables that packets have used since the last report.
-    fn uses(&self, device: &Device) -> Vec<wire::EntryUse> {
-        let now = device.now().0;
-        let mut uses = Vec::new();
-        for &table in &self.tables {
-            let entries = &device.configuration().tables[table];
-            for entry in entries.iter() {
-                let last = entries
-                    .usage_of(Some(entry.id))
-                    .map(|usage| usage.last_use_ns);
-                let Some(last) = last.filter(|last| *last > self.last_uses.0) else {
-                    continue;
-                };
-                if let Some(number) = p4rt::entry_number(&p4rt::controller_metadata(entry)) {
-                    uses.push(wire::EntryUse {
-                        table: table.get(),
-                        entry: number.0,
-                        key: Vec::new(),
-                        age_ns: now.saturating_sub(last),
-                    });
-                }
-            }
-        }
-        uses
     }
 }
 
@@ -347,7 +359,7 @@ impl ControlExtension for SwitchExtension {
         }
         let now = device.now();
         if now >= self.last_uses + USE_INTERVAL {
-            let uses = self.uses(device);
+            let uses = entry_uses(device, &self.tables, self.last_uses);
             self.last_uses = now;
             self.outbox.uses(&uses);
         }

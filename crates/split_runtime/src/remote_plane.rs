@@ -96,8 +96,6 @@ impl RemotePlane {
         self.updates.clear();
         self.handler_changes.clear();
         self.touches.clear();
-        self.last_uses.clear();
-        self.last_restarts.clear();
     }
 
     pub(crate) fn set_now(&mut self, now: u64) {
@@ -204,10 +202,14 @@ impl RemotePlane {
             let time = self.now.saturating_sub(used.age_ns);
             match used.key.is_empty() {
                 true => {
-                    self.last_uses.insert((table, EntryId(used.entry)), time);
+                    let last = self.last_uses.entry((table, EntryId(used.entry)));
+                    let last = last.or_default();
+                    *last = time.max(*last);
                 }
                 false => {
-                    self.last_restarts.insert((table, used.key.into()), time);
+                    let last = self.last_restarts.entry((table, used.key.into()));
+                    let last = last.or_default();
+                    *last = time.max(*last);
                 }
             }
         }
@@ -273,13 +275,25 @@ impl PlaneControl for RemotePlane {
         let Some(encoder) = &mut self.encoder else {
             return Ok(());
         };
-        if let Some(change) = handler_change(change, self.now) {
-            self.handler_changes.push(change);
+        if let Some(message) = handler_change(change, self.now) {
+            match change {
+                Change::Expire(table, entry) => {
+                    self.last_restarts.remove(&(*table, entry.key.clone()));
+                }
+                Change::Forget(table, _, key) => {
+                    self.last_restarts.remove(&(*table, key.clone()));
+                }
+                _ => {}
+            }
+            self.handler_changes.push(message);
             return Ok(());
         }
         let updates = encoder.updates(change, made);
         self.updates
             .extend(updates.map_err(|error| refused(&self.name, error))?);
+        if let (Change::Insert(table, _), Some(made)) = (change, made) {
+            self.last_uses.insert((*table, made), self.now);
+        }
         if let Change::Delete(table, entry) = change {
             self.last_uses.remove(&(*table, *entry));
             self.counters.remove(&(*table, *entry));
@@ -392,8 +406,12 @@ fn difference(
     let mut held: HashMap<Key, Entity> = HashMap::new();
     let mut deletions = Vec::new();
     for entity in found {
-        let is_const = matches!(&entity, Entity::TableEntry(entry) if entry.is_const);
-        if let Some(key) = key(&entity).filter(|_| !is_const) {
+        let is_fixed = match &entity {
+            // Without a number, a server's entry is one that a handler has added.
+            Entity::TableEntry(entry) => entry.is_const || is_server && entry.metadata.is_empty(),
+            _ => false,
+        };
+        if let Some(key) = key(&entity).filter(|_| !is_fixed) {
             held.insert(key, entity);
         }
     }
@@ -419,10 +437,6 @@ fn difference(
         updates.push(update);
     }
     for (key, entity) in held {
-        // Without a number, a server's entry is one that a handler has added.
-        if is_server && matches!(&entity, Entity::TableEntry(entry) if entry.metadata.is_empty()) {
-            continue;
-        }
         differences.unknown += usize::from(matches!(key, Key::Entry(_)));
         let rank = match key {
             Key::Entry(_) => 0,

@@ -11,7 +11,7 @@ use p4rt::{Server, Urgency};
 use packet::Nanos;
 use runtime::{ControllerLink, ProcessSetup, Served, compile_pool};
 use split::Coordinator;
-use split_runtime::{CoordinatorLoop, CoordinatorOptions, PlaneSpec};
+use split_runtime::{CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec};
 use tenancy::Compilations;
 
 use super::{Cut, add_entries, prepare};
@@ -131,7 +131,9 @@ impl Options {
             program: Some(device.program()),
             notes: device.notes(),
         };
-        let (config, line) = control::connect(link, served)?;
+        let (mut config, line) = control::connect(link, served)?;
+        // The planes would not follow another program.
+        config.loader = Arc::new(FixedProgram::new([]));
         let listen = self.guard.listen(self.address)?;
         let control = CoordinatorLoop::start(program, coordinator, line.inbox, planes);
         let mut control = control.map_err(|error| error.to_string())?;

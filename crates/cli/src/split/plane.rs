@@ -18,7 +18,9 @@ use runtime::{
 use split::{
     Coordinator, DevicePlane, EntryIds, NoPlane, PlaneControl, Requests, ServerFilter, ServerPort,
 };
-use split_runtime::{LoggingFilter, RequestLog, ServerExtension, SwitchExtension, TO_PLANE};
+use split_runtime::{
+    FixedProgram, LoggingFilter, RequestLog, ServerExtension, SwitchExtension, TO_PLANE,
+};
 use switch::{Device, FrameFilter};
 use tenancy::Compilations;
 
@@ -138,7 +140,8 @@ impl Serving {
             program: Some(device.program()),
             notes: device.notes(),
         };
-        let (config, line) = control::connect(link, served)?;
+        let (mut config, line) = control::connect(link, served)?;
+        config.loader = Arc::new(FixedProgram::new(ports.iter().map(|spec| spec.id)));
         let listen = self.guard.listen(address)?;
         let server = Server::start(listen, vec![config], urgency);
         let server = server.map_err(|error| error.to_string())?;
