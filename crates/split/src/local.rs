@@ -521,6 +521,15 @@ impl LocalSplit {
         self.spread_learned();
     }
 
+    /// Does the work of servers without packets: entries of handlers expire.
+    fn step_servers(&mut self, now: Nanos) {
+        for server in &mut self.servers {
+            // Without a request there is no response.
+            server.half.forward(&mut [], now, |_, _, _| {});
+        }
+        self.spread_learned();
+    }
+
     /// Forwards all that arrives until this time.
     fn deliver(&mut self, until: Nanos, sent: &mut impl FnMut(PortId, &mut Frame, Nanos)) {
         let mut asked: Vec<(u16, Vec<u8>)> = Vec::new();
@@ -603,6 +612,8 @@ impl LocalSplit {
                 Some(refused) => self.with_switch(|coordinator, plane| {
                     coordinator.not_installed(refused, plane);
                 }),
+                // Nothing is on its way, so servers have dropped the packets of open requests.
+                None if self.links.len() == 0 && requests.give_up_all() > 0 => {}
                 None => break,
             }
         }
@@ -766,6 +777,7 @@ impl PacketProcessor for LocalSplit {
     ) {
         self.propagate();
         self.refresh();
+        self.step_servers(now);
         self.deliver(now, &mut sent);
         let mut asked = Vec::new();
         self.at_switch(&mut [], now, &mut asked, &mut sent);

@@ -313,6 +313,16 @@ impl Requests {
         count.fetch_add(u64::from(taken.is_ok()), Relaxed);
     }
 
+    /// Takes out all outstanding requests, because none will be answered. Returns their number.
+    pub(crate) fn give_up_all(&self) -> u64 {
+        let mut count = 0;
+        self.each_outstanding(self.next.load(Relaxed), |number, place| {
+            self.give_up(number, place, &self.lost);
+            count += 1;
+        });
+        count
+    }
+
     /// Gives the workers a copy of the control thread's view.
     fn publish(&self, control: &Control) {
         let next = self.next.load(SeqCst);
