@@ -143,7 +143,7 @@ impl LocalSplit {
             let learned: Arc<Mutex<Vec<Record>>> = Arc::default();
             let noted = Arc::clone(&learned);
             device.follow(move |record| {
-                if is_learned(&record.change) {
+                if record.change.is_learned() {
                     let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     noted.push(record.clone());
                 }
@@ -742,14 +742,6 @@ impl LocalServer {
             ids: &mut self.ids,
         }
     }
-}
-
-/// Returns true for changes that packets make.
-fn is_learned(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Learn(..) | Change::Relearn(..) | Change::Forget(..) | Change::Expire(..)
-    )
 }
 
 /// Returns the port of a server.

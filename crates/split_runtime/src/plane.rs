@@ -108,7 +108,7 @@ impl ServerExtension {
         let learned: Arc<Mutex<Vec<Record>>> = Arc::default();
         let noted = Arc::clone(&learned);
         device.follow(move |record| {
-            if handler_change(&record.change, 0).is_some() {
+            if record.change.is_learned() {
                 let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 noted.push(record.clone());
             }

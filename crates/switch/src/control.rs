@@ -147,6 +147,17 @@ pub enum Change {
     Forget(TableId, EntryId, Box<[u64]>),
 }
 
+impl Change {
+    /// Returns true for changes that packets have made, or that followed from their entries: the
+    /// device creates them, and a replica applies them.
+    pub fn is_learned(&self) -> bool {
+        matches!(
+            self,
+            Change::Learn(..) | Change::Relearn(..) | Change::Forget(..) | Change::Expire(..)
+        )
+    }
+}
+
 /// Record of a change that was made: its position in the device's total order of changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {

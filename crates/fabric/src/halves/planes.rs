@@ -13,9 +13,7 @@ use split::{
     OrderedPlane, PlaneControl, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement,
     SwitchHalf, SwitchOptions, Window, Wire,
 };
-use switch::{
-    Change, ControlError, Device, DeviceConfig, Ledger, LoadError, PacketProcessor, Record,
-};
+use switch::{ControlError, Device, DeviceConfig, Ledger, LoadError, PacketProcessor, Record};
 
 use super::MakeEngine;
 use crate::plane::Outbox;
@@ -148,7 +146,7 @@ impl Planes {
             let learned: Arc<Mutex<Vec<Record>>> = Arc::default();
             let noted = Arc::clone(&learned);
             device.follow(move |record| {
-                if is_learned(&record.change) {
+                if record.change.is_learned() {
                     let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
                     noted.push(record.clone());
                 }
@@ -496,12 +494,4 @@ fn window_of(placement: &SplitPlacement) -> Nanos {
         Window::Time(time) => time,
         Window::Packets(_) => Nanos::from_secs(1),
     }
-}
-
-/// Returns true for changes that packets make.
-fn is_learned(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::Learn(..) | Change::Relearn(..) | Change::Forget(..) | Change::Expire(..)
-    )
 }
