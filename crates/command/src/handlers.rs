@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use driver::ForeignBlock;
 use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
-use foreign::{CodeError, CodeText, CompileOptions, HandlerState, LoadOptions};
+use foreign::{CodeError, CodeText, CompileOptions, HandlerState, LoadOptions, PoolLeases};
 use ir::{ExternKind, Layout, Program};
 use terminal::out;
 
@@ -102,6 +102,11 @@ impl Handlers {
     /// Lets the servers of this process lease only one of `of` equal parts of each pool.
     pub fn set_part(&mut self, part: u32, of: u32) {
         self.group = HandlerState::of_part(part, of);
+    }
+
+    /// Returns the pools of the group, after handlers were loaded.
+    pub fn pools(&self) -> Vec<PoolLeases> {
+        self.group.pools()
     }
 
     /// Loads the handlers into the server with this number, or into the only device. The interface

@@ -124,7 +124,7 @@ pub(crate) fn delete(table: &TableCode, state: &State, key: &[u64]) -> bool {
 
 /// Leases a range of a pool. Returns the first value and the number of values.
 pub(crate) fn lease(code: &HandlerCode, pool: u32) -> Option<(u32, u32)> {
-    code.variables.pool(pool)?.lease()
+    code.variables.pool(pool)?.lease(code.server)
 }
 
 /// Ends a lease. Returns false if no lease begins with this value.

@@ -47,4 +47,4 @@ pub use compile::{
 };
 pub use diagnostics::{CodeDiagnostic, CodePlace, Severity};
 pub use load::{LoadError, LoadOptions, load};
-pub use state::{HandlerState, MAX_VARIABLE_BYTES};
+pub use state::{HandlerState, MAX_VARIABLE_BYTES, PoolLeases};

@@ -1,6 +1,6 @@
 //! [`Pool`]: leases of ranges of values, without locks.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Number of chunks in which a large pool is divided.
 const CHUNKS: u32 = 1024;
@@ -16,6 +16,8 @@ pub(crate) struct Pool {
     chunk: u32,
     /// One bit for each chunk, set while it is leased. Bits beyond the last chunk are set.
     leased: Box<[AtomicU64]>,
+    /// The server that leased each chunk last.
+    servers: Box<[AtomicU32]>,
     part: PoolPart,
 }
 
@@ -61,13 +63,31 @@ impl Pool {
             size,
             chunk,
             leased: (0..words).map(word).collect(),
+            servers: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             part,
         }
     }
 
-    /// Leases the lowest free chunk. Returns its first value and the number of values, or `None` if
-    /// all are leased.
-    pub(crate) fn lease(&self) -> Option<(u32, u32)> {
+    /// Returns the number of values in a chunk.
+    pub(crate) fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Returns the server that has leased a value.
+    pub(crate) fn owner(&self, value: u32) -> Option<u32> {
+        if value >= self.size {
+            return None;
+        }
+        let chunk = value / self.chunk;
+        let bits = self.leased.get((chunk / 64) as usize)?.load(SeqCst);
+        // Chunks of other parts count as leased, and their servers are unknown.
+        let is_leased = bits & 1 << (chunk % 64) != 0 && self.part.has(chunk);
+        is_leased.then(|| self.servers[chunk as usize].load(SeqCst))
+    }
+
+    /// Leases the lowest free chunk to a server. Returns its first value and the number of values,
+    /// or `None` if all are leased.
+    pub(crate) fn lease(&self, server: u32) -> Option<(u32, u32)> {
         for (at, word) in self.leased.iter().enumerate() {
             let mut bits = word.load(SeqCst);
             while bits != u64::MAX {
@@ -75,7 +95,9 @@ impl Pool {
                 let taken = bits | 1 << free;
                 match word.compare_exchange_weak(bits, taken, SeqCst, SeqCst) {
                     Ok(_) => {
-                        let first = (at as u32 * 64 + free) * self.chunk;
+                        let number = at as u32 * 64 + free;
+                        self.servers[number as usize].store(server, SeqCst);
+                        let first = number * self.chunk;
                         return Some((first, self.chunk.min(self.size - first)));
                     }
                     Err(now) => bits = now,
@@ -104,10 +126,10 @@ impl Pool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::atomic::Ordering::Relaxed;
 
     fn all(pool: &Pool) -> Vec<(u32, u32)> {
-        std::iter::from_fn(|| pool.lease()).collect()
+        std::iter::from_fn(|| pool.lease(0)).collect()
     }
 
     #[test]
@@ -136,6 +158,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_leased_value_has_the_server_that_leased_it() {
+        let pool = Pool::new(5000, PoolPart::WHOLE);
+        assert_eq!(pool.owner(0), None);
+        let (first, count) = pool.lease(3).unwrap();
+        let (second, _) = pool.lease(1).unwrap();
+        assert_eq!(pool.owner(first + count - 1), Some(3));
+        assert_eq!(pool.owner(second), Some(1));
+        assert!(pool.release(first));
+        assert_eq!(pool.owner(first), None);
+        assert_eq!(pool.owner(5000), None);
+        let part = Pool::new(10, PoolPart { part: 1, of: 2 });
+        assert_eq!(part.owner(0), None);
+    }
+
     proptest! {
         #[test]
         fn leases_are_disjoint_and_cover_the_pool(size in prop_oneof![0u32..5000, any::<u32>()]) {
@@ -157,7 +194,7 @@ mod tests {
             for step in steps {
                 if step % 2 == 0 {
                     let free = (0..chunks).map(|at| at * pool.chunk).find(|at| !held.contains(at));
-                    prop_assert_eq!(pool.lease().map(|lease| lease.0), free);
+                    prop_assert_eq!(pool.lease(0).map(|lease| lease.0), free);
                     held.extend(free);
                 } else {
                     let first = step / 2;
@@ -180,7 +217,7 @@ mod tests {
                     for _ in 0..20_000 {
                         random = support::rng::mix(random.wrapping_add(1));
                         if random % 5 < 3 {
-                            let Some((first, count)) = pool.lease() else {
+                            let Some((first, count)) = pool.lease(0) else {
                                 continue;
                             };
                             for value in first..first + count {

@@ -133,6 +133,15 @@ impl HandlerState {
         }
     }
 
+    /// Returns the pools that code of the group has loaded so far.
+    pub fn pools(&self) -> Vec<PoolLeases> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools
+            .values()
+            .map(|pool| PoolLeases(Arc::clone(pool)))
+            .collect()
+    }
+
     /// Returns the group's pool of this form.
     fn pool(&self, form: &VariableForm) -> Arc<Variable> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,6 +218,39 @@ impl HandlerState {
             slots,
             lanes: (0..MAX_LANES).map(|_| OnceLock::new()).collect(),
         })
+    }
+}
+
+/// A pool of a group, with the leases of its values.
+#[derive(Clone, Debug)]
+pub struct PoolLeases(Arc<Variable>);
+
+impl PoolLeases {
+    fn pool(&self) -> Option<&Pool> {
+        match &self.0.memory {
+            VariableMemory::Pool(pool) => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the pool in C.
+    pub fn name(&self) -> &str {
+        &self.0.form.name
+    }
+
+    /// Returns the number of values.
+    pub fn size(&self) -> u32 {
+        self.0.form.size as u32
+    }
+
+    /// Returns the number of values that are leased together, but for the last ones.
+    pub fn chunk(&self) -> u32 {
+        self.pool().map_or(1, Pool::chunk)
+    }
+
+    /// Returns the number of the server that has leased a value in this process.
+    pub fn owner(&self, value: u32) -> Option<u32> {
+        self.pool()?.owner(value)
     }
 }
 

@@ -14,6 +14,7 @@ use placement::{Group, GroupError, GroupOptions, ServerId};
 
 use crate::flights::{FlightOptions, Flights};
 use crate::gate::{Drained, Gate, GateId, KeyPattern, MAX_HOLD};
+use crate::owners::{CutOwners, PoolOwners};
 use crate::view::{Versions, View, lock};
 use crate::wire::Wire;
 
@@ -22,6 +23,9 @@ const MAX_OUTSTANDING: usize = 1 << 16;
 
 /// Time after which a gate counts a request without an answer as lost.
 const LOST_AFTER: Nanos = Nanos(100_000_000);
+
+/// Flow of a packet that goes to the owner of its value, wherever the group would send it.
+pub(crate) const NO_FLOW: u32 = 0;
 
 /// Port of the switch at which a server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +114,14 @@ pub struct Requests {
 }
 
 /// Cut, as requests need it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CutOfRequests {
     /// Width of the key in bits; 0 for a handler.
     pub(crate) key_width: usize,
     /// Number of the place where a held request goes on.
     pub(crate) resume: u16,
+    /// Name of the pool of which requests have a value.
+    pool: Option<Box<str>>,
 }
 
 /// Place of an outstanding request.
@@ -153,6 +159,7 @@ impl Requests {
         let cut = |(at, cut): (usize, &passes::split::CutPlan)| CutOfRequests {
             key_width: plan.key_width(cut.kind),
             resume: plan.resume_at_cut(at as u16 + 1),
+            pool: cut.owner.as_ref().map(|owner| owner.pool.as_str().into()),
         };
         let requests = Requests {
             wire: Wire::new(&plan.frame),
@@ -185,6 +192,14 @@ impl Requests {
             requests.publish(&control);
         }
         requests
+    }
+
+    /// Sets the owners of the values of pools. `owners_of` returns those of a pool by its name in C;
+    /// without them, packets with `@owner` go to the server of their flow.
+    pub fn set_owners(&self, owners_of: impl Fn(&str) -> Option<Arc<dyn PoolOwners>>) {
+        let owners = self.cuts.iter().map(|cut| owners_of(cut.pool.as_ref()?));
+        let owners: CutOwners = owners.collect();
+        self.change(|view| view.owners = owners);
     }
 
     /// Returns the reader of frames.
@@ -409,7 +424,9 @@ impl Requests {
         let mut flows = Vec::new();
         self.each_outstanding(self.next.load(Relaxed), |_, place| {
             let packed = place.flow.load(Relaxed);
-            flows.push((packed as u32, ServerId((packed >> 32) as u16)));
+            if packed as u32 != NO_FLOW {
+                flows.push((packed as u32, ServerId((packed >> 32) as u16)));
+            }
         });
         flows
     }

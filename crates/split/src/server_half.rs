@@ -8,6 +8,7 @@ use passes::split::WireLayout;
 use switch::{FrameFilter, Ledger, PacketProcessor, keep_frames};
 
 use crate::known_flows::KnownFlows;
+use crate::requests::NO_FLOW;
 use crate::wire::Wire;
 
 /// Filter of the frames of a worker of the server half.
@@ -44,7 +45,10 @@ impl ServerFilter {
     pub fn check(&self, frame: &Frame, now: Nanos) -> Result<(), DropReason> {
         match (self.wire.is_request(frame), self.wire.is_whole(frame)) {
             (true, true) => {
-                self.flows.note(self.wire.flow(frame), now);
+                let flow = self.wire.flow(frame);
+                if flow != NO_FLOW {
+                    self.flows.note(flow, now);
+                }
                 Ok(())
             }
             (true, false) => Err(self.cut_short),

@@ -11,6 +11,7 @@ use placement::{Group, ServerId};
 
 use crate::flights::Flights;
 use crate::gate::Gate;
+use crate::owners::CutOwners;
 use crate::requests::ServerPort;
 
 /// Locks a mutex. A thread that panicked with the lock left a value that is still right.
@@ -28,6 +29,8 @@ pub(crate) struct View {
     pub(crate) servers: Vec<ServerPort>,
     /// Servers that failed.
     pub(crate) down: Vec<ServerId>,
+    /// Owners of leased values, by cut.
+    pub(crate) owners: CutOwners,
     /// Entries that are being installed.
     pub(crate) gates: Vec<Arc<Gate>>,
     /// Counts of requests for the placement of entries, if a policy needs them.

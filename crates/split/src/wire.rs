@@ -104,6 +104,16 @@ impl Wire {
         Self::get(frame, self.flow) as u32
     }
 
+    /// Sets the hash of the flow.
+    pub(crate) fn set_flow(&self, frame: &mut Frame, flow: u32) {
+        Self::set(frame, self.flow, flow.into());
+    }
+
+    /// Returns the leased value of a request that has no number yet, at a cut with `@owner`.
+    pub(crate) fn owned_value(&self, frame: &Frame) -> u32 {
+        self.sequence(frame)
+    }
+
     /// Returns the number of the request.
     pub fn sequence(&self, frame: &Frame) -> u32 {
         Self::get(frame, self.sequence) as u32

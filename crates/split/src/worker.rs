@@ -10,7 +10,7 @@ use placement::ServerId;
 use placement::hash::RowHashes;
 
 use crate::gate::{HeldRequest, MAX_HELD};
-use crate::requests::{Requests, SeenRequest};
+use crate::requests::{CutOfRequests, NO_FLOW, Requests, SeenRequest};
 use crate::view::ViewReader;
 
 /// Worker of a switch.
@@ -129,8 +129,21 @@ impl SwitchWorker {
         if let Some(gate) = gate.map(|gate| gate.id) {
             return self.hold(gate, frame);
         }
-        let flow = wire.flow(frame).to_be_bytes();
-        let server = self.server(&flow)?;
+        let server = match self.owner(cut, frame) {
+            Some(owner) => {
+                // Its server finds it again without a place in the group.
+                wire.set_flow(frame, NO_FLOW);
+                owner
+            }
+            None => {
+                let flow = match wire.flow(frame) {
+                    NO_FLOW => 1,
+                    flow => flow,
+                };
+                wire.set_flow(frame, flow);
+                self.server(&flow.to_be_bytes())?
+            }
+        };
         let view = &self.reader.view;
         if view.down.contains(&server) {
             return Err(requests.reasons.server_down);
@@ -145,6 +158,16 @@ impl SwitchWorker {
         let hash = RowHashes::new(&self.tagged).next_row();
         requests.number(frame, server, hash, self.now);
         Ok(Some((port.port, SeenRequest { cut, server })))
+    }
+
+    /// Returns the server that has leased the value of a request, if it can be reached.
+    fn owner(&self, cut: u16, frame: &Frame) -> Option<ServerId> {
+        let view = &self.reader.view;
+        let at = usize::from(cut).checked_sub(1)?;
+        let owners = view.owners.get(at)?.as_ref()?;
+        let owner = owners.owner(self.requests.wire().owned_value(frame))?;
+        let is_up = !view.down.contains(&owner);
+        (is_up && view.servers.iter().any(|known| known.server == owner)).then_some(owner)
     }
 
     fn server(&mut self, flow: &[u8]) -> Result<ServerId, DropReason> {
@@ -180,7 +203,7 @@ impl SwitchWorker {
     }
 }
 
-fn cut_of(requests: &Requests, cut: u16) -> Option<crate::requests::CutOfRequests> {
+fn cut_of(requests: &Requests, cut: u16) -> Option<&CutOfRequests> {
     let at = usize::from(cut).checked_sub(1)?;
-    requests.cuts.get(at).copied()
+    requests.cuts.get(at)
 }

@@ -20,6 +20,7 @@ fn plan() -> SplitPlan {
             stage: "t".to_owned(),
             kind: CutKind::Table(table),
             name: "t".to_owned(),
+            owner: None,
         }],
         resumes: vec!["end of ingress".to_owned()],
         mirrored: vec![MirroredTable {

@@ -18,6 +18,7 @@ mod error;
 mod layout;
 mod line;
 mod liveness;
+mod owner;
 mod parser;
 mod recompute;
 mod server;
@@ -32,6 +33,7 @@ use parser::Start;
 pub use cuts::{CutKind, Resume};
 pub use error::SplitError;
 pub use layout::{ETHERNET_BYTES, FrameOption, FrameParameter, WireLayout};
+pub use owner::OwnerPlan;
 
 /// EtherType of requests, if the user gives no other one.
 pub const REQUEST_TYPE: u16 = 0x88b5;
@@ -139,6 +141,8 @@ pub struct CutPlan {
     pub kind: CutKind,
     /// Name of the table or handler.
     pub name: String,
+    /// Pool of which a server has leased a value of the packet: the packet goes to this server.
+    pub owner: Option<OwnerPlan>,
 }
 
 /// A mirrored table.
@@ -179,8 +183,15 @@ pub fn split(program: &Program, options: &SplitOptions) -> Result<SplitProgram, 
     let mut with_header = whole.clone();
     let frame = layout::add_header(&mut with_header, ingress, &cuts, types)?;
     let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
-    let switch = switch::switch_half(with_header, ingress, &cuts, &frame, &start, options);
-    let plan = plan(&whole, ingress, &cuts, frame);
+    let stages = &whole.controls[ingress].stages;
+    let owners = cuts.cuts.iter();
+    let owners = owners.map(|cut| owner::owner_of(&whole, cut, &stages[cut.stage]));
+    let owners: Vec<_> = owners.collect::<Result<_, _>>()?;
+    let extras = (options, &owners[..]);
+    let switch = switch::switch_half(with_header, ingress, &cuts, &frame, &start, extras);
+    let owners = owners.into_iter();
+    let owners = owners.map(|owner| owner.map(|(plan, _)| plan)).collect();
+    let plan = plan(&whole, ingress, &cuts, frame, owners);
     Ok(SplitProgram {
         whole,
         switch,
@@ -262,12 +273,19 @@ fn check_other_controls(program: &Program, ingress: ControlId) -> Result<(), Spl
     Ok(())
 }
 
-fn plan(program: &Program, ingress: ControlId, cuts: &Cuts, frame: FrameHeader) -> SplitPlan {
+fn plan(
+    program: &Program,
+    ingress: ControlId,
+    cuts: &Cuts,
+    frame: FrameHeader,
+    owners: Vec<Option<OwnerPlan>>,
+) -> SplitPlan {
     let stages = &program.controls[ingress].stages;
-    let cut_plans = cuts.cuts.iter().map(|cut| CutPlan {
+    let cut_plans = cuts.cuts.iter().zip(owners).map(|(cut, owner)| CutPlan {
         stage: stages[cut.stage].name.clone(),
         kind: cut.kind,
         name: cuts::name_of(program, cut.kind).to_owned(),
+        owner,
     });
     let resumes = cuts.resumes.iter().map(|resume| match resume {
         Resume::End => "end of ingress".to_owned(),

@@ -15,22 +15,24 @@ use ir::{
 };
 
 use super::SplitOptions;
-use super::cuts::{CutKind, Cuts, Resume, after_action, is_cached};
+use super::cuts::{Cut, CutKind, Cuts, Resume, after_action, is_cached};
 use super::layout::{ADDED, CapturedStage, FrameHeader, FrameOption};
 use super::line::Line;
+use super::owner::OwnerPlan;
 use super::parser::{Half, Start, assign, call, constant, read, restore, statement};
 use crate::uses::Uses;
 
 const INSTANCE_TYPE: &str = "standard_metadata.instance_type";
 
-/// Builds the switch half from the program with the frame's header.
+/// Builds the switch half from the program with the frame's header. `owners` has a pool and a value
+/// for cuts with `@owner`.
 pub(super) fn switch_half(
     mut program: Program,
     ingress: ControlId,
     cuts: &Cuts,
     frame: &FrameHeader,
     start: &Start,
-    options: &SplitOptions,
+    (options, owners): (&SplitOptions, &[Option<(OwnerPlan, Expr)>]),
 ) -> Program {
     start.extend(&mut program, frame, Half::Switch);
     let miss = miss_action(&mut program);
@@ -97,7 +99,7 @@ pub(super) fn switch_half(
             &program,
             frame,
             index + 1,
-            cut.kind,
+            (cut, owners[index].as_ref().map(|(_, value)| value)),
             flow,
             &line.own()[cut.stage.index()],
             options,
@@ -294,11 +296,12 @@ fn leave(
     program: &Program,
     frame: &FrameHeader,
     number: usize,
-    kind: CutKind,
+    (cut, owner): (&Cut, Option<&Expr>),
     flow: ir::FieldId,
     stage: &Stage,
     options: &SplitOptions,
 ) -> Vec<Stmt> {
+    let kind = cut.kind;
     let mut values: Vec<Expr> = frame
         .carried
         .iter()
@@ -325,6 +328,8 @@ fn leave(
         values.push(match option {
             FrameOption::ResumePoint => constant(number as u64, width),
             FrameOption::Flow => read(flow),
+            // The runtime reads it before it numbers the request.
+            FrameOption::Sequence => owner.cloned().unwrap_or_else(|| constant(0, width)),
             _ => constant(0, width),
         });
     }
@@ -372,14 +377,7 @@ fn key_of(program: &Program, kind: CutKind, stage: &Stage) -> Vec<Expr> {
         }
         CutKind::Handler(handler) => handler,
     };
-    let request = stage
-        .kind
-        .remote_call()
-        .and_then(|call| match &call.operands[..] {
-            [Operand::Data(request), ..] => Some(request.clone()),
-            _ => None,
-        });
-    let request = request.unwrap_or_default();
+    let request = request_of(stage);
     let ir::ExternKind::Handler {
         request: record, ..
     } = &program.externs[handler].kind
@@ -403,4 +401,14 @@ fn key_of(program: &Program, kind: CutKind, stage: &Stage) -> Vec<Expr> {
         true => request,
         false => marked,
     }
+}
+
+/// Returns the scalars of the request of a handler's call.
+pub(super) fn request_of(stage: &Stage) -> Vec<Expr> {
+    let call = stage.kind.remote_call();
+    let request = call.and_then(|call| match &call.operands[..] {
+        [Operand::Data(request), ..] => Some(request.clone()),
+        _ => None,
+    });
+    request.unwrap_or_default()
 }
