@@ -85,6 +85,7 @@ mod restriction;
 mod schema;
 mod server;
 mod services;
+mod split_control;
 mod stream;
 mod tenants;
 mod undo;
@@ -100,6 +101,11 @@ pub mod service {
     /// The service for the state of ports.
     pub mod ports {
         tonic::include_proto!("polyplane.ports.v1");
+    }
+
+    /// The service for operators of split programs.
+    pub mod split {
+        tonic::include_proto!("polyplane.split.v1");
     }
 
     /// The service for operators of virtual data planes.
@@ -120,6 +126,7 @@ pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use prost_types::Any;
 pub use server::{Server, ServerConfig, ServerError, Urgency};
+pub use split_control::SplitRequest;
 pub use tenants::{
     Answer, Asker, RequestReceiver, RequestSender, TenancyError, TenancyRequest, Viewer, petitions,
 };

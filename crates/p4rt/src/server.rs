@@ -34,7 +34,9 @@ use crate::request_error::{Checked, RequestError, refuse};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
+use crate::service::split::operator_server::OperatorServer;
 use crate::services::Services;
+use crate::split_control::{self, SplitRequest};
 use crate::stream::Session;
 use crate::tenants::{self, RequestSender};
 
@@ -262,6 +264,13 @@ pub enum Urgency {
     BelowWorkers,
 }
 
+/// Service for operators.
+enum ForOperators {
+    Nothing,
+    Tenancy(RequestSender),
+    Split(RequestSender<SplitRequest>),
+}
+
 /// A running server. It stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
@@ -281,7 +290,21 @@ impl Server {
         setups: Vec<ServerConfig>,
         urgency: Urgency,
     ) -> Result<Server, ServerError> {
-        Server::begin(listen.into(), setups, urgency, None)
+        Server::begin(listen.into(), setups, urgency, ForOperators::Nothing)
+    }
+
+    /// Same as [`Server::start`], with the service for operators of a split program.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn for_split(
+        listen: impl Into<Listen>,
+        setups: Vec<ServerConfig>,
+        urgency: Urgency,
+        requests: RequestSender<SplitRequest>,
+    ) -> Result<Server, ServerError> {
+        let operators = ForOperators::Split(requests);
+        Server::begin(listen.into(), setups, urgency, operators)
     }
 
     /// Same as [`Server::start`], with the service for virtual data planes, and initially without
@@ -294,14 +317,15 @@ impl Server {
         urgency: Urgency,
         petitioner: RequestSender,
     ) -> Result<Server, ServerError> {
-        Server::begin(listen.into(), Vec::new(), urgency, Some(petitioner))
+        let operators = ForOperators::Tenancy(petitioner);
+        Server::begin(listen.into(), Vec::new(), urgency, operators)
     }
 
     fn begin(
         listen: Listen,
         setups: Vec<ServerConfig>,
         urgency: Urgency,
-        petitioner: Option<RequestSender>,
+        operators: ForOperators,
     ) -> Result<Server, ServerError> {
         let address = listen.address;
         let door = listen.door();
@@ -323,10 +347,6 @@ impl Server {
         setups.into_iter().try_for_each(|setup| sites.open(setup))?;
         drop(entered);
         let (stop, stopped) = oneshot::channel();
-        let tenancy = petitioner.map(|petitioner| tenants::Service {
-            sites: Arc::clone(&sites),
-            petitioner,
-        });
         let devices = Service {
             sites: Arc::clone(&sites),
         };
@@ -337,7 +357,7 @@ impl Server {
                     // If the system refuses, the thread keeps the normal priority.
                     let _ = rustix::process::nice(LESS_URGENT);
                 }
-                run(runtime, listener, door, (devices, tenancy), stopped);
+                run(runtime, listener, door, (devices, operators), stopped);
             })
             .map_err(io)?;
         Ok(Server {
@@ -425,7 +445,7 @@ fn run(
     runtime: Runtime,
     listener: TcpListener,
     door: Acceptor,
-    (devices, tenancy): (Service, Option<tenants::Service>),
+    (devices, operators): (Service, ForOperators),
     stopped: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async move {
@@ -437,11 +457,21 @@ fn run(
         let devices = P4RuntimeServer::new(devices)
             .max_decoding_message_size(MAX_BYTES)
             .max_encoding_message_size(usize::MAX);
-        let tenancy = tenancy.map(|service| {
-            TenancyServer::new(service)
-                .max_decoding_message_size(MAX_BYTES)
-                .max_encoding_message_size(usize::MAX)
-        });
+        let (mut tenancy, mut split) = (None, None);
+        match operators {
+            ForOperators::Nothing => {}
+            ForOperators::Tenancy(petitioner) => {
+                let sites = Arc::clone(&sites);
+                let service = TenancyServer::new(tenants::Service { sites, petitioner })
+                    .max_decoding_message_size(MAX_BYTES)
+                    .max_encoding_message_size(usize::MAX);
+                tenancy = Some(service);
+            }
+            ForOperators::Split(requests) => {
+                let sites = Arc::clone(&sites);
+                split = Some(OperatorServer::new(split_control::Service { sites, requests }));
+            }
+        }
         let ports = PortsServer::new(ports::Service {
             sites: Arc::clone(&sites),
         });
@@ -449,6 +479,7 @@ fn run(
             devices,
             ports,
             tenancy,
+            split,
         };
         // Clients without any permission are refused before their request is read.
         let services = InterceptedService::new(services, move |request: Request<()>| {

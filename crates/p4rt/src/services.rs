@@ -10,22 +10,31 @@ use tonic::{Code, Status};
 
 /// P4Runtime and the optional services.
 #[derive(Clone)]
-pub(crate) struct Services<D, P, T> {
+pub(crate) struct Services<D, P, T, S> {
     pub(crate) devices: D,
     pub(crate) ports: P,
     pub(crate) tenancy: Option<T>,
+    pub(crate) split: Option<S>,
 }
 
 type Answer = http::Response<Body>;
 
-impl<D, P, T> Service<http::Request<Body>> for Services<D, P, T>
+/// Returns the answer to a call of a service that this address does not have.
+fn absent(message: &'static str) -> BoxFuture<Answer, Infallible> {
+    let status = Status::new(Code::Unimplemented, message);
+    Box::pin(std::future::ready(Ok(status.into_http())))
+}
+
+impl<D, P, T, S> Service<http::Request<Body>> for Services<D, P, T, S>
 where
     P: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     P::Future: Send + 'static,
     D: Service<http::Request<Body>, Response = Answer, Error = Infallible>,
     T: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
+    S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     D::Future: Send + 'static,
     T::Future: Send + 'static,
+    S::Future: Send + 'static,
 {
     type Response = Answer;
     type Error = Infallible;
@@ -34,6 +43,11 @@ where
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         if let Some(tenancy) = &mut self.tenancy
             && tenancy.poll_ready(cx)?.is_pending()
+        {
+            return Poll::Pending;
+        }
+        if let Some(split) = &mut self.split
+            && split.poll_ready(cx)?.is_pending()
         {
             return Poll::Pending;
         }
@@ -48,16 +62,18 @@ where
         if service == Some(P::NAME) {
             return Box::pin(self.ports.call(request));
         }
-        match (&mut self.tenancy, service == Some(T::NAME)) {
-            (Some(tenancy), true) => Box::pin(tenancy.call(request)),
-            (None, true) => {
-                let status = Status::new(
-                    Code::Unimplemented,
-                    "this switch hosts no virtual data planes; `polyplane host` does",
-                );
-                Box::pin(std::future::ready(Ok(status.into_http())))
-            }
-            (_, false) => Box::pin(self.devices.call(request)),
+        if service == Some(T::NAME) {
+            return match &mut self.tenancy {
+                Some(tenancy) => Box::pin(tenancy.call(request)),
+                None => absent("this switch hosts no virtual data planes; `polyplane host` does"),
+            };
         }
+        if service == Some(S::NAME) {
+            return match &mut self.split {
+                Some(split) => Box::pin(split.call(request)),
+                None => absent("there is no coordinator here; `polyplane split control` is one"),
+            };
+        }
+        Box::pin(self.devices.call(request))
     }
 }

@@ -118,11 +118,11 @@ pub struct TenancyError {
     pub message: String,
 }
 
-/// Creates a channel between the server and the control loop that owns the virtual data planes.
+/// Creates a channel between the server and the control loop that answers operators.
 ///
 /// # Errors
 /// The operating system has no descriptor left.
-pub fn petitions() -> std::io::Result<(RequestReceiver, RequestSender)> {
+pub fn petitions<R>() -> std::io::Result<(RequestReceiver<R>, RequestSender<R>)> {
     let wakeup = Arc::new(WakeupFd::armed()?);
     let (sender, waiting) = plain::sync_channel(MAX_PETITIONS);
     let petitioner = RequestSender {
@@ -134,36 +134,36 @@ pub fn petitions() -> std::io::Result<(RequestReceiver, RequestSender)> {
 }
 
 /// Receive side of the request channel, held by the control loop.
-pub struct RequestReceiver {
-    waiting: plain::Receiver<TenancyRequest>,
+pub struct RequestReceiver<R = TenancyRequest> {
+    waiting: plain::Receiver<R>,
     wakeup: Arc<WakeupFd>,
 }
 
-impl RequestReceiver {
+impl<R> RequestReceiver<R> {
     /// Returns the descriptor that becomes readable when there is a request.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wakeup.fd()
     }
 
     /// Dequeues the next request.
-    pub fn take(&mut self) -> Option<TenancyRequest> {
+    pub fn take(&mut self) -> Option<R> {
         self.wakeup.rearm();
         self.waiting.try_recv().ok()
     }
 }
 
 /// Send side of the request channel, held by the server.
-pub struct RequestSender {
-    sender: plain::SyncSender<TenancyRequest>,
+pub struct RequestSender<R = TenancyRequest> {
+    sender: plain::SyncSender<R>,
     wakeup: Arc<WakeupFd>,
     /// Places for petitions of owners.
     of_owners: Semaphore,
 }
 
-impl RequestSender {
-    async fn ask<T>(
+impl<R> RequestSender<R> {
+    pub(crate) async fn ask<T>(
         &self,
-        petition: impl FnOnce(Answer<T>) -> TenancyRequest,
+        petition: impl FnOnce(Answer<T>) -> R,
     ) -> Result<T, Status> {
         let (to, answered) = oneshot::channel();
         let call = Call::default();

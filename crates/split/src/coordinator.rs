@@ -21,12 +21,12 @@ use switch::{
     LearnedEntry, LoadError, Record, TableEntry,
 };
 
-use crate::flights::Flights;
+use crate::flights::WindowCounts;
 use crate::mirror::{InSwitch, MirrorIndex, SplitPlacement};
 use crate::no_engine::NoEngine;
 use crate::order::NotInstalled;
 use crate::plane::PlaneControl;
-use crate::requests::{Requests, cuts_of};
+use crate::requests::cuts_of;
 use crate::snapshot;
 
 /// The coordinator of a switch and its servers.
@@ -152,14 +152,13 @@ impl Coordinator {
         (held.len() - covers, covers)
     }
 
-    /// Ends a window: moves entries by the policy.
+    /// Ends a window: moves entries by the policy. [`Coordinator::thresholds`] has the thresholds of
+    /// the next one.
     pub fn end_window(
         &mut self,
-        flights: &Flights,
-        requests: &Requests,
+        counts: &WindowCounts,
         switch: &mut dyn PlaneControl,
     ) -> Vec<TableWindow> {
-        let reports = flights.reports(|cut| requests.key_bytes(cut));
         let mut windows = Vec::new();
         for at in 0..self.mirrors.len() {
             if !self.mirrors[at].is_cached() {
@@ -167,15 +166,13 @@ impl Coordinator {
             }
             let table = self.mirrors[at].table;
             let cuts = cuts_of(&self.plan, table);
-            let flown = cuts.iter().map(|&cut| flights.packets(cut)).sum();
-            let own = reports.iter().filter(|report| cuts.contains(&report.cut));
+            let flown = cuts.iter().map(|&cut| counts.packets(cut)).sum();
+            let own = counts.reports.iter();
+            let own = own.filter(|report| cuts.contains(&report.cut));
             let own: Vec<_> = own.cloned().collect();
             let decision =
                 self.mirrors[at].end_window(flown, &own, |entry| switch.hits(table, entry));
             self.apply_moves(at, decision.moves.clone(), switch);
-            for &cut in &cuts {
-                requests.set_threshold(cut, self.mirrors[at].threshold());
-            }
             windows.push(TableWindow {
                 table,
                 reports: own.len(),
@@ -183,6 +180,18 @@ impl Coordinator {
             });
         }
         windows
+    }
+
+    /// Returns the thresholds of the cuts of tables of which the switch can hold entries: keys with
+    /// more packets are reported.
+    pub fn thresholds(&self) -> Vec<(u16, u64)> {
+        let cached = self.mirrors.iter().filter(|mirror| mirror.is_cached());
+        let of_table = |mirror: &MirrorIndex| {
+            let threshold = mirror.threshold();
+            let cuts = cuts_of(&self.plan, mirror.table).into_iter();
+            cuts.map(move |cut| (cut, threshold))
+        };
+        cached.flat_map(of_table).collect()
     }
 
     /// Notes that an entry did not begin to work.

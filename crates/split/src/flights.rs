@@ -59,6 +59,23 @@ pub struct FlightReport {
     pub packets: u64,
 }
 
+/// Counts of a window, as the switch reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// Packets that flew, by cut from the first one on.
+    pub flown: Vec<u64>,
+    /// The keys that were noted.
+    pub reports: Vec<FlightReport>,
+}
+
+impl WindowCounts {
+    /// Returns the number of packets that flew at a cut.
+    pub fn packets(&self, cut: u16) -> u64 {
+        let at = usize::from(cut).checked_sub(1);
+        at.and_then(|at| self.flown.get(at)).copied().unwrap_or(0)
+    }
+}
+
 impl Flights {
     /// Creates the counts of a window. `cuts` is the number of cuts, and `key_bytes` the length of
     /// the longest key.
@@ -163,6 +180,16 @@ impl Flights {
     /// Returns the number of packets with keys that could not be noted.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
+    }
+
+    /// Returns the counts of the window. `key_bytes` has the length of a cut's keys.
+    pub fn counts(&self, key_bytes: impl Fn(u16) -> usize) -> WindowCounts {
+        WindowCounts {
+            flown: (1..self.cuts.len() as u16)
+                .map(|cut| self.packets(cut))
+                .collect(),
+            reports: self.reports(key_bytes),
+        }
     }
 
     /// Returns the keys that were noted. `key_bytes` has the length of a cut's keys.

@@ -44,7 +44,7 @@ mod wire;
 mod worker;
 
 pub use coordinator::{Coordinator, TableWindow, with_actions_of};
-pub use flights::{FlightOptions, FlightReport, Flights};
+pub use flights::{FlightOptions, FlightReport, Flights, WindowCounts};
 pub use gate::{Drained, GateId, KeyPattern, MAX_HOLD};
 pub use known_flows::KnownFlows;
 pub use links::LinkOptions;

@@ -13,7 +13,6 @@ use switch::{
 };
 
 use crate::coordinator::{Coordinator, TableWindow};
-use crate::flights::FlightOptions;
 use crate::gate::MAX_HOLD;
 use crate::links::{End, LinkOptions, Links};
 use crate::mirror::{EntryPolicy, SplitPlacement, Window};
@@ -29,9 +28,6 @@ const FIRST_SERVER_PORT: u32 = 0x1_0000;
 
 /// Time without a packet after which a flow has ended, for changes of the group.
 const FLOW_IDLE: Nanos = Nanos(300_000_000_000);
-
-/// Keys that a window can report beside those that fit into the switch.
-const MORE_REPORTS: usize = 1 << 14;
 
 /// Options of a switch with its servers.
 #[derive(Clone, Debug, Default)]
@@ -206,27 +202,12 @@ impl LocalSplit {
             requests: &requests,
         };
         coordinator.set_placement(placement, &mut plane)?;
-        let flights = match placement.policy {
-            EntryPolicy::Asked => None,
-            EntryPolicy::Windows(policy) => Some(FlightOptions {
-                policy,
-                sketch: placement.options.sketch,
-                reports: self.reports_of(placement),
-            }),
-        };
+        let flights = placement.flight_options(&self.plan);
         requests.count_flights(flights.as_ref());
-        self.set_thresholds(policy_threshold(placement.policy));
+        self.set_thresholds(placement.first_threshold());
         self.placement = *placement;
         self.window = (0, self.now);
         Ok(())
-    }
-
-    /// Returns the number of keys that a window notes at most.
-    fn reports_of(&self, placement: &SplitPlacement) -> usize {
-        let mirrored = self.plan.mirrored.iter();
-        let declared = mirrored.map(|mirrored| u64::from(mirrored.entries)).max();
-        let top = placement.top.unwrap_or(u64::MAX).min(declared.unwrap_or(0));
-        (top as usize).saturating_mul(4).min(1 << 20) + MORE_REPORTS
     }
 
     fn set_thresholds(&self, threshold: u64) {
@@ -637,8 +618,11 @@ impl LocalSplit {
         let Some(flights) = requests.end_window() else {
             return;
         };
-        let ended = self
-            .with_switch(|coordinator, plane| coordinator.end_window(&flights, &requests, plane));
+        let counts = flights.counts(|cut| requests.key_bytes(cut));
+        let ended = self.with_switch(|coordinator, plane| coordinator.end_window(&counts, plane));
+        for (cut, threshold) in self.coordinator.thresholds() {
+            requests.set_threshold(cut, threshold);
+        }
         self.windows.extend(ended);
     }
 
@@ -749,14 +733,6 @@ fn port_of(number: u16) -> ServerPort {
     ServerPort {
         server: ServerId(number),
         port: PortId(FIRST_SERVER_PORT + u32::from(number)),
-    }
-}
-
-/// Returns the threshold of the first window.
-fn policy_threshold(policy: EntryPolicy) -> u64 {
-    match policy {
-        EntryPolicy::Windows(placement::Policy::Random | placement::Policy::Heap) => 0,
-        _ => u64::MAX,
     }
 }
 

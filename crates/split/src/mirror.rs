@@ -10,20 +10,24 @@ use bits::Value;
 use exec::BitBuffer;
 use ir::{KeyMatch, TableId};
 use packet::Nanos;
-use passes::split::MirroredTable;
+use passes::split::{MirroredTable, SplitPlan};
 use placement::{
     Address, Count, Decision, FlowPlacement, FlowWindow, ItemId, Move, Nesting, OptionsError,
     PlacementOptions, Prefix, RoutePlacement, RouteWindow,
 };
 use switch::{EntryId, TableEntry};
 
-use crate::flights::FlightReport;
+use crate::flights::{FlightOptions, FlightReport};
 
 /// Maximum width of a prefix key.
 const MAX_PREFIX: u32 = 128;
 
 /// Bits of an address before the prefix key: the number of the exact keys beside it.
 const GROUP_BITS: u8 = 32;
+
+/// Keys that a window can report for the entries in the switch at most, and those beside them.
+const MAX_REPORTS: usize = 1 << 20;
+const MORE_REPORTS: usize = 1 << 14;
 
 /// First id of entries that handlers have added. Their servers' ids are not unique.
 const FIRST_LEARNED: u64 = 1 << 63;
@@ -93,6 +97,34 @@ impl Default for SplitPlacement {
 }
 
 impl SplitPlacement {
+    /// Returns what the switch counts for this placement; `None` if it counts nothing.
+    pub fn flight_options(&self, plan: &SplitPlan) -> Option<FlightOptions> {
+        let EntryPolicy::Windows(policy) = self.policy else {
+            return None;
+        };
+        let declared = plan
+            .mirrored
+            .iter()
+            .map(|mirrored| u64::from(mirrored.entries));
+        let top = self
+            .top
+            .unwrap_or(u64::MAX)
+            .min(declared.max().unwrap_or(0));
+        Some(FlightOptions {
+            policy,
+            sketch: self.options.sketch,
+            reports: (top as usize).saturating_mul(4).min(MAX_REPORTS) + MORE_REPORTS,
+        })
+    }
+
+    /// Returns the threshold of the first window. Only the exact policies report all keys.
+    pub fn first_threshold(&self) -> u64 {
+        match self.policy {
+            EntryPolicy::Windows(placement::Policy::Random | placement::Policy::Heap) => 0,
+            _ => u64::MAX,
+        }
+    }
+
     /// Returns the parameters for one table.
     fn options_of(&self, declared: u32) -> PlacementOptions {
         // More entries than declared do not fit into the switch's table.

@@ -92,6 +92,11 @@ impl EntryIds {
         }
     }
 
+    /// Notes that the device's entry `own` is the coordinator's `entry`.
+    pub fn set(&mut self, table: TableId, entry: EntryId, own: EntryId) {
+        self.ids.insert((table, entry), own);
+    }
+
     fn of(&self, table: TableId, entry: EntryId) -> Option<EntryId> {
         let known = self.ids.get(&(table, entry)).copied();
         known.or((!self.given.contains(&table)).then_some(entry))
@@ -114,7 +119,7 @@ impl PlaneControl for DevicePlane<'_> {
                 let table = *table;
                 let inserted = self.device.apply(change)?;
                 if let (Some(made), Some(inserted)) = (made, inserted) {
-                    self.ids.ids.insert((table, made), inserted);
+                    self.ids.set(table, made, inserted);
                 }
                 return Ok(());
             }

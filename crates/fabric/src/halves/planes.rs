@@ -6,22 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use packet::{Frame, Nanos, PortId};
 use passes::split::{SplitPlan, SplitProgram};
-use placement::{OptionsError, Policy, ServerId};
+use placement::{OptionsError, ServerId};
 use serde::Serialize;
 use split::{
-    Coordinator, DevicePlane, EntryIds, EntryPolicy, FlightOptions, Order, OrderedChanges,
-    OrderedPlane, PlaneControl, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement,
-    SwitchHalf, SwitchOptions, Window, Wire,
+    Coordinator, DevicePlane, EntryIds, EntryPolicy, Order, OrderedChanges, OrderedPlane,
+    PlaneControl, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement, SwitchHalf,
+    SwitchOptions, Window, Wire,
 };
 use switch::{ControlError, Device, DeviceConfig, Ledger, LoadError, PacketProcessor, Record};
 
 use super::MakeEngine;
 use crate::plane::Outbox;
 use crate::topology::{FlowOrder, SplitSpec};
-
-/// Keys that a window can report, and those beside the ones that fit into the switch.
-const MAX_REPORTS: usize = 1 << 20;
-const MORE_REPORTS: usize = 1 << 14;
 
 /// Error of the start of a split program.
 #[derive(Debug)]
@@ -200,29 +196,13 @@ impl Planes {
         let placed =
             self.with_switch(|coordinator, plane| coordinator.set_placement(&placement, plane));
         placed.map_err(SplitError::Placement)?;
-        let EntryPolicy::Windows(policy) = placement.policy else {
+        let Some(flights) = placement.flight_options(plan) else {
             return Ok(());
         };
-        let declared = plan
-            .mirrored
-            .iter()
-            .map(|mirrored| u64::from(mirrored.entries));
-        let top = placement
-            .top
-            .unwrap_or(u64::MAX)
-            .min(declared.max().unwrap_or(0));
         let requests = self.switch.requests();
-        requests.count_flights(Some(&FlightOptions {
-            policy,
-            sketch: placement.options.sketch,
-            reports: (top as usize).saturating_mul(4).min(MAX_REPORTS) + MORE_REPORTS,
-        }));
-        let first = match policy {
-            Policy::Random | Policy::Heap => 0,
-            Policy::None | Policy::Threshold => u64::MAX,
-        };
+        requests.count_flights(Some(&flights));
         for cut in 1..=plan.cuts.len() as u16 {
-            requests.set_threshold(cut, first);
+            requests.set_threshold(cut, placement.first_threshold());
         }
         self.window_end = window_of(&placement);
         Ok(())
@@ -372,8 +352,11 @@ impl Planes {
         let Some(flights) = requests.end_window() else {
             return;
         };
-        let ended = self
-            .with_switch(|coordinator, plane| coordinator.end_window(&flights, &requests, plane));
+        let counts = flights.counts(|cut| requests.key_bytes(cut));
+        let ended = self.with_switch(|coordinator, plane| coordinator.end_window(&counts, plane));
+        for (cut, threshold) in self.coordinator.thresholds() {
+            requests.set_threshold(cut, threshold);
+        }
         self.reports += ended.iter().map(|table| table.reports as u64).sum::<u64>();
         self.refused += self.coordinator.take_refused().len() as u64;
     }

@@ -32,7 +32,7 @@ use crate::service::ports::ports_client::PortsClient;
 
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, UpdateError};
-pub use operator::Operator;
+pub use operator::{Operator, SplitOperator};
 pub use tonic::Code;
 
 /// Capacity of the queue of messages to the server.
