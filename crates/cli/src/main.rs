@@ -193,6 +193,7 @@ fn torn_setting(words: &[OsString]) -> Option<String> {
 fn prepare(command: &Command) -> Result<ProcessSetup, String> {
     match command {
         Command::Demo(options) if options.wants_hosts() => Ok(ProcessSetup::go_private()?),
+        Command::Split(options) if options.wants_hosts() => Ok(ProcessSetup::go_private()?),
         Command::Demo(_)
         | Command::Run(_)
         | Command::Serve(_)

@@ -83,6 +83,13 @@ pub fn all() -> Vec<Box<dyn Engine>> {
 }
 
 impl Choice {
+    /// Returns the arguments that select this engine in another command.
+    pub fn arguments(self) -> [String; 2] {
+        let name = self.engine.to_possible_value();
+        let name = name.map_or_else(String::new, |value| value.get_name().to_owned());
+        ["--engine".to_owned(), name]
+    }
+
     /// The interpreter, for commands that make no use of native code.
     pub const INTERP: Choice = Choice {
         engine: Name::Interp,

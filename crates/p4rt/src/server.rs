@@ -33,8 +33,8 @@ use crate::ports::{self, PortStates};
 use crate::request_error::{Checked, RequestError, refuse};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
-use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::service::split::operator_server::OperatorServer;
+use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
 use crate::split_control::{self, SplitRequest};
 use crate::stream::Session;
@@ -469,7 +469,10 @@ fn run(
             }
             ForOperators::Split(requests) => {
                 let sites = Arc::clone(&sites);
-                split = Some(OperatorServer::new(split_control::Service { sites, requests }));
+                split = Some(OperatorServer::new(split_control::Service {
+                    sites,
+                    requests,
+                }));
             }
         }
         let ports = PortsServer::new(ports::Service {

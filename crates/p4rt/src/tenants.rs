@@ -161,10 +161,7 @@ pub struct RequestSender<R = TenancyRequest> {
 }
 
 impl<R> RequestSender<R> {
-    pub(crate) async fn ask<T>(
-        &self,
-        petition: impl FnOnce(Answer<T>) -> R,
-    ) -> Result<T, Status> {
+    pub(crate) async fn ask<T>(&self, petition: impl FnOnce(Answer<T>) -> R) -> Result<T, Status> {
         let (to, answered) = oneshot::channel();
         let call = Call::default();
         let answer = Answer {

@@ -45,6 +45,23 @@ pub struct Coordinator {
     moves: u64,
 }
 
+/// State of a mirrored table, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorState {
+    /// The table.
+    pub table: TableId,
+    /// Its name.
+    pub name: String,
+    /// Number of entries at the servers.
+    pub entries: usize,
+    /// Number of them in the switch.
+    pub in_switch: usize,
+    /// Number of covers in the switch.
+    pub covers: usize,
+    /// Number of entries that the switch holds at most.
+    pub capacity: usize,
+}
+
 /// End of a window for one mirrored table.
 #[derive(Clone, Debug)]
 pub struct TableWindow {
@@ -150,6 +167,24 @@ impl Coordinator {
         let held = &self.mirrors[at].in_switch;
         let covers = held.values().filter(|held| held.is_cover).count();
         (held.len() - covers, covers)
+    }
+
+    /// Returns the mirrored tables with the numbers of their entries.
+    pub fn tables(&self) -> Vec<MirrorState> {
+        let state = |mirror: &MirrorIndex| {
+            let (in_switch, covers) = self.in_switch(mirror.table);
+            let learned = self.whole.configuration().learned[mirror.table].as_deref();
+            let written = self.whole.configuration().tables[mirror.table].len();
+            MirrorState {
+                table: mirror.table,
+                name: self.whole.program().tables[mirror.table].name.clone(),
+                entries: written + learned.map_or(0, table::LearningTable::len),
+                in_switch,
+                covers,
+                capacity: mirror.capacity(),
+            }
+        };
+        self.mirrors.iter().map(state).collect()
     }
 
     /// Ends a window: moves entries by the policy. [`Coordinator::thresholds`] has the thresholds of

@@ -43,7 +43,7 @@ mod view;
 mod wire;
 mod worker;
 
-pub use coordinator::{Coordinator, TableWindow, with_actions_of};
+pub use coordinator::{Coordinator, MirrorState, TableWindow, with_actions_of};
 pub use flights::{FlightOptions, FlightReport, Flights, WindowCounts};
 pub use gate::{Drained, GateId, KeyPattern, MAX_HOLD};
 pub use known_flows::KnownFlows;

@@ -587,6 +587,11 @@ impl MirrorIndex {
         self.leave(item)
     }
 
+    /// Returns the number of entries that the switch holds at most.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Returns the item of an entry.
     pub(crate) fn item_of(&self, entry: EntryId) -> Option<ItemId> {
         let known = self.item_of.get(&entry).copied();

@@ -2,8 +2,8 @@
 //!
 //! An entry that begins to forward packets waits until the earlier packets that it matches are
 //! answered ([`Requests::close`]). Changes that make packets fly are applied at once, and end the
-//! wait of an entry that they replace. Waiting entries begin to work in their order, so an entry
-//! that needs another one never works before it.
+//! wait of an entry that they replace. Waiting prefixes of a table begin to work in their order, so
+//! one that needs another one never works before it. Entries with exact keys have gates at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ use exec::BitBuffer;
 use crate::gate::{Drained, GateId, KeyPattern, MAX_HOLD};
 use crate::plane::PlaneControl;
 use crate::requests::{Order, Requests, cuts_of};
+
+/// Maximum number of gates. Each request is compared with all of them.
+const MAX_GATES: usize = 16;
 
 /// Entries that wait until they may work.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ struct Waiting {
     change: Change,
     /// First time at which the entry may work.
     at: Nanos,
-    /// The first one has a gate, which waits until this time at most.
+    /// The first ones have gates, which wait until this time at most.
     gate: Option<GateId>,
     until: Nanos,
 }
@@ -95,16 +98,24 @@ impl OrderedChanges {
     /// Returns the time of the next call of [`OrderedChanges::advance`] if no request is answered
     /// before.
     pub fn next_time(&self) -> Option<Nanos> {
-        let first = self.waiting.front()?;
-        Some(match first.gate {
-            None => first.at,
-            Some(_) => first.until,
-        })
+        let time = |waiting: &Waiting| match waiting.gate {
+            None => waiting.at,
+            Some(_) => waiting.until,
+        };
+        let first = self.waiting.front().map(time);
+        let gated = self.waiting.iter().filter(|waiting| waiting.gate.is_some());
+        first.into_iter().chain(gated.map(time)).min()
     }
 
     /// Sets the order of later changes.
     pub fn set_order(&mut self, order: Order) {
         self.order = order;
+    }
+
+    /// Returns true if the entry waits.
+    pub fn is_waiting(&self, table: TableId, entry: EntryId) -> bool {
+        let mut waiting = self.waiting.iter();
+        waiting.any(|waiting| waiting.table == table && waiting.entry == entry)
     }
 
     /// Returns the number of entries that wait.
@@ -120,37 +131,55 @@ impl OrderedChanges {
         plane: &mut dyn PlaneControl,
         now: Nanos,
     ) -> Option<NotInstalled> {
-        while let Some(first) = self.waiting.front_mut() {
-            if first.at > now {
+        let (mut at, mut gates) = (0, 0);
+        let mut blocked: Vec<TableId> = Vec::new();
+        while gates < MAX_GATES
+            && let Some(next) = self.waiting.get_mut(at)
+        {
+            // Later ones wait longer.
+            if next.at > now {
                 return None;
             }
-            let cuts = cuts_of(&self.plan, first.table);
+            if blocked.contains(&next.table) {
+                at += 1;
+                continue;
+            }
+            let cuts = cuts_of(&self.plan, next.table);
             if self.order == Order::Loose {
-                requests.begin_loosely(&cuts, &first.pattern);
-                let first = self.waiting.pop_front()?;
-                let applied = plane.apply(&first.change, Some(first.entry));
+                requests.begin_loosely(&cuts, &next.pattern);
+                let next = self.waiting.remove(at)?;
+                let applied = plane.apply(&next.change, Some(next.entry));
                 if let Err(error) = applied {
-                    return Some(first.refused(Some(error)));
+                    return Some(next.refused(Some(error)));
                 }
                 continue;
             }
-            let until = &mut first.until;
-            let gate = *first.gate.get_or_insert_with(|| {
+            let until = &mut next.until;
+            let gate = *next.gate.get_or_insert_with(|| {
                 *until = now + MAX_HOLD;
-                requests.close(&cuts, first.pattern.clone(), now)
+                requests.close(&cuts, next.pattern.clone(), now)
             });
             let result = match requests.drained(gate, now) {
-                Drained::NotYet => return None,
+                Drained::NotYet => {
+                    gates += 1;
+                    at += 1;
+                    let mirrored = self.plan.mirrored_table(next.table);
+                    // A prefix may need one before it.
+                    if mirrored.is_none_or(|mirrored| mirrored.prefix_key.is_some()) {
+                        blocked.push(next.table);
+                    }
+                    continue;
+                }
                 Drained::TooLate => Err(None),
                 Drained::Yes => {
                     requests.ready(gate);
-                    plane.apply(&first.change, Some(first.entry)).map_err(Some)
+                    plane.apply(&next.change, Some(next.entry)).map_err(Some)
                 }
             };
             requests.open(gate);
-            let first = self.waiting.pop_front()?;
+            let next = self.waiting.remove(at)?;
             if let Err(error) = result {
-                return Some(first.refused(error));
+                return Some(next.refused(error));
             }
         }
         None

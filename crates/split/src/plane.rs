@@ -97,6 +97,21 @@ impl EntryIds {
         self.ids.insert((table, entry), own);
     }
 
+    /// Returns the number of known ids.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Returns true if no id is known.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Forgets ids of the device's own entries for which `exists` is false.
+    pub fn keep(&mut self, exists: impl Fn(TableId, EntryId) -> bool) {
+        self.ids.retain(|(table, _), own| exists(*table, *own));
+    }
+
     fn of(&self, table: TableId, entry: EntryId) -> Option<EntryId> {
         let known = self.ids.get(&(table, entry)).copied();
         known.or((!self.given.contains(&table)).then_some(entry))

@@ -1,5 +1,6 @@
 //! Connection to a plane by P4Runtime, on a thread of its own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -43,21 +44,34 @@ pub(crate) struct PlaneAddress {
 
 /// Event of a plane.
 pub(crate) enum PlaneEvent {
-    /// The coordinator is the primary controller of the plane.
-    Connected,
+    /// The coordinator is the primary controller of the plane. One of our planes has reported
+    /// itself.
+    Connected(Option<wire::Hello>),
     /// The connection has ended, or cannot be established. It is tried again.
     Disconnected(String),
+    /// Activations have results.
+    Activated,
     /// A message of our planes.
     Message(Box<wire::FromPlane>),
 }
 
 /// Request to the thread of a connection.
 enum Command {
-    Write(Vec<rt::Update>, Sender<Result<(), String>>),
+    Write(Vec<rt::Update>, Sender<Result<(), WriteError>>),
+    Activate(wire::Activation, Sender<wire::Activated>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
     Send(Box<wire::ToPlane>),
     Reconnect,
     Stop,
+}
+
+/// Result of a batch that a plane does not have as a whole.
+#[derive(Clone, Debug)]
+pub(crate) enum WriteError {
+    /// Refused updates: their places in the batch, codes and reasons.
+    Updates(Vec<(usize, Code, String)>),
+    /// The whole batch is refused, or there is no connection.
+    Batch(String),
 }
 
 /// Handle of the thread of a connection. The thread ends when it is dropped.
@@ -96,9 +110,16 @@ impl Connection {
     }
 
     /// Starts to write a batch. The receiver gets the result.
-    pub(crate) fn write(&self, updates: Vec<rt::Update>) -> Receiver<Result<(), String>> {
+    pub(crate) fn write(&self, updates: Vec<rt::Update>) -> Receiver<Result<(), WriteError>> {
         let (sender, receiver) = channel();
         self.send_command(Command::Write(updates, sender));
+        receiver
+    }
+
+    /// Starts to activate an entry of one of our switches. The receiver gets the result.
+    pub(crate) fn activate(&self, activation: wire::Activation) -> Receiver<wire::Activated> {
+        let (sender, receiver) = channel();
+        self.send_command(Command::Activate(activation, sender));
         receiver
     }
 
@@ -141,12 +162,13 @@ fn refuse(command: Command) -> bool {
     // The requester may have gone.
     match command {
         Command::Write(_, result) => {
-            let _ = result.send(Err(not_connected()));
+            let _ = result.send(Err(WriteError::Batch(not_connected())));
         }
         Command::Read(_, result) => {
             let _ = result.send(Err(not_connected()));
         }
-        Command::Send(_) | Command::Reconnect => {}
+        // Without a sender the requester knows that there is no result.
+        Command::Activate(..) | Command::Send(_) | Command::Reconnect => {}
         Command::Stop => return false,
     }
     true
@@ -160,9 +182,14 @@ fn serve(
 ) {
     loop {
         let ended = match connect(address) {
-            Ok((client, is_ours)) => {
-                report(PlaneEvent::Connected);
-                match run(client, is_ours, commands, wakeup, report) {
+            Ok((client, hello)) => {
+                let mut link = Link {
+                    client,
+                    is_ours: hello.is_some(),
+                    activations: HashMap::new(),
+                };
+                report(PlaneEvent::Connected(hello));
+                match link.run(commands, wakeup, report) {
                     Ok(()) => return,
                     Err(error) => format!("{}: {error}", address.name),
                 }
@@ -184,12 +211,12 @@ fn serve(
     }
 }
 
-/// Connects to a plane and becomes its primary controller. Also returns whether it is one of our
-/// planes, and not another P4Runtime switch.
+/// Connects to a plane and becomes its primary controller. Also returns what one of our planes
+/// reports of itself; `None` for another P4Runtime switch.
 ///
 /// # Errors
 /// The cause and the remedy.
-fn connect(address: &PlaneAddress) -> Result<(Client, bool), String> {
+fn connect(address: &PlaneAddress) -> Result<(Client, Option<wire::Hello>), String> {
     let name = &address.name;
     let failed = |error: ClientError| format!("{name}: {error}");
     let mut client = Client::connect(&address.endpoint, address.device, "").map_err(failed)?;
@@ -209,17 +236,17 @@ fn connect(address: &PlaneAddress) -> Result<(Client, bool), String> {
     };
     let compared = p4rt::compare_p4info(&address.program, &info);
     compared.map_err(|error| format!("{name}: it runs another program: {error}"))?;
-    let is_ours = introduce(address, &mut client)?;
-    if !is_ours && address.server.is_some() {
+    let hello = introduce(address, &mut client)?;
+    if hello.is_none() && address.server.is_some() {
         return Err(format!(
             "{name}: it is no `polyplane split server`: it does not report the entries of handlers"
         ));
     }
-    Ok((client, is_ours))
+    Ok((client, hello))
 }
 
-/// Asks a plane to report itself. Returns false if it does not know the message.
-fn introduce(address: &PlaneAddress, client: &mut Client) -> Result<bool, String> {
+/// Asks a plane to report itself. Returns `None` if it does not know the message.
+fn introduce(address: &PlaneAddress, client: &mut Client) -> Result<Option<wire::Hello>, String> {
     let name = &address.name;
     let failed = |error: ClientError| format!("{name}: {error}");
     let hello = wire::ToPlane {
@@ -247,76 +274,107 @@ fn introduce(address: &PlaneAddress, client: &mut Client) -> Result<bool, String
                          with the same program and the same options of the split"
                     ));
                 }
-                return Ok(true);
+                return Ok(Some(found));
             }
-            Next::Told(Notice::Error(_)) | Next::TimedOut => return Ok(false),
+            Next::Told(Notice::Error(_)) | Next::TimedOut => return Ok(None),
             Next::Told(_) => {}
-            Next::Stopped => return Ok(false),
+            Next::Stopped => return Ok(None),
         }
     }
 }
 
-/// Serves a connection until it is stopped.
-///
-/// # Errors
-/// The connection has ended.
-fn run(
-    mut client: Client,
+/// Connection that is established.
+struct Link {
+    client: Client,
+    /// True for one of our planes.
     is_ours: bool,
-    commands: &Receiver<Command>,
-    wakeup: &WakeupFd,
-    report: &dyn Fn(PlaneEvent),
-) -> Result<(), ClientError> {
-    loop {
-        match client.next(None, Some(wakeup.fd()))? {
-            Next::Told(Notice::Other(message)) => {
-                if let Some(message) = read_from_plane(&message) {
-                    report(PlaneEvent::Message(Box::new(message)));
-                }
-            }
-            // Digests and packets are for the controllers of the switch itself.
-            Next::Told(_) | Next::TimedOut => {}
-            Next::Stopped => {
-                wakeup.rearm();
-                while let Ok(command) = commands.try_recv() {
-                    match command {
-                        Command::Stop => return Ok(()),
-                        command => execute(&mut client, is_ours, command)?,
+    /// Requesters of activations that have no result yet, by number.
+    activations: HashMap<u64, Sender<wire::Activated>>,
+}
+
+impl Link {
+    /// Serves the connection until it is stopped.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    fn run(
+        &mut self,
+        commands: &Receiver<Command>,
+        wakeup: &WakeupFd,
+        report: &dyn Fn(PlaneEvent),
+    ) -> Result<(), ClientError> {
+        loop {
+            match self.client.next(None, Some(wakeup.fd()))? {
+                Next::Told(Notice::Other(message)) => self.receive(&message, report),
+                // Digests and packets are for the controllers of the switch itself.
+                Next::Told(_) | Next::TimedOut => {}
+                Next::Stopped => {
+                    wakeup.rearm();
+                    while let Ok(command) = commands.try_recv() {
+                        match command {
+                            Command::Stop => return Ok(()),
+                            command => self.execute(command)?,
+                        }
                     }
                 }
             }
         }
     }
-}
 
-fn execute(client: &mut Client, is_ours: bool, command: Command) -> Result<(), ClientError> {
-    // The requester may have gone.
-    match command {
-        Command::Write(updates, result) => {
-            match client.write(updates, Atomicity::ContinueOnError) {
-                Err(error) if !is_refusal(&error) => {
-                    // The plane gets its state when it is connected again.
-                    let _ = result.send(Ok(()));
-                    return Err(error);
-                }
-                written => {
-                    let _ = result.send(written.map_err(|error| reason(&error)));
-                }
+    fn receive(&mut self, message: &Any, report: &dyn Fn(PlaneEvent)) {
+        let Some(mut message) = read_from_plane(message) else {
+            return;
+        };
+        let is_report = !message.activated.is_empty();
+        for activated in message.activated.drain(..) {
+            if let Some(requester) = self.activations.remove(&activated.number) {
+                // The requester may have gone.
+                let _ = requester.send(activated);
             }
         }
-        Command::Read(entities, result) => {
-            let mut found = Vec::new();
-            let read = client.read(entities, |entity| found.push(entity));
-            let _ = result.send(read.map(|()| found).map_err(|error| error.to_string()));
+        if !is_report || message != wire::FromPlane::default() {
+            report(PlaneEvent::Message(Box::new(message)));
+        } else {
+            report(PlaneEvent::Activated);
         }
-        Command::Send(message) if is_ours => {
-            let message: Any = to_plane(&message);
-            client.send(Ask::Other(message))?;
-        }
-        Command::Reconnect => return Err(ClientError::NoSession),
-        Command::Send(_) | Command::Stop => {}
     }
-    Ok(())
+
+    fn execute(&mut self, command: Command) -> Result<(), ClientError> {
+        // The requester may have gone.
+        match command {
+            Command::Write(updates, result) => {
+                match self.client.write(updates, Atomicity::ContinueOnError) {
+                    Err(error) if !is_refusal(&error) => {
+                        // The plane gets its state when it is connected again.
+                        let _ = result.send(Ok(()));
+                        return Err(error);
+                    }
+                    written => {
+                        let _ = result.send(written.map_err(|error| write_error(&error)));
+                    }
+                }
+            }
+            Command::Activate(activation, result) => {
+                self.activations.insert(activation.number, result);
+                let message = wire::ToPlane {
+                    activations: vec![activation],
+                    ..wire::ToPlane::default()
+                };
+                self.client.send(Ask::Other(to_plane(&message)))?;
+            }
+            Command::Read(entities, result) => {
+                let mut found = Vec::new();
+                let read = self.client.read(entities, |entity| found.push(entity));
+                let _ = result.send(read.map(|()| found).map_err(|error| error.to_string()));
+            }
+            Command::Send(message) if self.is_ours => {
+                self.client.send(Ask::Other(to_plane(&message)))?;
+            }
+            Command::Reconnect => return Err(ClientError::NoSession),
+            Command::Send(_) | Command::Stop => {}
+        }
+        Ok(())
+    }
 }
 
 /// Returns true if the server has refused a write; false if the connection failed.
@@ -333,14 +391,20 @@ fn is_refusal(error: &ClientError) -> bool {
     }
 }
 
-/// Returns the reason of a refusal: that of the first refused update of a batch.
-fn reason(error: &ClientError) -> String {
+/// Returns the refused updates of a batch.
+fn write_error(error: &ClientError) -> WriteError {
     let ClientError::Refused(refused) = error else {
-        return error.to_string();
+        return WriteError::Batch(error.to_string());
     };
-    let mut updates = refused.updates.iter();
-    match updates.find(|update| update.canonical_code != Code::Ok as i32) {
-        Some(update) => update.message.clone(),
-        None => error.to_string(),
+    let updates = refused.updates.iter().enumerate();
+    let updates = updates.filter(|(_, update)| update.canonical_code != Code::Ok as i32);
+    let updates = updates.map(|(at, update)| {
+        let code = Code::from_i32(update.canonical_code);
+        (at, code, update.message.clone())
+    });
+    let updates: Vec<_> = updates.collect();
+    match updates.is_empty() {
+        true => WriteError::Batch(error.to_string()),
+        false => WriteError::Updates(updates),
     }
 }

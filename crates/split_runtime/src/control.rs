@@ -1,5 +1,6 @@
 //! The loop of the coordinator: controllers on one side, planes on the other.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,20 +8,22 @@ use std::time::{Duration, Instant};
 
 use ir::{Program, TableId};
 use p4info::polyplane::split::v1 as wire;
-use p4rt::Inbox;
+use p4info::polyplane::split::v1::group_change::Change as GroupChange;
 use p4rt::client::Endpoint;
+use p4rt::{Inbox, RequestReceiver, SplitRequest};
 use packet::Nanos;
-use passes::split::SplitProgram;
+use passes::split::{SplitPlan, SplitProgram};
 use port::{Poller, Signal};
 use runtime::ProcessSetup;
-use split::{Coordinator, PlaneControl, with_actions_of};
+use split::{Coordinator, Order, PlaneControl, SplitPlacement, WindowCounts, with_actions_of};
 use support::wakeup::WakeupFd;
 use switch::{Change, KeptCells};
 
 use crate::commit_queue::CommitQueue;
 use crate::connection::{Connection, PlaneAddress, PlaneEvent};
-use crate::messages::learned_change;
-use crate::remote_plane::RemotePlane;
+use crate::group_change::{GroupMessage, GroupTask};
+use crate::messages::{flight_report, learned_change};
+use crate::remote_plane::{RemotePlane, Written};
 
 /// Maximum sleep of the loop.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -30,6 +33,18 @@ const REFRESH: Duration = Duration::from_millis(500);
 
 /// Interval of comparisons of the switch with what it must hold.
 const AUDIT: Duration = Duration::from_secs(10);
+
+/// Number of refusals that are kept for operators.
+const MAX_REFUSALS: usize = 16;
+
+/// Interval of questions about the group.
+const GROUP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval of new generations while servers leave.
+const RENEW: Duration = Duration::from_secs(10);
+
+/// Time after the start within which servers must be connected.
+const START_TIME: Duration = Duration::from_secs(5);
 
 /// Address of a plane.
 #[derive(Clone, Debug)]
@@ -50,6 +65,10 @@ pub struct CoordinatorOptions {
     pub servers: Vec<PlaneSpec>,
     /// Election id at the planes.
     pub election: u128,
+    /// Placement of entries.
+    pub placement: SplitPlacement,
+    /// Order of the packets of a flow.
+    pub order: Order,
 }
 
 /// Error of a coordinator's start or wait.
@@ -66,26 +85,111 @@ impl std::error::Error for CoordinatorError {}
 
 /// The coordinator of a switch and servers in other processes.
 pub struct CoordinatorLoop {
-    coordinator: Coordinator,
+    pub(crate) coordinator: Coordinator,
     inbox: Inbox,
+    operators: RequestReceiver<SplitRequest>,
     commits: CommitQueue,
-    switch: RemotePlane,
-    servers: Vec<RemotePlane>,
-    server_program: Arc<Program>,
+    pub(crate) switch: RemotePlane,
+    /// The servers, by number.
+    pub(crate) servers: BTreeMap<u16, Server>,
+    halves: Halves,
+    pub(crate) placement: SplitPlacement,
+    pub(crate) order: Order,
     /// Mirrored tables with direct counters.
     counted: Vec<TableId>,
     /// Other tables with direct counters.
     counted_in_switch: Vec<TableId>,
-    /// Events with the number of the plane: 0 is the switch.
-    events: Receiver<(usize, PlaneEvent)>,
+    events: Receiver<(PlaneKey, PlaneEvent)>,
     wakeup: Arc<WakeupFd>,
     start: Instant,
-    /// The last reasons why planes are not connected.
-    reasons: Vec<String>,
-    /// Numbers of the servers.
-    server_ids: Vec<u16>,
-    /// For each server, true if the connection to it was lost.
-    has_failed: Vec<bool>,
+    /// The last reason why the switch is not connected.
+    pub(crate) switch_reason: String,
+    pub(crate) switch_address: String,
+    /// The last change of the group.
+    pub(crate) task: Option<GroupTask>,
+    /// A server that joins when it is connected, the switch's port to it, and the last time for it.
+    joining: Option<(u16, Option<u32>, Instant)>,
+    /// The group, as the switch last reported it.
+    pub(crate) group: wire::GroupState,
+    /// Reports of the last window, by table.
+    pub(crate) reports: BTreeMap<TableId, u64>,
+    /// The last refusals, for operators.
+    pub(crate) refusals: VecDeque<String>,
+    next_renew: Instant,
+}
+
+/// Number of a server, or `None` for the switch.
+type PlaneKey = Option<u16>;
+
+/// A server.
+pub(crate) struct Server {
+    pub(crate) plane: RemotePlane,
+    pub(crate) address: String,
+    /// The last reason why it is not connected.
+    pub(crate) reason: String,
+    /// Its pools, and the number of servers that share them.
+    pools: (u32, Vec<wire::Pool>),
+    /// Flows that it knew at the last change of the group.
+    pub(crate) flows: u64,
+}
+
+/// The programs of the planes, and what connections to them need.
+pub(crate) struct Halves {
+    pub(crate) plan: Arc<SplitPlan>,
+    switch: Arc<Program>,
+    server: Arc<Program>,
+    election: u128,
+    sender: Sender<(PlaneKey, PlaneEvent)>,
+    wakeup: Arc<WakeupFd>,
+    /// Endpoint of the switch. Servers that join have the same TLS settings.
+    endpoint: Endpoint,
+    device: u64,
+}
+
+impl Halves {
+    /// Starts to connect to a plane.
+    ///
+    /// # Errors
+    /// The operating system provides no thread or descriptor.
+    fn connect(&self, spec: PlaneSpec) -> std::io::Result<RemotePlane> {
+        let sender = self.sender.clone();
+        let wakeup = Arc::clone(&self.wakeup);
+        let (name, program, mirrored) = match spec.server {
+            Some(id) => (format!("server {id}"), &self.server, None),
+            None => (
+                "switch".to_owned(),
+                &self.switch,
+                Some(self.plan.mirrored.clone()),
+            ),
+        };
+        let address = PlaneAddress {
+            name: name.clone(),
+            endpoint: spec.endpoint,
+            device: spec.device,
+            election: self.election,
+            program: Arc::clone(program),
+            server: spec.server,
+        };
+        let key = spec.server;
+        let connection = Connection::start(address, move |event| {
+            // The loop may have ended.
+            let _ = sender.send((key, event));
+            wakeup.wake();
+        })?;
+        let program = Arc::clone(program);
+        Ok(RemotePlane::new(name, connection, program, mirrored))
+    }
+
+    fn connect_server(&self, spec: PlaneSpec) -> std::io::Result<Server> {
+        let address = spec.endpoint.address.clone();
+        Ok(Server {
+            plane: self.connect(spec)?,
+            address,
+            reason: String::new(),
+            pools: (1, Vec::new()),
+            flows: 0,
+        })
+    }
 }
 
 impl CoordinatorLoop {
@@ -96,7 +200,7 @@ impl CoordinatorLoop {
     pub fn start(
         program: &SplitProgram,
         mut coordinator: Coordinator,
-        inbox: Inbox,
+        (inbox, operators): (Inbox, RequestReceiver<SplitRequest>),
         options: CoordinatorOptions,
     ) -> Result<CoordinatorLoop, CoordinatorError> {
         let commits = CommitQueue::default();
@@ -106,43 +210,25 @@ impl CoordinatorLoop {
             .keep_in(storage, KeptCells::default(), true);
         let wakeup = Arc::new(WakeupFd::armed().map_err(CoordinatorError)?);
         let (sender, events) = channel();
-        let server_program = Arc::new(program.server.clone());
-        let switch_program = Arc::new(program.switch.clone());
-        let connect = |number, spec: PlaneSpec, program: &Arc<Program>| {
-            let events: Sender<(usize, PlaneEvent)> = sender.clone();
-            let wakeup = Arc::clone(&wakeup);
-            let name = match spec.server {
-                Some(id) => format!("server {id}"),
-                None => "switch".to_owned(),
-            };
-            let address = PlaneAddress {
-                name: name.clone(),
-                endpoint: spec.endpoint,
-                device: spec.device,
-                election: options.election,
-                program: Arc::clone(program),
-                server: spec.server,
-            };
-            let connection = Connection::start(address, move |event| {
-                // The loop may have ended.
-                let _ = events.send((number, event));
-                wakeup.wake();
-            });
-            let connection = connection.map_err(CoordinatorError)?;
-            let program = Arc::clone(program);
-            Ok(RemotePlane::new(
-                name,
-                connection,
-                program,
-                spec.server.is_some(),
-            ))
+        let halves = Halves {
+            plan: Arc::new(program.plan.clone()),
+            switch: Arc::new(program.switch.clone()),
+            server: Arc::new(program.server.clone()),
+            election: options.election,
+            sender,
+            wakeup: Arc::clone(&wakeup),
+            endpoint: options.switch.endpoint.clone(),
+            device: options.switch.device,
         };
-        let switch = connect(0, options.switch, &switch_program)?;
-        let ids = options.servers.iter().filter_map(|spec| spec.server);
-        let server_ids: Vec<u16> = ids.collect();
-        let servers = (1..).zip(options.servers);
-        let servers = servers.map(|(number, spec)| connect(number, spec, &server_program));
-        let servers: Vec<RemotePlane> = servers.collect::<Result<_, CoordinatorError>>()?;
+        let switch_address = options.switch.endpoint.address.clone();
+        let switch = halves.connect(options.switch).map_err(CoordinatorError)?;
+        let mut servers = BTreeMap::new();
+        for spec in options.servers {
+            if let Some(id) = spec.server {
+                let server = halves.connect_server(spec).map_err(CoordinatorError)?;
+                servers.insert(id, server);
+            }
+        }
         let tables = &program.whole.tables;
         let is_mirrored = |id: &TableId| {
             let mut mirrored = program.plan.mirrored.iter();
@@ -152,23 +238,33 @@ impl CoordinatorLoop {
             .ids()
             .filter(|id| tables[*id].direct_counter.is_some());
         let (counted, counted_in_switch) = counted.partition(is_mirrored);
-        let reasons = vec![String::new(); servers.len() + 1];
-        let has_failed = vec![false; servers.len()];
+        // No plane is connected, so no entry is in the switch yet.
+        let placed = coordinator.set_placement(&options.placement, &mut split::NoPlane);
+        placed.map_err(|error| CoordinatorError(std::io::Error::other(error)))?;
+        let start = Instant::now();
         Ok(CoordinatorLoop {
             coordinator,
             inbox,
+            operators,
             commits,
             switch,
             servers,
-            server_program,
+            halves,
+            placement: options.placement,
+            order: options.order,
             counted,
             counted_in_switch,
             events,
             wakeup,
-            start: Instant::now(),
-            reasons,
-            server_ids,
-            has_failed,
+            start,
+            switch_reason: String::new(),
+            switch_address,
+            task: None,
+            joining: None,
+            group: wire::GroupState::default(),
+            reports: BTreeMap::new(),
+            refusals: VecDeque::new(),
+            next_renew: start,
         })
     }
 
@@ -189,6 +285,7 @@ impl CoordinatorLoop {
         let mut poller = Poller::new();
         let mut next_refresh = self.start + REFRESH;
         let mut next_audit = self.start + AUDIT;
+        let mut next_group = self.start + GROUP_INTERVAL;
         loop {
             if let Some(signal) = stop.take_signal() {
                 return Ok(signal);
@@ -198,9 +295,14 @@ impl CoordinatorLoop {
             let has_more = self.inbox.serve(self.coordinator.whole_mut(), false);
             self.coordinator.whole_mut().step(now);
             self.wakeup.rearm();
-            while let Ok((number, event)) = self.events.try_recv() {
-                self.take_event(number, event, note);
+            while let Ok((plane, event)) = self.events.try_recv() {
+                self.take_event(plane, event, note);
             }
+            while let Some(request) = self.operators.take() {
+                let answer = self.operate(request.task, note);
+                request.answer.give(answer);
+            }
+            self.advance_group();
             self.propagate(note);
             if Instant::now() >= next_refresh {
                 next_refresh = Instant::now() + REFRESH;
@@ -210,79 +312,129 @@ impl CoordinatorLoop {
                 next_audit = Instant::now() + AUDIT;
                 self.audit(note);
             }
+            if Instant::now() >= next_group {
+                next_group = Instant::now() + GROUP_INTERVAL;
+                self.to_switch(wire::ToPlane {
+                    report_group: true,
+                    ..wire::ToPlane::default()
+                });
+            }
             if has_more {
                 continue;
             }
             let fds = stop.signal_fd().into_iter();
-            let fds = fds.chain([self.inbox.wake_fd(), self.wakeup.fd()]);
-            poller.wait(fds, MAX_SLEEP).map_err(CoordinatorError)?;
+            let own = [
+                self.inbox.wake_fd(),
+                self.wakeup.fd(),
+                self.operators.wake_fd(),
+            ];
+            poller
+                .wait(fds.chain(own), MAX_SLEEP)
+                .map_err(CoordinatorError)?;
         }
     }
 
     fn set_now(&mut self, now: Nanos) {
-        let planes = self.servers.iter_mut().chain([&mut self.switch]);
-        planes.for_each(|plane| plane.set_now(now.0));
+        self.switch.set_now(now.0);
+        let servers = self.servers.values_mut();
+        servers.for_each(|server| server.plane.set_now(now.0));
+    }
+
+    /// Sends a message to the switch, if it is one of ours.
+    pub(crate) fn to_switch(&self, message: wire::ToPlane) {
+        if self.switch.is_connected() {
+            self.switch.connection.send(message);
+        }
     }
 
     /// Sends the changes of the whole tables to the planes, and ends the commits of controllers.
-    fn propagate(&mut self, note: &mut dyn FnMut(&str)) {
+    pub(crate) fn propagate(&mut self, note: &mut dyn FnMut(&str)) {
         let CoordinatorLoop {
             coordinator,
             switch,
             servers,
             ..
         } = self;
+        for refused in switch.take_not_installed() {
+            coordinator.not_installed(refused, switch);
+        }
         let mut planes: Vec<&mut dyn PlaneControl> = Vec::new();
-        for server in servers.iter_mut() {
-            planes.push(server);
+        for server in servers.values_mut() {
+            planes.push(&mut server.plane);
         }
         coordinator.propagate(switch, &mut planes);
-        let mut errors: Vec<String> = Vec::new();
         let refused = coordinator.take_refused();
-        errors.extend(refused.iter().map(ToString::to_string));
+        let mut errors: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        let mut results: Vec<(PlaneKey, Written)> = Vec::new();
         // The switch gives up entries before servers change.
-        let mut is_refused = vec![false; servers.len() + 1];
-        let written = switch.begin_flush();
-        if let Err(error) = switch.finish(written) {
-            is_refused[0] = true;
-            errors.push(error.message);
-        }
-        let written: Vec<_> = servers.iter_mut().map(RemotePlane::begin_flush).collect();
-        for (at, written) in written.into_iter().enumerate() {
-            if let Err(error) = servers[at].finish(written) {
-                is_refused[at + 1] = true;
-                errors.push(error.message);
+        let batches = switch.begin_flush();
+        results.push((None, switch.finish(batches)));
+        let begun: Vec<_> = servers
+            .iter_mut()
+            .map(|(id, server)| (*id, server.plane.begin_flush()))
+            .collect();
+        for (id, batches) in begun {
+            if let Some(server) = servers.get_mut(&id) {
+                results.push((Some(id), server.plane.finish(batches)));
             }
         }
+        let refused = results.iter();
+        errors.extend(refused.filter_map(|(_, written)| written.refused.clone()));
         let result = match errors.first() {
             None => Ok(()),
             Some(first) => Err(first.clone()),
         };
         self.commits.finish(&result);
-        for error in &errors {
-            note(&format!("a change is refused: {error}"));
+        for (_, written) in &results {
+            errors.extend(written.refused_move.clone());
         }
-        for (number, is_refused) in is_refused.into_iter().enumerate() {
-            if is_refused {
-                self.synchronise(number, note);
+        for error in errors {
+            note(&format!("a change is refused: {error}"));
+            self.refusals.push_back(error);
+        }
+        while self.refusals.len() > MAX_REFUSALS {
+            self.refusals.pop_front();
+        }
+        for (plane, written) in results {
+            if written.is_silent {
+                let silent = format!("{}: it does not answer", self.name(plane));
+                self.reconnect(plane);
+                self.take_event(plane, PlaneEvent::Disconnected(silent), note);
+            } else if written.refused.is_some() || written.refused_move.is_some() {
+                self.synchronise(plane, note);
             }
         }
     }
 
-    fn plane_mut(&mut self, number: usize) -> &mut RemotePlane {
-        match number {
-            0 => &mut self.switch,
-            server => &mut self.servers[server - 1],
+    fn plane_mut(&mut self, plane: PlaneKey) -> Option<&mut RemotePlane> {
+        match plane {
+            None => Some(&mut self.switch),
+            Some(id) => self.servers.get_mut(&id).map(|server| &mut server.plane),
+        }
+    }
+
+    fn name(&self, plane: PlaneKey) -> String {
+        match plane {
+            None => "switch".to_owned(),
+            Some(id) => format!("server {id}"),
+        }
+    }
+
+    fn reconnect(&mut self, plane: PlaneKey) {
+        if let Some(plane) = self.plane_mut(plane) {
+            plane.connection.reconnect();
         }
     }
 
     /// Makes a plane hold its state. Returns false if that fails; then the connection begins again.
-    fn synchronise(&mut self, number: usize, note: &mut dyn FnMut(&str)) -> bool {
-        let state = match number {
-            0 => self.coordinator.switch_state(),
-            _ => self.coordinator.server_state(&self.server_program),
+    fn synchronise(&mut self, key: PlaneKey, note: &mut dyn FnMut(&str)) -> bool {
+        let state = match key {
+            None => self.coordinator.switch_state(),
+            Some(_) => self.coordinator.server_state(&self.halves.server),
         };
-        let plane = self.plane_mut(number);
+        let Some(plane) = self.plane_mut(key) else {
+            return false;
+        };
         match plane.synchronise(state, false) {
             Ok(_) => true,
             Err(error) => {
@@ -294,80 +446,447 @@ impl CoordinatorLoop {
         }
     }
 
-    fn take_event(&mut self, number: usize, event: PlaneEvent, note: &mut dyn FnMut(&str)) {
+    fn take_event(&mut self, key: PlaneKey, event: PlaneEvent, note: &mut dyn FnMut(&str)) {
+        if self.plane_mut(key).is_none() {
+            // The server has left.
+            return;
+        }
         match event {
-            PlaneEvent::Connected => {
-                self.reasons[number].clear();
-                let name = self.plane_mut(number).name.clone();
-                if self.synchronise(number, note) {
-                    note(&format!("{name}: connected"));
-                    self.report_servers(number);
-                }
-            }
+            PlaneEvent::Connected(hello) => self.take_connected(key, hello, note),
             PlaneEvent::Disconnected(reason) => {
-                let was_connected = self.plane_mut(number).is_connected();
-                self.plane_mut(number).disconnected();
-                if was_connected && let Some(server) = number.checked_sub(1) {
-                    self.has_failed[server] = true;
-                    self.switch.connection.send(wire::ToPlane {
-                        failed_servers: vec![self.server_ids[server].into()],
-                        ..wire::ToPlane::default()
-                    });
-                }
-                if self.reasons[number] != reason {
+                let plane = self.plane_mut(key);
+                let was_connected = plane.is_some_and(|plane| {
+                    let was_connected = plane.is_connected();
+                    plane.disconnected();
+                    was_connected
+                });
+                let known = match key {
+                    None => &mut self.switch_reason,
+                    Some(id) => match self.servers.get_mut(&id) {
+                        Some(server) => &mut server.reason,
+                        None => return,
+                    },
+                };
+                if *known != reason {
                     note(&reason);
-                    self.reasons[number] = reason;
+                    known.clone_from(&reason);
+                }
+                if !was_connected {
+                    return;
+                }
+                let messages = match (key, &mut self.task) {
+                    (Some(id), Some(task)) => task.lost_server(id, Instant::now()),
+                    (None, Some(task)) => task.fail(reason),
+                    (_, None) => Vec::new(),
+                };
+                self.send_all(messages);
+                if let Some(id) = key {
+                    self.fail_server(id);
                 }
             }
-            PlaneEvent::Message(message) => self.take_message(number, *message),
+            PlaneEvent::Activated => {}
+            PlaneEvent::Message(message) => self.take_message(key, *message, note),
         }
     }
 
-    /// Reports failed and returned servers to the switch, after a plane was connected.
-    fn report_servers(&mut self, connected: usize) {
-        let mut message = wire::ToPlane::default();
-        match connected.checked_sub(1) {
+    fn take_connected(
+        &mut self,
+        key: PlaneKey,
+        hello: Option<wire::Hello>,
+        note: &mut dyn FnMut(&str),
+    ) {
+        match key {
             None => {
-                let failed = self.server_ids.iter().zip(&self.has_failed);
-                let failed = failed.filter(|(_, has_failed)| **has_failed);
-                message.failed_servers = failed.map(|(id, _)| (*id).into()).collect();
+                self.switch_reason.clear();
+                self.switch.is_ours = hello.is_some();
             }
-            Some(server) if std::mem::take(&mut self.has_failed[server]) => {
-                message.returned_servers = vec![self.server_ids[server].into()];
+            Some(id) => {
+                if let Some(server) = self.servers.get_mut(&id) {
+                    server.reason.clear();
+                    let hello = hello.unwrap_or_default();
+                    server.pools = (hello.group_size.max(1), hello.pools);
+                }
             }
-            Some(_) => {}
         }
-        if message != wire::ToPlane::default() {
-            self.switch.connection.send(message);
+        if !self.synchronise(key, note) {
+            return;
+        }
+        note(&format!("{}: connected", self.name(key)));
+        match key {
+            None => {
+                if !self.switch.is_ours && self.order == Order::Strict {
+                    note(
+                        "switch: it is no `polyplane split switch`: packets may overtake others of                          their flow when an entry moves, and only the policy `none` has an effect",
+                    );
+                }
+                self.send_pools(note);
+                self.send_placement();
+            }
+            Some(_) => self.send_pools(note),
+        }
+        self.to_switch(wire::ToPlane {
+            report_group: true,
+            ..wire::ToPlane::default()
+        });
+    }
+
+    /// Sends the parts of the servers' pools to the switch.
+    fn send_pools(&mut self, note: &mut dyn FnMut(&str)) {
+        let mut pools: BTreeMap<String, wire::PoolParts> = BTreeMap::new();
+        let mut with_pools = 0;
+        let mut sizes: Vec<u32> = Vec::new();
+        for server in self.servers.values() {
+            let (group_size, own) = &server.pools;
+            with_pools += usize::from(!own.is_empty());
+            if !own.is_empty() {
+                sizes.push(*group_size);
+            }
+            for pool in own {
+                let parts = wire::PoolParts {
+                    pool: Some(pool.clone()),
+                    parts: *group_size,
+                };
+                pools.insert(pool.name.clone(), parts);
+            }
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        let largest = sizes.last().copied().unwrap_or(1);
+        if sizes.len() > 1 || with_pools > largest as usize {
+            note(
+                "warning: servers lease the same values of their pools: start all of them with one                  --group-size, at least the number of servers",
+            );
+        }
+        if !pools.is_empty() {
+            self.to_switch(wire::ToPlane {
+                pools: pools.into_values().collect(),
+                ..wire::ToPlane::default()
+            });
         }
     }
 
-    fn take_message(&mut self, number: usize, message: wire::FromPlane) {
-        let now = self.now().0;
-        for change in message.handler_changes {
-            if number > 0 {
-                self.learn(number - 1, learned_change(change, now));
+    /// Lets the switch count for the placement of entries.
+    pub(crate) fn send_placement(&self) {
+        let flights = self.placement.flight_options(&self.halves.plan);
+        let threshold = self.placement.first_threshold();
+        let cuts = 1..=self.halves.plan.cuts.len() as u32;
+        self.to_switch(wire::ToPlane {
+            placement: Some(crate::operator::placement_message(
+                &self.placement,
+                self.order,
+                flights.map_or(0, |flights| flights.reports),
+            )),
+            thresholds: cuts
+                .map(|cut| wire::Threshold {
+                    cut,
+                    packets: threshold,
+                })
+                .collect(),
+            ..wire::ToPlane::default()
+        });
+    }
+
+    /// Reports a failed server to the switch.
+    fn fail_server(&self, id: u16) {
+        self.to_switch(wire::ToPlane {
+            failed_servers: vec![id.into()],
+            ..wire::ToPlane::default()
+        });
+    }
+
+    fn send_all(&self, messages: Vec<GroupMessage>) {
+        for message in messages {
+            match message {
+                GroupMessage::ToSwitch(message) => self.to_switch(*message),
+                GroupMessage::ToServer(id, message) => {
+                    if let Some(server) = self.servers.get(&id) {
+                        server.plane.connection.send(*message);
+                    }
+                }
             }
         }
-        self.plane_mut(number).take_uses(message.uses);
+    }
+
+    fn connected_servers(&self) -> Vec<u16> {
+        let connected = self.servers.iter();
+        let connected = connected.filter(|(_, server)| server.plane.is_connected());
+        connected.map(|(id, _)| *id).collect()
+    }
+
+    /// Returns true while a change of the group goes on.
+    fn is_changing(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| !task.is_done()) || self.joining.is_some()
+    }
+
+    /// Returns the change of the group that goes on, or the last one.
+    pub(crate) fn change(&self) -> Option<wire::ChangeState> {
+        match self.joining {
+            Some((id, ..)) => Some(wire::ChangeState {
+                name: format!("server {id} joins"),
+                ..wire::ChangeState::default()
+            }),
+            None => self.task.as_ref().map(GroupTask::state),
+        }
+    }
+
+    fn begin_task(&mut self, name: String, change: GroupChange) {
+        let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
+        let (task, message) = GroupTask::begin(name, change, number, Instant::now());
+        self.task = Some(task);
+        self.send_all(vec![message]);
+    }
+
+    /// Lets a server join.
+    ///
+    /// # Errors
+    /// Another change goes on, or the coordinator does not know the address of the server.
+    pub(crate) fn join(&mut self, join: &wire::JoinTask) -> Result<(), String> {
+        self.check_idle()?;
+        let id = u16::try_from(join.server).unwrap_or(0);
+        if !(1..=64).contains(&id) {
+            return Err(format!(
+                "there is no server {}: servers have numbers from 1 to 64",
+                join.server
+            ));
+        }
+        let members = self.group.members.iter();
+        if members.clone().any(|member| member.server == join.server)
+            && !self.group.down.contains(&join.server)
+        {
+            return Err(format!("server {id} is in the group"));
+        }
+        let is_known = self.servers.get(&id);
+        let is_same =
+            is_known.is_some_and(|known| join.address.is_empty() || join.address == known.address);
+        if !is_same {
+            if join.address.is_empty() {
+                return Err(format!(
+                    "the coordinator does not know server {id}: give --address HOST:PORT"
+                ));
+            }
+            let spec = PlaneSpec {
+                server: Some(id),
+                endpoint: Endpoint {
+                    address: join.address.clone(),
+                    ..self.halves.endpoint.clone()
+                },
+                device: self.halves.device,
+            };
+            let server = self.halves.connect_server(spec);
+            let server = server.map_err(|error| format!("server {id}: {error}"))?;
+            self.servers.insert(id, server);
+        }
+        self.joining = Some((id, join.port, Instant::now() + START_TIME * 2));
+        Ok(())
+    }
+
+    /// Lets a server leave.
+    ///
+    /// # Errors
+    /// Another change goes on, or the server is not in the group or the last one.
+    pub(crate) fn leave(&mut self, server: u32) -> Result<(), String> {
+        self.check_idle()?;
+        let mut members = self.group.members.iter();
+        if !members.any(|member| member.server == server) {
+            return Err(format!("server {server} is not in the group"));
+        }
+        if self.group.members.len() == 1 {
+            return Err(format!(
+                "server {server} is the last one of the group: another one must join first"
+            ));
+        }
+        self.begin_task(
+            format!("server {server} leaves"),
+            GroupChange::Leave(server),
+        );
+        Ok(())
+    }
+
+    fn check_idle(&self) -> Result<(), String> {
+        if !self.switch.is_connected() {
+            return Err("the switch is not connected".to_owned());
+        }
+        if !self.switch.is_ours {
+            return Err(
+                "the switch is no `polyplane split switch`: its group cannot change".to_owned(),
+            );
+        }
+        match self.is_changing() {
+            true => Err("another change of the group is not complete: wait".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Does what is due for the change of the group.
+    fn advance_group(&mut self) {
+        let now = Instant::now();
+        if let Some((id, port, until)) = self.joining {
+            let server = self.servers.get(&id);
+            let is_connected = server.is_some_and(|server| server.plane.is_connected());
+            if is_connected && self.switch.is_connected() {
+                self.joining = None;
+                let server = u32::from(id);
+                let join = wire::ServerPort { server, port };
+                self.begin_task(format!("server {id} joins"), GroupChange::Join(join));
+            } else if now >= until {
+                self.joining = None;
+                let reason = server.map_or_else(String::new, |server| server.reason.clone());
+                let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
+                let join = GroupChange::Join(wire::ServerPort::default());
+                let (mut task, _) =
+                    GroupTask::begin(format!("server {id} joins"), join, number, now);
+                let _ = task.fail(format!("it is not connected: {reason}"));
+                self.task = Some(task);
+            }
+        }
+        let servers = self.connected_servers();
+        if let Some(task) = &mut self.task {
+            let messages = task.advance(&servers, now);
+            self.send_all(messages);
+        }
+    }
+
+    /// Compares the group with the connections: failed servers get no requests, and servers that
+    /// are back get them again.
+    fn reconcile(&mut self, group: wire::GroupState) {
+        self.group = group;
+        let group = &self.group;
+        let is_member = |id: u32| group.members.iter().any(|member| member.server == id);
+        let is_started = self.start.elapsed() >= START_TIME;
+        let mut failed = Vec::new();
+        let mut back = None;
+        let mut gone = Vec::new();
+        for (&id, server) in &self.servers {
+            let number = u32::from(id);
+            let is_used = is_member(number) || group.leaving.contains(&number);
+            let is_down = group.down.contains(&number);
+            match server.plane.is_connected() {
+                true if is_down => back = back.or(Some(id)),
+                false if is_used && !is_down && is_started => failed.push(id),
+                _ => {}
+            }
+            let leaves = self.task.as_ref().and_then(GroupTask::leaving) == Some(id);
+            if !is_used && !is_down && leaves && !self.is_changing() {
+                gone.push(id);
+            }
+        }
+        let has_leaving = !group.leaving.is_empty();
+        for id in failed {
+            self.fail_server(id);
+        }
+        // Servers that left keep no connection.
+        for id in gone {
+            self.servers.remove(&id);
+        }
+        if self.is_changing() {
+            return;
+        }
+        if let Some(id) = back {
+            let join = wire::ServerPort {
+                server: id.into(),
+                port: None,
+            };
+            self.begin_task(format!("server {id} returns"), GroupChange::Join(join));
+        } else if has_leaving && Instant::now() >= self.next_renew {
+            self.next_renew = Instant::now() + RENEW;
+            let name = "flows of servers that left are counted".to_owned();
+            self.begin_task(name, GroupChange::Renew(true));
+        }
+    }
+
+    fn take_message(
+        &mut self,
+        key: PlaneKey,
+        message: wire::FromPlane,
+        note: &mut dyn FnMut(&str),
+    ) {
+        let now = self.now().0;
+        if let Some(id) = key {
+            for change in message.handler_changes {
+                self.learn(id, learned_change(change, now));
+            }
+            if let Some(list) = message.flows {
+                if let Some(server) = self.servers.get_mut(&id) {
+                    server.flows = list.flows.len() as u64;
+                }
+                let messages = match &mut self.task {
+                    Some(task) => task.take_flows(id, &list, Instant::now()),
+                    None => Vec::new(),
+                };
+                self.send_all(messages);
+            }
+        }
+        if let Some(plane) = self.plane_mut(key) {
+            plane.take_uses(message.uses);
+        }
+        if key.is_some() {
+            return;
+        }
         for request in message.requests {
             let cut = u16::try_from(request.cut).unwrap_or(0);
-            if number == 0 && request.key.len() == self.coordinator.key_width(cut).div_ceil(8) {
+            if request.key.len() == self.coordinator.key_width(cut).div_ceil(8) {
                 self.coordinator.asked(cut, &request.key, &mut self.switch);
             }
         }
+        if let Some(result) = message.group_result {
+            let servers = self.connected_servers();
+            let messages = match &mut self.task {
+                Some(task) => task.take_result(&result, &servers, Instant::now()),
+                None => Vec::new(),
+            };
+            self.send_all(messages);
+            if let Some(task) = self.task.as_ref().filter(|task| task.is_done()) {
+                match task.error.is_empty() {
+                    true => note(&format!("group: {}: complete", task.name)),
+                    false => note(&format!("group: {}: {}", task.name, task.error)),
+                }
+            }
+        }
+        if let Some(group) = message.group {
+            self.reconcile(group);
+        }
+        if let Some(window) = message.window {
+            self.end_window(window);
+        }
+    }
+
+    /// Moves entries at the end of a window.
+    fn end_window(&mut self, window: wire::WindowCounts) {
+        self.switch.take_hits(window.hits);
+        let reports = window.reports.into_iter();
+        let widths = |cut: u16| self.coordinator.key_width(cut).div_ceil(8);
+        let reports = reports.filter_map(|report| flight_report(report, widths));
+        let counts = WindowCounts {
+            flown: window.flown,
+            reports: reports.collect(),
+        };
+        let ended = self.coordinator.end_window(&counts, &mut self.switch);
+        for table in ended {
+            self.reports.insert(table.table, table.reports as u64);
+        }
+        let thresholds = self.coordinator.thresholds().into_iter();
+        self.to_switch(wire::ToPlane {
+            thresholds: thresholds
+                .map(|(cut, packets)| wire::Threshold {
+                    cut: cut.into(),
+                    packets,
+                })
+                .collect(),
+            ..wire::ToPlane::default()
+        });
     }
 
     /// Takes over a change by a handler of a server. If another server was first with the key, its
     /// entry replaces the one of this server.
-    fn learn(&mut self, server: usize, change: Change) {
+    fn learn(&mut self, server: u16, change: Change) {
         let CoordinatorLoop {
             coordinator,
             switch,
             servers,
-            server_program,
+            halves,
             ..
         } = self;
+        let server_program = &*halves.server;
         let (Change::Learn(table, _)
         | Change::Relearn(table, _)
         | Change::Expire(table, _)
@@ -390,16 +909,18 @@ impl CoordinatorLoop {
             if !is_same {
                 let removal = Change::Forget(*table, entry.id, entry.key.clone());
                 for change in [removal, first] {
-                    // Changes of handlers are only queued, and never refused.
-                    let _ = servers[server].apply(&change, None);
+                    if let Some(server) = servers.get_mut(&server) {
+                        // Changes of handlers are only queued, and never refused.
+                        let _ = server.plane.apply(&change, None);
+                    }
                 }
             }
             return;
         }
         let mut others: Vec<&mut dyn PlaneControl> = Vec::new();
-        for (at, other) in servers.iter_mut().enumerate() {
-            if at != server {
-                others.push(other);
+        for (id, other) in servers.iter_mut() {
+            if *id != server {
+                others.push(&mut other.plane);
             }
         }
         coordinator.learned(&change, server_program, switch, &mut others);
@@ -414,12 +935,13 @@ impl CoordinatorLoop {
             ..
         } = self;
         let mut planes: Vec<&mut dyn PlaneControl> = Vec::new();
-        for server in servers.iter_mut() {
-            planes.push(server);
+        for server in servers.values_mut() {
+            planes.push(&mut server.plane);
         }
         coordinator.refresh(switch, &mut planes);
         for table in &self.counted {
-            for plane in servers.iter_mut().chain([&mut *switch]) {
+            let planes = servers.values_mut().map(|server| &mut server.plane);
+            for plane in planes.chain([&mut *switch]) {
                 if let Err(error) = plane.read_counters(*table) {
                     note(&format!("{}: {error}", plane.name));
                 }
@@ -439,12 +961,12 @@ impl CoordinatorLoop {
             Err(error) => note(&format!("{}: {error}", switch.name)),
         }
         let planes: Vec<&dyn PlaneControl> = servers
-            .iter()
-            .map(|server| server as &dyn PlaneControl)
+            .values()
+            .map(|server| &server.plane as &dyn PlaneControl)
             .collect();
         coordinator.collect_counters(switch, &planes);
         // A plane without a connection may use entries.
-        if !switch.is_connected() || !servers.iter().all(RemotePlane::is_connected) {
+        if !switch.is_connected() || !servers.values().all(|server| server.plane.is_connected()) {
             return;
         }
         let idle = coordinator.take_idle(now, switch, &planes);
@@ -460,7 +982,7 @@ impl CoordinatorLoop {
     /// Compares the switch with what it must hold, and corrects and reports differences: another
     /// controller may have written to it.
     fn audit(&mut self, note: &mut dyn FnMut(&str)) {
-        if !self.switch.is_connected() {
+        if !self.switch.is_connected() || self.switch.is_activating() {
             return;
         }
         let state = self.coordinator.switch_state();

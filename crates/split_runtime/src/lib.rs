@@ -8,6 +8,8 @@
 //!   report requests, used entries and the changes of handlers.
 //! - [`CoordinatorLoop`] serves controllers with the whole device, and sends each change to the
 //!   planes before the controller gets its answer.
+//! - `group_change` is the protocol of a change of the group, and `operator` carries out the
+//!   commands of operators.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
@@ -23,13 +25,19 @@ mod commit_queue;
 mod connection;
 mod control;
 mod fixed_program;
+mod group_change;
 mod messages;
-mod plane;
+mod operator;
+mod outbox;
 mod remote_plane;
 mod request_log;
+mod server_plane;
+mod switch_plane;
 
 pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
 pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
-pub use plane::{ServerExtension, SwitchExtension};
+pub use operator::{placement_of, policy_task};
 pub use request_log::{LoggingFilter, RequestLog};
+pub use server_plane::{ServerExtension, ServerIdentity};
+pub use switch_plane::{SwitchExtension, SwitchParts};

@@ -7,6 +7,7 @@ use p4info::polyplane::split::v1 as wire;
 use p4info::polyplane::split::v1::handler_change::Kind;
 use p4rt::Any;
 use prost::Message;
+use split::FlightReport;
 use switch::{Change, EntryId, LearnedEntry};
 use table::ActionRef;
 
@@ -87,6 +88,20 @@ pub(crate) fn handler_change(change: &Change, now: u64) -> Option<wire::HandlerC
         }),
         _ => None,
     }
+}
+
+/// Returns a key that the switch reports; `None` if it is none of the cut. `key_bytes` has the
+/// length of a cut's keys.
+pub(crate) fn flight_report(
+    report: wire::FlightReport,
+    key_bytes: impl Fn(u16) -> usize,
+) -> Option<FlightReport> {
+    let cut = u16::try_from(report.cut).ok()?;
+    (report.key.len() == key_bytes(cut)).then_some(FlightReport {
+        cut,
+        key: report.key,
+        packets: report.packets,
+    })
 }
 
 /// Returns the change of a message at time `now`. The device checks that it fits.

@@ -2,19 +2,25 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Duration;
 
-use ir::{Program, TableId};
+use ir::{ActionCall, Program, TableId};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::update::Type;
 use p4info::polyplane::split::v1 as wire;
-use p4rt::{UpdateEncoder, entry_number};
-use split::PlaneControl;
-use switch::{Change, ControlCode, ControlError, CounterReading, EntryId};
+use p4rt::{Code, UpdateEncoder, entry_number};
+use packet::Nanos;
+use passes::split::MirroredTable;
+use split::{NotInstalled, PlaneControl};
+use switch::{Action, Change, ControlCode, ControlError, CounterReading, EntryId};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, WriteError};
 use crate::messages::{MAX_ITEMS, handler_change};
+
+/// Time within which a plane answers.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Maximum number of updates in one batch.
 const MAX_UPDATES: usize = 10_000;
@@ -25,19 +31,61 @@ pub(crate) struct RemotePlane {
     pub(crate) connection: Connection,
     is_server: bool,
     program: Arc<Program>,
+    /// Mirrored tables of a switch. Changes of their entries are moves of the coordinator.
+    mirrored: Vec<MirroredTable>,
+    /// True for one of our planes.
+    pub(crate) is_ours: bool,
     /// Encoder of the changes of a connected plane. It has the entries that the plane holds.
     encoder: Option<UpdateEncoder>,
-    updates: Vec<rt::Update>,
+    updates: Vec<PendingUpdate>,
+    /// Entries that begin to work when the switch has their covers.
+    activations: Vec<(TableId, EntryId, wire::Activation)>,
+    /// Entries that the switch activates.
+    activating: HashMap<(TableId, EntryId), Receiver<wire::Activated>>,
+    next_activation: u64,
+    /// Entries that did not begin to work.
+    not_installed: Vec<NotInstalled>,
     handler_changes: Vec<wire::HandlerChange>,
     touches: Vec<wire::EntryUse>,
     /// Last uses of entries by number, in nanoseconds of the coordinator's time.
     last_uses: HashMap<(TableId, EntryId), u64>,
     /// Last restarts of the timers of handlers' entries, by key.
     last_restarts: HashMap<(TableId, Box<[u64]>), u64>,
+    /// Hits of entries at the end of the last window.
+    hits: HashMap<(TableId, EntryId), u64>,
     /// Direct counters of entries, as last read.
     counters: HashMap<(TableId, EntryId), CounterReading>,
     /// The coordinator's time.
     now: u64,
+}
+
+/// Update that waits.
+#[derive(Clone)]
+struct PendingUpdate {
+    update: rt::Update,
+    /// True if no controller waits for it.
+    is_move: bool,
+}
+
+/// Result of the updates of a plane.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// The first refused update of which a controller waits.
+    pub(crate) refused: Option<String>,
+    /// The first refused move.
+    pub(crate) refused_move: Option<String>,
+    /// True if the plane does not answer.
+    pub(crate) is_silent: bool,
+}
+
+/// Batches on their way to a plane: for each update true if it is a move, and the result.
+pub(crate) type Batches = Vec<(Vec<PendingKind>, Receiver<Result<(), WriteError>>)>;
+
+/// Kind of an update on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PendingKind {
+    is_move: bool,
+    is_deletion: bool,
 }
 
 /// Number of differences between a plane and what it must hold.
@@ -63,23 +111,31 @@ fn refused(name: &str, error: impl std::fmt::Display) -> ControlError {
 }
 
 impl RemotePlane {
+    /// Creates a plane without a connection: a switch with these mirrored tables, or a server.
     pub(crate) fn new(
         name: String,
         connection: Connection,
         program: Arc<Program>,
-        is_server: bool,
+        mirrored: Option<Vec<MirroredTable>>,
     ) -> RemotePlane {
         RemotePlane {
             name,
             connection,
-            is_server,
+            is_server: mirrored.is_none(),
             program,
+            mirrored: mirrored.unwrap_or_default(),
+            is_ours: false,
             encoder: None,
             updates: Vec::new(),
+            activations: Vec::new(),
+            activating: HashMap::new(),
+            next_activation: 0,
+            not_installed: Vec::new(),
             handler_changes: Vec::new(),
             touches: Vec::new(),
             last_uses: HashMap::new(),
             last_restarts: HashMap::new(),
+            hits: HashMap::new(),
             counters: HashMap::new(),
             now: 0,
         }
@@ -94,6 +150,8 @@ impl RemotePlane {
     pub(crate) fn disconnected(&mut self) {
         self.encoder = None;
         self.updates.clear();
+        self.activations.clear();
+        self.activating.clear();
         self.handler_changes.clear();
         self.touches.clear();
     }
@@ -139,19 +197,33 @@ impl RemotePlane {
         ];
         let found = self.connection.read(all).map_err(|error| explain(&error))?;
         let (updates, differences) = difference(wanted, found, is_known, self.is_server);
-        self.updates = updates;
+        let is_move = false;
+        let updates = updates.into_iter();
+        self.updates = updates
+            .map(|update| PendingUpdate { update, is_move })
+            .collect();
         self.encoder = Some(encoder);
-        self.flush().map_err(|error| error.message)?;
-        Ok(differences)
+        let batches = self.begin_flush();
+        let written = self.finish(batches);
+        match (written.refused, written.is_silent) {
+            (Some(error), _) => Err(error),
+            (None, true) => Err(format!("{name}: it does not answer")),
+            (None, false) => Ok(differences),
+        }
     }
 
     /// Starts to send all pending changes. [`RemotePlane::finish`] waits for the results.
-    pub(crate) fn begin_flush(&mut self) -> Vec<Receiver<Result<(), String>>> {
+    pub(crate) fn begin_flush(&mut self) -> Batches {
         let updates = std::mem::take(&mut self.updates);
-        let written = updates
-            .chunks(MAX_UPDATES)
-            .map(|part| self.connection.write(part.to_vec()))
-            .collect();
+        let mut batches: Batches = Vec::new();
+        for part in updates.chunks(MAX_UPDATES) {
+            let kinds = part.iter().map(|pending| PendingKind {
+                is_move: pending.is_move,
+                is_deletion: pending.update.r#type() == Type::Delete,
+            });
+            let updates = part.iter().map(|pending| pending.update.clone()).collect();
+            batches.push((kinds.collect(), self.connection.write(updates)));
+        }
         let changes = std::mem::take(&mut self.handler_changes);
         for part in changes.chunks(MAX_ITEMS) {
             self.connection.send(wire::ToPlane {
@@ -166,33 +238,136 @@ impl RemotePlane {
                 ..wire::ToPlane::default()
             });
         }
-        written
+        batches
     }
 
-    /// Waits for the results of updates.
-    ///
-    /// # Errors
-    /// The plane refuses an update. A plane without a connection gets its state later.
-    pub(crate) fn finish(
-        &self,
-        written: Vec<Receiver<Result<(), String>>>,
-    ) -> Result<(), ControlError> {
-        let mut result = Ok(());
-        for written in written {
-            // Without an answer the connection has ended.
-            let Ok(Err(error)) = written.recv() else {
-                continue;
+    /// Waits for the results of updates. A plane without a connection gets its state later. Then
+    /// the entries of which the switch has the covers begin to work.
+    pub(crate) fn finish(&mut self, batches: Batches) -> Written {
+        let mut result = Written::default();
+        for (kinds, written) in batches {
+            let error = match written.recv_timeout(ANSWER_TIME) {
+                Ok(Err(error)) if self.is_connected() => error,
+                Err(RecvTimeoutError::Timeout) => {
+                    result.is_silent = true;
+                    break;
+                }
+                // Without an answer the connection has ended.
+                _ => continue,
             };
-            if self.is_connected() && result.is_ok() {
-                result = Err(refused(&self.name, error));
+            let name = &self.name;
+            match error {
+                WriteError::Batch(error) => {
+                    result.refused.get_or_insert(format!("{name}: {error}"));
+                }
+                WriteError::Updates(refused) => {
+                    for (at, code, error) in refused {
+                        let kind = kinds.get(at).copied();
+                        // What must go has gone.
+                        if kind.is_some_and(|kind| kind.is_deletion) && code == Code::NotFound {
+                            continue;
+                        }
+                        let place = match kind.is_some_and(|kind| kind.is_move) {
+                            true => &mut result.refused_move,
+                            false => &mut result.refused,
+                        };
+                        place.get_or_insert(format!("{name}: {error}"));
+                    }
+                }
+            }
+        }
+        if !result.is_silent {
+            for (table, entry, activation) in std::mem::take(&mut self.activations) {
+                let activated = self.connection.activate(activation);
+                self.activating.insert((table, entry), activated);
             }
         }
         result
     }
 
-    fn flush(&mut self) -> Result<(), ControlError> {
-        let written = self.begin_flush();
-        self.finish(written)
+    /// Returns true while the switch activates entries.
+    pub(crate) fn is_activating(&self) -> bool {
+        !self.activating.is_empty() || !self.activations.is_empty()
+    }
+
+    /// Takes the entries that did not begin to work.
+    pub(crate) fn take_not_installed(&mut self) -> Vec<NotInstalled> {
+        let mut open = std::mem::take(&mut self.activating);
+        open.retain(|&(table, entry), result| match result.try_recv() {
+            Ok(result) => {
+                self.note_activated(table, entry, Some(result));
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+            Err(TryRecvError::Disconnected) => false,
+        });
+        self.activating = open;
+        std::mem::take(&mut self.not_installed)
+    }
+
+    fn note_activated(&mut self, table: TableId, entry: EntryId, result: Option<wire::Activated>) {
+        if let Some(result) = result.filter(|result| !result.error.is_empty()) {
+            let error = (!result.is_late).then(|| refused(&self.name, &result.error));
+            self.not_installed.push(NotInstalled {
+                table,
+                entry,
+                is_covered: true,
+                error,
+            });
+        }
+    }
+
+    /// Waits until an entry has begun to work, or will not: until then no other update may reach
+    /// it.
+    fn settle(&mut self, table: TableId, entry: EntryId) {
+        let is_entry =
+            |(of, one, _): &(TableId, EntryId, wire::Activation)| (*of, *one) == (table, entry);
+        self.activations.retain(|activation| !is_entry(activation));
+        if let Some(result) = self.activating.remove(&(table, entry)) {
+            let result = result.recv_timeout(ANSWER_TIME).ok();
+            self.note_activated(table, entry, result);
+        }
+    }
+
+    /// Prepares the begin of an entry's work: the switch has an entry with its key, by which
+    /// packets fly.
+    fn activate(
+        &mut self,
+        table: TableId,
+        entry: EntryId,
+        action: &Action,
+        timeout: Option<Nanos>,
+    ) -> bool {
+        let Action::Call(call) = action else {
+            return false;
+        };
+        self.next_activation += 1;
+        let args = call.args.iter().map(|value| value.to_be_bytes());
+        let activation = wire::Activation {
+            number: self.next_activation,
+            table: table.get(),
+            entry: entry.0,
+            action: call.action as u32,
+            args: args.collect(),
+            idle_timeout_ns: timeout.map(|timeout| timeout.0),
+        };
+        self.activations.push((table, entry, activation));
+        true
+    }
+
+    /// Returns the action by which packets of a mirrored table of one of our switches fly.
+    fn miss_action(&self, table: TableId) -> Option<usize> {
+        let mut mirrored = self.mirrored.iter();
+        let mirrored = mirrored.find(|mirrored| mirrored.table == table)?;
+        self.is_ours.then_some(mirrored.miss_action)
+    }
+
+    /// Takes over the hits of entries that a switch reports.
+    pub(crate) fn take_hits(&mut self, hits: Vec<wire::EntryHits>) {
+        self.hits = hits
+            .into_iter()
+            .map(|hits| ((TableId::new(hits.table), EntryId(hits.entry)), hits.hits))
+            .collect();
     }
 
     /// Takes over the uses of entries that the plane reports.
@@ -272,9 +447,9 @@ impl RemotePlane {
 
 impl PlaneControl for RemotePlane {
     fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
-        let Some(encoder) = &mut self.encoder else {
+        if self.encoder.is_none() {
             return Ok(());
-        };
+        }
         if let Some(message) = handler_change(change, self.now) {
             match change {
                 Change::Expire(table, entry) => {
@@ -288,9 +463,19 @@ impl PlaneControl for RemotePlane {
             self.handler_changes.push(message);
             return Ok(());
         }
-        let updates = encoder.updates(change, made);
-        self.updates
-            .extend(updates.map_err(|error| refused(&self.name, error))?);
+        let covered = self.covered(change, made);
+        let Some(encoder) = &mut self.encoder else {
+            return Ok(());
+        };
+        let updates = encoder.updates(covered.as_ref().unwrap_or(change), made);
+        let updates = updates.map_err(|error| refused(&self.name, error))?;
+        let is_move = is_mirrored(&self.mirrored, change);
+        let pending = updates.into_iter();
+        let pending = pending.map(|update| PendingUpdate { update, is_move });
+        // An entry that has a cover already needs no update before it is activated.
+        if !matches!((&covered, change), (Some(_), Change::Modify(..))) {
+            self.updates.extend(pending);
+        }
         if let (Change::Insert(table, _), Some(made)) = (change, made) {
             self.last_uses.insert((*table, made), self.now);
         }
@@ -303,6 +488,10 @@ impl PlaneControl for RemotePlane {
 
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
         self.counters.get(&(table, entry)).copied()
+    }
+
+    fn hits(&self, table: TableId, entry: EntryId) -> Option<u64> {
+        self.hits.get(&(table, entry)).copied()
     }
 
     fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {
@@ -325,6 +514,74 @@ impl PlaneControl for RemotePlane {
             age_ns: self.now.saturating_sub(time_ns),
         });
     }
+}
+
+impl RemotePlane {
+    /// Waits for what must not overlap with a change of a mirrored table of a switch. Returns the
+    /// change that puts a cover in place of an entry that begins to work later.
+    fn covered(&mut self, change: &Change, made: Option<EntryId>) -> Option<Change> {
+        match change {
+            Change::Insert(table, entry) => {
+                let miss = self.miss_action(*table)?;
+                let made = made?;
+                if is_call_of(&entry.action, miss)
+                    || !self.activate(*table, made, &entry.action, entry.idle_timeout)
+                {
+                    return None;
+                }
+                let mut cover = entry.clone();
+                cover.action = miss_call(miss);
+                cover.idle_timeout = None;
+                Some(Change::Insert(*table, cover))
+            }
+            Change::Modify(table, entry, action, timeout) => {
+                let miss = self.miss_action(*table)?;
+                self.settle(*table, *entry);
+                if is_call_of(action, miss) || !self.activate(*table, *entry, action, *timeout) {
+                    return None;
+                }
+                Some(change.clone())
+            }
+            Change::Delete(table, entry) => {
+                self.miss_action(*table)?;
+                self.settle(*table, *entry);
+                None
+            }
+            Change::Clear(table) => {
+                let open: Vec<EntryId> = self
+                    .activating
+                    .keys()
+                    .filter(|(of, _)| of == table)
+                    .map(|(_, entry)| *entry)
+                    .collect();
+                open.into_iter()
+                    .for_each(|entry| self.settle(*table, entry));
+                self.activations.retain(|(of, ..)| of != table);
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_call_of(action: &Action, position: usize) -> bool {
+    matches!(action, Action::Call(call) if call.action == position)
+}
+
+fn miss_call(miss: usize) -> Action {
+    Action::Call(ActionCall {
+        action: miss,
+        args: Vec::new(),
+    })
+}
+
+/// Returns true if a change is about an entry of a mirrored table of a switch.
+fn is_mirrored(mirrored: &[MirroredTable], change: &Change) -> bool {
+    let (Change::Insert(table, _) | Change::Modify(table, ..) | Change::Delete(table, _)) = change
+    else {
+        return false;
+    };
+    mirrored.iter().any(|mirrored| mirrored.table == *table)
 }
 
 fn multicast_groups() -> rt::PacketReplicationEngineEntry {

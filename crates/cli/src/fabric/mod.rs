@@ -10,7 +10,7 @@ mod report;
 mod show;
 mod svg;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::switches::Maker;
@@ -94,6 +94,26 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Run(options) => simulate(options, early),
         Command::Up(options) => real::up(options, early),
     }
+}
+
+/// Simulates a topology for a number of seconds, with its own seed, and shows the report: as JSON
+/// if the last of `options` is true.
+pub(crate) fn simulate_file(
+    topology: &Path,
+    (seconds, choice, json): (u64, Choice, bool),
+    early: &ProcessSetup,
+) -> Result<Ended, String> {
+    let options = RunOptions {
+        topology: topology.to_owned(),
+        scale: 1.0,
+        seconds,
+        seed: None,
+        real: false,
+        io: Io::default(),
+        choice,
+        json,
+    };
+    simulate(&options, early)
 }
 
 fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String> {

@@ -14,6 +14,7 @@ use split::Coordinator;
 use split_runtime::{CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec};
 use tenancy::Compilations;
 
+use super::placement::PlacementArgs;
 use super::{Cut, add_entries, prepare};
 use crate::address;
 use crate::args::{Setup, Source};
@@ -61,6 +62,8 @@ pub(super) struct Options {
     planes_ca: Option<PathBuf>,
     #[command(flatten)]
     setup: Setup,
+    #[command(flatten)]
+    placement: PlacementArgs,
     #[command(flatten)]
     cut: Cut,
     #[command(flatten)]
@@ -135,9 +138,11 @@ impl Options {
         // The planes would not follow another program.
         config.loader = Arc::new(FixedProgram::new([]));
         let listen = self.guard.listen(self.address)?;
-        let control = CoordinatorLoop::start(program, coordinator, line.inbox, planes);
+        let (operators, requests) = p4rt::petitions().map_err(|error| error.to_string())?;
+        let ends = (line.inbox, operators);
+        let control = CoordinatorLoop::start(program, coordinator, ends, planes);
         let mut control = control.map_err(|error| error.to_string())?;
-        let server = Server::start(listen, vec![config], Urgency::AsWorkers);
+        let server = Server::for_split(listen, vec![config], Urgency::AsWorkers, requests);
         let server = server.map_err(|error| error.to_string())?;
         out::note(&format!(
             "P4Runtime of the whole device is served at {}; Ctrl-C stops it",
@@ -186,6 +191,8 @@ impl Options {
                 .map(|server| spec(Some(server.server), &server.address))
                 .collect(),
             election: self.election_id,
+            placement: self.placement.placement()?,
+            order: self.placement.order(),
         })
     }
 }

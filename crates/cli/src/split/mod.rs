@@ -1,6 +1,8 @@
 //! `polyplane split`: programs over a switch and servers, in P4 with C.
 
 mod control;
+mod demo;
+mod operator;
 mod placement;
 mod plane;
 mod show;
@@ -45,6 +47,24 @@ enum Task {
     /// Coordinate a switch and servers, and serve controllers with one device that runs the whole
     /// program.
     Control(control::Options),
+    /// Show the source NAT over a switch and servers between two hosts, with real traffic, while a
+    /// server joins and one leaves.
+    Demo(demo::Options),
+    /// Show the planes, the group of servers and the placement of a running coordinator.
+    Status(operator::Status),
+    /// Let a server join the group, under traffic.
+    Join(operator::Join),
+    /// Let a server leave the group, under traffic. Its flows stay with it until they end.
+    Leave(operator::Leave),
+    /// Change the placement of entries and the order of packets, under traffic.
+    Policy(operator::Policy),
+}
+
+impl Options {
+    /// Returns true if the command needs namespaces of its own.
+    pub(crate) fn wants_hosts(&self) -> bool {
+        matches!(&self.task, Task::Demo(demo) if demo.wants_hosts())
+    }
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
@@ -61,6 +81,11 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Task::Switch(options) => options.run(early),
         Task::Server(options) => options.run(early),
         Task::Control(options) => options.run(early),
+        Task::Demo(demo) => demo.run(early),
+        Task::Status(status) => status.run(),
+        Task::Join(join) => join.run(early),
+        Task::Leave(leave) => leave.run(early),
+        Task::Policy(policy) => policy.run(),
     }
 }
 

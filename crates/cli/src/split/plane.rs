@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use exec::Natives;
 use ir::TableId;
+use p4info::polyplane::split::v1::Pool;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
 use passes::split::SplitPlan;
@@ -19,7 +20,8 @@ use split::{
     Coordinator, DevicePlane, EntryIds, NoPlane, PlaneControl, Requests, ServerFilter, ServerPort,
 };
 use split_runtime::{
-    FixedProgram, LoggingFilter, RequestLog, ServerExtension, SwitchExtension, TO_PLANE,
+    FixedProgram, LoggingFilter, RequestLog, ServerExtension, ServerIdentity, SwitchExtension,
+    SwitchParts, TO_PLANE,
 };
 use switch::{Device, FrameFilter};
 use tenancy::Compilations;
@@ -190,7 +192,7 @@ impl SwitchPlane {
             return Ok(Ended::WithErrors);
         };
         let started = start(&prepared, &self.setup, self.choice, None)?;
-        let Some(Started { device, plan }) = started else {
+        let Some(Started { mut device, plan }) = started else {
             return Ok(Ended::WithErrors);
         };
         self.warn_of_long_requests(&servers, plan.frame.header_bytes);
@@ -204,12 +206,14 @@ impl SwitchPlane {
         let log = Arc::new(RequestLog::new());
         let widths = plan.cuts.iter().map(|cut| plan.key_width(cut.kind));
         let widths: Arc<[usize]> = [0].into_iter().chain(widths).collect();
-        let extension = Box::new(SwitchExtension::new(
-            &device,
-            Arc::clone(&log),
-            (Arc::clone(&requests), servers),
-            mirrored_tables(&plan),
-        ));
+        let parts = SwitchParts {
+            log: Arc::clone(&log),
+            requests: Arc::clone(&requests),
+            servers,
+            ports: self.ports.iter().map(|spec| spec.id).collect(),
+            plan,
+        };
+        let extension = Box::new(SwitchExtension::new(&mut device, parts));
         let filter: MakeFilter = Box::new(move || {
             let (requests, log) = (Arc::clone(&requests), Arc::clone(&log));
             let filter = LoggingFilter::new(requests, log, Arc::clone(&widths));
@@ -320,9 +324,21 @@ impl ServerPlane {
         let Some(Started { mut device, plan }) = started else {
             return Ok(Ended::WithErrors);
         };
-        let tables = mirrored_tables(&plan);
-        let extension = Box::new(ServerExtension::new(&mut device, self.id, tables));
         let filter = ServerFilter::new(&plan.frame);
+        let pools = prepared.handlers.pools();
+        let pools = pools.iter().map(|pool| Pool {
+            name: pool.name().to_owned(),
+            size: pool.size(),
+            chunk: pool.chunk(),
+        });
+        let identity = ServerIdentity {
+            id: self.id,
+            group_size: self.group_size,
+            pools: pools.collect(),
+        };
+        let flows = Arc::clone(filter.known_flows());
+        let tables = mirrored_tables(&plan);
+        let extension = Box::new(ServerExtension::new(&mut device, identity, flows, tables));
         let filter: MakeFilter = Box::new(move || Box::new(filter.clone()));
         let half = (self.choice, &self.setup);
         let control = self
