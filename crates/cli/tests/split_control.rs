@@ -192,3 +192,106 @@ fn a_server_with_a_number_outside_of_its_group_and_a_doubled_one_are_refused() {
     assert_eq!(doubled.status, Some(1));
     assert!(doubled.one_line().contains("given twice"));
 }
+
+/// Runs an operator's command, which must succeed, and returns its JSON.
+fn operate(group: &Group, arguments: &[&str]) -> serde_json::Value {
+    let mut command = polyplane();
+    command.arg("split").args(arguments);
+    command.args(["--addr", &group.control, "--json"]);
+    let run = || Running::start(&mut command).finish();
+    let said = group.cables.switch.run(run).unwrap();
+    assert_eq!(said.status, Some(0), "{arguments:?}: {}", said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+fn membership(state: &serde_json::Value, name: &str) -> String {
+    let planes = state["planes"].as_array().unwrap();
+    let plane = planes.iter().find(|plane| plane["name"] == name);
+    plane.map_or_else(String::new, |plane| {
+        plane["membership"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+#[test]
+fn servers_leave_and_join_and_the_policy_changes_while_the_processes_run() {
+    let Some(group) = Group::start("split-control-group") else {
+        return;
+    };
+    let start = Instant::now();
+    while operate(&group, &["status"])["planes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|plane| plane["is_connected"] == false || plane["membership"] == "outside")
+    {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let left = operate(&group, &["leave", "2"]);
+    assert_eq!(left["change"]["is_complete"], true, "{left}");
+    while membership(&operate(&group, &["status"]), "server 2") == "member" {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut last = polyplane();
+    last.args(["split", "leave", "1", "--addr", &group.control]);
+    let run = || Running::start(&mut last).finish();
+    let last = group.cables.switch.run(run).unwrap();
+    assert_eq!(last.status, Some(1));
+    assert!(
+        last.err.contains("is the last one of the group"),
+        "{}",
+        last.err
+    );
+    let joined = operate(&group, &["join", "2", "--address", &group.servers[1].1]);
+    assert_eq!(joined["change"]["name"], "server 2 joins");
+    assert_eq!(joined["change"]["is_complete"], true, "{joined}");
+    let policy = [
+        "policy",
+        "--policy",
+        "threshold",
+        "--top",
+        "10",
+        "--window",
+        "100ms",
+    ];
+    let changed = operate(&group, &policy);
+    assert_eq!(changed["policy"]["policy"], "threshold");
+    assert_eq!(changed["policy"]["order"], "strict");
+    assert_eq!(changed["tables"][0]["capacity"], 10);
+}
+
+#[test]
+fn connections_through_the_nat_stay_intact_while_servers_join_and_leave() {
+    let directory = Directory::new("split-demo");
+    let mut command = polyplane();
+    command.env("XDG_CACHE_HOME", directory.file("cache"));
+    command.args([
+        "split",
+        "demo",
+        "--json",
+        "--connections",
+        "8",
+        "--kilobytes",
+        "40",
+    ]);
+    let said = Running::start(&mut command).finish();
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    if said.err.contains("simulated instead") {
+        return;
+    }
+    assert_eq!(report["intact"], true, "{report}");
+    assert_eq!(report["unanswered"], 0, "{report}");
+    let names: Vec<&str> = report["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|change| change["name"].as_str())
+        .collect();
+    assert_eq!(names, ["server 3 joins", "server 1 leaves"]);
+    assert!(
+        report["packets"].as_u64() > report["requests"].as_u64(),
+        "{report}"
+    );
+}

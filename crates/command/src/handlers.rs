@@ -11,6 +11,8 @@ use driver::ForeignBlock;
 use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
 use foreign::{CodeError, CodeText, CompileOptions, HandlerState, LoadOptions, PoolLeases};
 use ir::{ExternKind, Layout, Program};
+use placement::ServerId;
+use split::PoolOwners;
 use terminal::out;
 
 use crate::args::{limits, read_text};
@@ -91,6 +93,17 @@ pub fn texts(blocks: Vec<ForeignBlock>, file: Option<&Path>) -> Result<Vec<CodeT
     }])
 }
 
+/// Servers of one process that have leased the values of a pool.
+#[derive(Debug)]
+struct LeaseOwners(PoolLeases);
+
+impl PoolOwners for LeaseOwners {
+    fn owner(&self, value: u32) -> Option<ServerId> {
+        let server = self.0.owner(value)?;
+        u16::try_from(server).ok().map(ServerId)
+    }
+}
+
 /// Compiled handlers of a program, which each server loads for itself.
 #[derive(Default)]
 pub struct Handlers {
@@ -102,6 +115,16 @@ impl Handlers {
     /// Lets the servers of this process lease only one of `of` equal parts of each pool.
     pub fn set_part(&mut self, part: u32, of: u32) {
         self.group = HandlerState::of_part(part, of);
+    }
+
+    /// Returns the servers of this process that have leased the values of a pool, after handlers
+    /// were loaded.
+    pub fn owners(&self, pool: &str) -> Option<Arc<dyn PoolOwners>> {
+        let leases = self
+            .pools()
+            .into_iter()
+            .find(|leases| leases.name() == pool)?;
+        Some(Arc::new(LeaseOwners(leases)))
     }
 
     /// Returns the pools of the group, after handlers were loaded.

@@ -114,6 +114,7 @@ impl Maker {
         let port = options.request_port;
         let fabric = SplitFabric::new(&program, spec, port, self.seed, &mut engine_of);
         let mut fabric = fabric.map_err(|error| error.to_string())?;
+        fabric.set_owners(|pool| handlers.owners(pool));
         if let Some(path) = &spec.entries
             && !configure::add_file(fabric.coordinator_mut().whole_mut(), path)?
         {

@@ -2,6 +2,9 @@
 
 use packet::Frame;
 use passes::split::{ETHERNET_BYTES, FrameOption, WireLayout};
+use placement::hash::RowHashes;
+
+use crate::requests::NO_FLOW;
 
 /// Byte range of an option.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +105,19 @@ impl Wire {
     /// Returns the hash of the flow.
     pub fn flow(&self, frame: &Frame) -> u32 {
         Self::get(frame, self.flow) as u32
+    }
+
+    /// Returns a number that is the same for all requests of a flow, to distribute them over the
+    /// workers of a server.
+    pub fn worker_hash(&self, frame: &Frame) -> u32 {
+        match self.flow(frame) {
+            NO_FLOW => {
+                let mut key = Vec::new();
+                self.append_key(frame, self.key.1, &mut key);
+                RowHashes::new(&key).next_row()
+            }
+            flow => flow,
+        }
     }
 
     /// Sets the hash of the flow.

@@ -79,6 +79,8 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
         )
     });
     let mut bed = SplitBed(bed.map_err(|error| error.to_string())?);
+    let requests = bed.0.switch().requests();
+    requests.set_owners(|pool| prepared.handlers.owners(pool));
     let directory = options.test.parent().unwrap_or(Path::new(""));
     let read_file = |name: &str| crate::test::read(&directory.join(name), limits::ENTRIES);
     let file = options.test.display().to_string();

@@ -8,11 +8,12 @@ mod planes;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use exec::Engine;
 use packet::{Frame, FrameError, Nanos, PortId};
 use passes::split::SplitProgram;
-use split::{Coordinator, Wire};
+use split::{Coordinator, PoolOwners, Wire};
 use switch::{Change, Ledger, PacketProcessor, QueueConfig};
 
 use crate::node::Node;
@@ -48,6 +49,11 @@ impl SplitFabric {
     /// Returns the coordinator, for the first entries of the whole program.
     pub fn coordinator_mut(&mut self) -> &mut Coordinator {
         self.0.coordinator_mut()
+    }
+
+    /// Sets the servers that have leased the values of pools, for packets with `@owner`.
+    pub fn set_owners(&self, owners_of: impl Fn(&str) -> Option<Arc<dyn PoolOwners>>) {
+        self.0.set_owners(owners_of);
     }
 
     /// Sends the entries to the planes, and returns the node of the switch. It has those of the
@@ -86,7 +92,7 @@ impl SplitFabric {
 /// Returns the function that distributes requests over the workers of a server by flow.
 fn worker_of(wire: Wire) -> crate::switch_node::WorkerOf {
     Box::new(move |frame| match wire.is_whole(frame) {
-        true => wire.flow(frame),
+        true => wire.worker_hash(frame),
         false => 0,
     })
 }

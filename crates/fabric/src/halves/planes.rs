@@ -10,8 +10,8 @@ use placement::{OptionsError, ServerId};
 use serde::Serialize;
 use split::{
     Coordinator, DevicePlane, EntryIds, EntryPolicy, Order, OrderedChanges, OrderedPlane,
-    PlaneControl, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement, SwitchHalf,
-    SwitchOptions, Window, Wire,
+    PlaneControl, PoolOwners, Requests, ServerFilter, ServerHalf, ServerPort, SplitPlacement,
+    SwitchHalf, SwitchOptions, Window, Wire,
 };
 use switch::{ControlError, Device, DeviceConfig, Ledger, LoadError, PacketProcessor, Record};
 
@@ -236,6 +236,10 @@ impl Planes {
 
     pub(super) fn switch_mut(&mut self) -> &mut SwitchHalf<Device> {
         &mut self.switch
+    }
+
+    pub(super) fn set_owners(&self, owners_of: impl Fn(&str) -> Option<Arc<dyn PoolOwners>>) {
+        self.switch.requests().set_owners(owners_of);
     }
 
     pub(super) fn server_half(&self, number: usize) -> &ServerHalf<Device> {
