@@ -112,10 +112,15 @@ impl Group {
 }
 
 #[test]
-fn a_write_to_the_whole_device_is_answered_when_all_servers_have_it() {
-    let Some(group) = Group::start("split-control-writes") else {
+fn a_write_is_answered_when_all_servers_have_it_and_a_server_that_returns_gets_all_entries() {
+    let Some(mut group) = Group::start("split-control-writes") else {
         return;
     };
+    check_writes(&group);
+    check_return(&mut group);
+}
+
+fn check_writes(group: &Group) {
     let whole = group.routes(&group.control);
     let first = whole.lines().next().unwrap_or_default();
     assert!(first.contains("->"), "{whole}");
@@ -137,11 +142,8 @@ fn a_write_to_the_whole_device_is_answered_when_all_servers_have_it() {
     }
 }
 
-#[test]
-fn a_server_that_returns_gets_all_entries() {
-    let Some(mut group) = Group::start("split-control-return") else {
-        return;
-    };
+/// A server that returns gets all entries.
+fn check_return(group: &mut Group) {
     let whole = group.routes(&group.control);
     let (key, _) = whole.lines().next().unwrap().split_once(" ->").unwrap();
     let address = group.servers[1].1.clone();
