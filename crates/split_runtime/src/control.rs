@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use ir::{Program, TableId};
 use p4info::polyplane::split::v1 as wire;
-use p4info::polyplane::split::v1::group_change::Change as GroupChange;
 use p4rt::client::Endpoint;
 use p4rt::{Inbox, RequestReceiver, SplitRequest};
 use packet::Nanos;
@@ -21,7 +20,7 @@ use switch::{Change, KeptCells};
 
 use crate::commit_queue::CommitQueue;
 use crate::connection::{Connection, PlaneAddress, PlaneEvent};
-use crate::group_change::{GroupMessage, GroupTask};
+use crate::group_change::GroupTask;
 use crate::messages::{flight_report, learned_change};
 use crate::remote_plane::{RemotePlane, Written};
 
@@ -39,12 +38,6 @@ const MAX_REFUSALS: usize = 16;
 
 /// Interval of questions about the group.
 const GROUP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval of new generations while servers leave.
-const RENEW: Duration = Duration::from_secs(10);
-
-/// Time after the start within which servers must be connected.
-const START_TIME: Duration = Duration::from_secs(5);
 
 /// Address of a plane.
 #[derive(Clone, Debug)]
@@ -92,7 +85,7 @@ pub struct CoordinatorLoop {
     pub(crate) switch: RemotePlane,
     /// The servers, by number.
     pub(crate) servers: BTreeMap<u16, Server>,
-    halves: Halves,
+    pub(crate) halves: Halves,
     pub(crate) placement: SplitPlacement,
     pub(crate) order: Order,
     /// Mirrored tables with direct counters.
@@ -101,21 +94,21 @@ pub struct CoordinatorLoop {
     counted_in_switch: Vec<TableId>,
     events: Receiver<(PlaneKey, PlaneEvent)>,
     wakeup: Arc<WakeupFd>,
-    start: Instant,
+    pub(crate) start: Instant,
     /// The last reason why the switch is not connected.
     pub(crate) switch_reason: String,
     pub(crate) switch_address: String,
     /// The last change of the group.
     pub(crate) task: Option<GroupTask>,
     /// A server that joins when it is connected, the switch's port to it, and the last time for it.
-    joining: Option<(u16, Option<u32>, Instant)>,
+    pub(crate) joining: Option<(u16, Option<u32>, Instant)>,
     /// The group, as the switch last reported it.
     pub(crate) group: wire::GroupState,
     /// Reports of the last window, by table.
     pub(crate) reports: BTreeMap<TableId, u64>,
     /// The last refusals, for operators.
     pub(crate) refusals: VecDeque<String>,
-    next_renew: Instant,
+    pub(crate) next_renew: Instant,
 }
 
 /// Number of a server, or `None` for the switch.
@@ -142,8 +135,8 @@ pub(crate) struct Halves {
     sender: Sender<(PlaneKey, PlaneEvent)>,
     wakeup: Arc<WakeupFd>,
     /// Endpoint of the switch. Servers that join have the same TLS settings.
-    endpoint: Endpoint,
-    device: u64,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) device: u64,
 }
 
 impl Halves {
@@ -180,7 +173,7 @@ impl Halves {
         Ok(RemotePlane::new(name, connection, program, mirrored))
     }
 
-    fn connect_server(&self, spec: PlaneSpec) -> std::io::Result<Server> {
+    pub(crate) fn connect_server(&self, spec: PlaneSpec) -> std::io::Result<Server> {
         let address = spec.endpoint.address.clone();
         Ok(Server {
             plane: self.connect(spec)?,
@@ -358,11 +351,7 @@ impl CoordinatorLoop {
         for refused in switch.take_not_installed() {
             coordinator.not_installed(refused, switch);
         }
-        let mut planes: Vec<&mut dyn PlaneControl> = Vec::new();
-        for server in servers.values_mut() {
-            planes.push(&mut server.plane);
-        }
-        coordinator.propagate(switch, &mut planes);
+        spread(coordinator, switch, servers);
         let refused = coordinator.take_refused();
         let mut errors: Vec<String> = refused.iter().map(ToString::to_string).collect();
         let mut results: Vec<(PlaneKey, Written)> = Vec::new();
@@ -428,6 +417,8 @@ impl CoordinatorLoop {
 
     /// Makes a plane hold its state. Returns false if that fails; then the connection begins again.
     fn synchronise(&mut self, key: PlaneKey, note: &mut dyn FnMut(&str)) -> bool {
+        // The state has these changes already: the plane must not get them once more.
+        spread(&mut self.coordinator, &mut self.switch, &mut self.servers);
         let state = match key {
             None => self.coordinator.switch_state(),
             Some(_) => self.coordinator.server_state(&self.halves.server),
@@ -584,214 +575,6 @@ impl CoordinatorLoop {
                 .collect(),
             ..wire::ToPlane::default()
         });
-    }
-
-    /// Reports a failed server to the switch.
-    fn fail_server(&self, id: u16) {
-        self.to_switch(wire::ToPlane {
-            failed_servers: vec![id.into()],
-            ..wire::ToPlane::default()
-        });
-    }
-
-    fn send_all(&self, messages: Vec<GroupMessage>) {
-        for message in messages {
-            match message {
-                GroupMessage::ToSwitch(message) => self.to_switch(*message),
-                GroupMessage::ToServer(id, message) => {
-                    if let Some(server) = self.servers.get(&id) {
-                        server.plane.connection.send(*message);
-                    }
-                }
-            }
-        }
-    }
-
-    fn connected_servers(&self) -> Vec<u16> {
-        let connected = self.servers.iter();
-        let connected = connected.filter(|(_, server)| server.plane.is_connected());
-        connected.map(|(id, _)| *id).collect()
-    }
-
-    /// Returns true while a change of the group goes on.
-    fn is_changing(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| !task.is_done()) || self.joining.is_some()
-    }
-
-    /// Returns the change of the group that goes on, or the last one.
-    pub(crate) fn change(&self) -> Option<wire::ChangeState> {
-        match self.joining {
-            Some((id, ..)) => Some(wire::ChangeState {
-                name: format!("server {id} joins"),
-                ..wire::ChangeState::default()
-            }),
-            None => self.task.as_ref().map(GroupTask::state),
-        }
-    }
-
-    fn begin_task(&mut self, name: String, change: GroupChange) {
-        let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
-        let (task, message) = GroupTask::begin(name, change, number, Instant::now());
-        self.task = Some(task);
-        self.send_all(vec![message]);
-    }
-
-    /// Lets a server join.
-    ///
-    /// # Errors
-    /// Another change goes on, or the coordinator does not know the address of the server.
-    pub(crate) fn join(&mut self, join: &wire::JoinTask) -> Result<(), String> {
-        self.check_idle()?;
-        let id = u16::try_from(join.server).unwrap_or(0);
-        if !(1..=64).contains(&id) {
-            return Err(format!(
-                "there is no server {}: servers have numbers from 1 to 64",
-                join.server
-            ));
-        }
-        let members = self.group.members.iter();
-        if members.clone().any(|member| member.server == join.server)
-            && !self.group.down.contains(&join.server)
-        {
-            return Err(format!("server {id} is in the group"));
-        }
-        let is_known = self.servers.get(&id);
-        let is_same =
-            is_known.is_some_and(|known| join.address.is_empty() || join.address == known.address);
-        if !is_same {
-            if join.address.is_empty() {
-                return Err(format!(
-                    "the coordinator does not know server {id}: give --address HOST:PORT"
-                ));
-            }
-            let spec = PlaneSpec {
-                server: Some(id),
-                endpoint: Endpoint {
-                    address: join.address.clone(),
-                    ..self.halves.endpoint.clone()
-                },
-                device: self.halves.device,
-            };
-            let server = self.halves.connect_server(spec);
-            let server = server.map_err(|error| format!("server {id}: {error}"))?;
-            self.servers.insert(id, server);
-        }
-        self.joining = Some((id, join.port, Instant::now() + START_TIME * 2));
-        Ok(())
-    }
-
-    /// Lets a server leave.
-    ///
-    /// # Errors
-    /// Another change goes on, or the server is not in the group or the last one.
-    pub(crate) fn leave(&mut self, server: u32) -> Result<(), String> {
-        self.check_idle()?;
-        let mut members = self.group.members.iter();
-        if !members.any(|member| member.server == server) {
-            return Err(format!("server {server} is not in the group"));
-        }
-        if self.group.members.len() == 1 {
-            return Err(format!(
-                "server {server} is the last one of the group: another one must join first"
-            ));
-        }
-        self.begin_task(
-            format!("server {server} leaves"),
-            GroupChange::Leave(server),
-        );
-        Ok(())
-    }
-
-    fn check_idle(&self) -> Result<(), String> {
-        if !self.switch.is_connected() {
-            return Err("the switch is not connected".to_owned());
-        }
-        if !self.switch.is_ours {
-            return Err(
-                "the switch is no `polyplane split switch`: its group cannot change".to_owned(),
-            );
-        }
-        match self.is_changing() {
-            true => Err("another change of the group is not complete: wait".to_owned()),
-            false => Ok(()),
-        }
-    }
-
-    /// Does what is due for the change of the group.
-    fn advance_group(&mut self) {
-        let now = Instant::now();
-        if let Some((id, port, until)) = self.joining {
-            let server = self.servers.get(&id);
-            let is_connected = server.is_some_and(|server| server.plane.is_connected());
-            if is_connected && self.switch.is_connected() {
-                self.joining = None;
-                let server = u32::from(id);
-                let join = wire::ServerPort { server, port };
-                self.begin_task(format!("server {id} joins"), GroupChange::Join(join));
-            } else if now >= until {
-                self.joining = None;
-                let reason = server.map_or_else(String::new, |server| server.reason.clone());
-                let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
-                let join = GroupChange::Join(wire::ServerPort::default());
-                let (mut task, _) =
-                    GroupTask::begin(format!("server {id} joins"), join, number, now);
-                let _ = task.fail(format!("it is not connected: {reason}"));
-                self.task = Some(task);
-            }
-        }
-        let servers = self.connected_servers();
-        if let Some(task) = &mut self.task {
-            let messages = task.advance(&servers, now);
-            self.send_all(messages);
-        }
-    }
-
-    /// Compares the group with the connections: failed servers get no requests, and servers that
-    /// are back get them again.
-    fn reconcile(&mut self, group: wire::GroupState) {
-        self.group = group;
-        let group = &self.group;
-        let is_member = |id: u32| group.members.iter().any(|member| member.server == id);
-        let is_started = self.start.elapsed() >= START_TIME;
-        let mut failed = Vec::new();
-        let mut back = None;
-        let mut gone = Vec::new();
-        for (&id, server) in &self.servers {
-            let number = u32::from(id);
-            let is_used = is_member(number) || group.leaving.contains(&number);
-            let is_down = group.down.contains(&number);
-            match server.plane.is_connected() {
-                true if is_down => back = back.or(Some(id)),
-                false if is_used && !is_down && is_started => failed.push(id),
-                _ => {}
-            }
-            let leaves = self.task.as_ref().and_then(GroupTask::leaving) == Some(id);
-            if !is_used && !is_down && leaves && !self.is_changing() {
-                gone.push(id);
-            }
-        }
-        let has_leaving = !group.leaving.is_empty();
-        for id in failed {
-            self.fail_server(id);
-        }
-        // Servers that left keep no connection.
-        for id in gone {
-            self.servers.remove(&id);
-        }
-        if self.is_changing() {
-            return;
-        }
-        if let Some(id) = back {
-            let join = wire::ServerPort {
-                server: id.into(),
-                port: None,
-            };
-            self.begin_task(format!("server {id} returns"), GroupChange::Join(join));
-        } else if has_leaving && Instant::now() >= self.next_renew {
-            self.next_renew = Instant::now() + RENEW;
-            let name = "flows of servers that left are counted".to_owned();
-            self.begin_task(name, GroupChange::Renew(true));
-        }
     }
 
     fn take_message(
@@ -996,4 +779,17 @@ impl CoordinatorLoop {
             Err(error) => note(&error),
         }
     }
+}
+
+/// Queues the changes of the whole tables for the connected planes.
+fn spread(
+    coordinator: &mut Coordinator,
+    switch: &mut RemotePlane,
+    servers: &mut BTreeMap<u16, Server>,
+) {
+    let mut planes: Vec<&mut dyn PlaneControl> = Vec::new();
+    for server in servers.values_mut() {
+        planes.push(&mut server.plane);
+    }
+    coordinator.propagate(switch, &mut planes);
 }

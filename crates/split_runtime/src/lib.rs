@@ -8,7 +8,8 @@
 //!   report requests, used entries and the changes of handlers.
 //! - [`CoordinatorLoop`] serves controllers with the whole device, and sends each change to the
 //!   planes before the controller gets its answer.
-//! - `group_change` is the protocol of a change of the group, and `operator` carries out the
+//! - `group_change` is the protocol of a change of the group, `group_control` begins changes, and
+//!   `operator` carries out the
 //!   commands of operators.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `commit_queue` delays answers, and `messages` converts the messages between planes.
@@ -26,6 +27,7 @@ mod connection;
 mod control;
 mod fixed_program;
 mod group_change;
+mod group_control;
 mod messages;
 mod operator;
 mod outbox;

@@ -293,6 +293,10 @@ impl SwitchExtension {
         known.extend(requests.flows_on_their_way());
         known.sort_unstable_by_key(|(flow, server)| (*flow, server.0));
         known.dedup();
+        let mut flows: Vec<u32> = known.iter().map(|(flow, _)| *flow).collect();
+        flows.dedup();
+        // Flows that ended need no pin any more.
+        requests.keep_pins(&flows);
         let before = requests.group().pins;
         let pinned = match requests.group().is_changing {
             true => requests.pin_missing(&known),
