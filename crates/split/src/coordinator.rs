@@ -654,6 +654,9 @@ impl Coordinator {
     ) -> Vec<(TableId, EntryId)> {
         let mut idle = Vec::new();
         for (table, entries) in self.whole.configuration().tables.iter() {
+            if !self.whole.program().tables[table].idle_timeout {
+                continue;
+            }
             let servers = match self.mirror_at(table) {
                 Some(_) => servers,
                 None => &[],
@@ -702,8 +705,10 @@ impl Coordinator {
 
     /// Adds up what the planes have counted for each entry.
     pub fn collect_counters(&mut self, switch: &dyn PlaneControl, servers: &[&dyn PlaneControl]) {
-        let tables: Vec<TableId> = self.whole.program().tables.ids().collect();
-        for table in tables {
+        let tables = self.whole.program().tables.iter();
+        let counted = tables.filter(|(_, table)| table.direct_counter.is_some());
+        let counted: Vec<TableId> = counted.map(|(id, _)| id).collect();
+        for table in counted {
             let is_mirrored = self.mirror_at(table).is_some();
             let entries = self.whole.configuration().tables[table].iter();
             let entries: Vec<EntryId> = entries.map(|entry| entry.id).collect();

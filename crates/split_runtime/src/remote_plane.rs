@@ -20,7 +20,7 @@ use crate::connection::{Connection, WriteError};
 use crate::messages::{MAX_ITEMS, handler_change};
 
 /// Time within which a plane answers.
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Maximum number of updates in one batch.
 const MAX_UPDATES: usize = 10_000;
