@@ -82,6 +82,11 @@ fn printed_programs_compile_and_give_the_same_results() {
 }
 
 #[test]
+fn flows_of_split_programs_get_what_one_device_gives_them() {
+    finds_nothing(Target::Split, 27);
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

@@ -39,8 +39,9 @@ fn program(key: Key) -> String {
          control I(inout h hdr, inout m meta, inout standard_metadata_t s) {{\n\
            register<bit<32>>(65536) counts;\n\
            action found(bit<32> x) {{ hdr.p.result = x; }}\n\
+           direct_counter(CounterType.packets) found_packets;\n\
            @mirror(8) table t {{ key = {{ {key} }} actions = {{ found; NoAction; }} \
-             default_action = NoAction(); size = 65536; }}\n\
+             default_action = NoAction(); counters = found_packets; size = 65536; }}\n\
            apply {{\n\
              s.egress_spec = 2;\n\
              t.apply();\n\
@@ -376,7 +377,29 @@ impl Bed {
             assert_eq!(self.received, setting.packets, "{setting:?}");
         }
         self.check_servers();
+        if !setting.changes && setting.links.loss_one_in == 0 {
+            self.check_counters();
+        }
         self
+    }
+
+    /// Checks that each entry has counted the packets that found it, on whichever plane.
+    fn check_counters(&mut self) {
+        self.split.collect();
+        let model = self.versions.last().cloned().unwrap_or_default();
+        let mut counts: HashMap<u32, u64> = HashMap::new();
+        for (&flow, &(_, packets)) in &self.last {
+            *counts
+                .entry(model.find(self.setting.key, flow))
+                .or_default() += u64::from(packets);
+        }
+        let whole = self.split.coordinator().whole();
+        let table = TableId::from_index(TABLE);
+        for (id, number) in model.exact.values().chain(model.prefixes.values()) {
+            let reading = whole.read_direct_counter(table, *id).expect("a counter");
+            let expected = counts.get(number).copied().unwrap_or(0);
+            assert_eq!(reading.packets, expected, "{:?}: {id:?}", self.setting);
+        }
     }
 
     /// Checks that no flow is at two servers.
@@ -452,6 +475,23 @@ fn nested_prefixes_are_right_with_every_rule() {
                     .run();
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn entries_count_their_packets_on_all_planes() {
+    for seed in seeds() {
+        for key in [Key::Exact, Key::Prefix] {
+            Bed::new(Setting {
+                key,
+                policy: EntryPolicy::Windows(Policy::Random),
+                links: DELAYS,
+                changes: false,
+                seed: seed + 1,
+                ..Setting::default()
+            })
+            .run();
         }
     }
 }

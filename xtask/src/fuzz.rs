@@ -12,8 +12,8 @@ use crate::Outcome;
 pub(crate) struct Options {
     /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines`
     /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files),
-    /// `messages` (P4Runtime requests with changed bytes) or `text` (random programs printed as P4
-    /// text).
+    /// `messages` (P4Runtime requests with changed bytes), `text` (random programs printed as P4
+    /// text) or `split` (random programs over a switch and servers).
     target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600)]

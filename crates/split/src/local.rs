@@ -237,7 +237,11 @@ impl LocalSplit {
             local.is_down = false;
             local.half.known_flows().clear();
         }
-        self.complete_change()
+        match self.complete_change() {
+            // It was the last one, and its flows come back to it.
+            Err(GroupError::NoChange) => Ok(GroupChange::default()),
+            change => change,
+        }
     }
 
     /// Takes a server out of the group. Its flows stay with it until they end.
@@ -432,6 +436,7 @@ impl LocalSplit {
             coordinator,
             switch,
             switch_ids,
+            ordered,
             servers,
             ..
         } = self;
@@ -440,9 +445,15 @@ impl LocalSplit {
             .iter()
             .map(|plane| plane as &dyn PlaneControl)
             .collect();
-        let switch = DevicePlane {
+        let requests = Arc::clone(switch.requests());
+        let mut plane = DevicePlane {
             device: switch.inner_mut(),
             ids: switch_ids,
+        };
+        let switch = OrderedPlane {
+            plane: &mut plane,
+            changes: ordered,
+            requests: &requests,
         };
         coordinator.collect_counters(&switch, &planes);
     }

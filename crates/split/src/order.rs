@@ -61,11 +61,28 @@ pub struct NotInstalled {
 }
 
 impl Waiting {
+    /// Changes the switch.
+    fn apply(&self, plane: &mut dyn PlaneControl) -> Result<(), ControlError> {
+        let (table, entry) = (self.table, self.entry);
+        plane.apply(&self.change, Some(entry))?;
+        // Servers have counted the packets of a cover.
+        if self.is_covered() && plane.direct_counter(table, entry).is_some() {
+            let zero = CounterReading::default();
+            plane.apply(&Change::WriteDirectCounter(table, Some(entry), zero), None)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the switch still has a cover of the entry.
+    fn is_covered(&self) -> bool {
+        matches!(self.change, Change::Modify(..))
+    }
+
     fn refused(&self, error: Option<ControlError>) -> NotInstalled {
         NotInstalled {
             table: self.table,
             entry: self.entry,
-            is_covered: matches!(self.change, Change::Modify(..)),
+            is_covered: self.is_covered(),
             error,
         }
     }
@@ -148,8 +165,7 @@ impl OrderedChanges {
             if self.order == Order::Loose {
                 requests.begin_loosely(&cuts, &next.pattern);
                 let next = self.waiting.remove(at)?;
-                let applied = plane.apply(&next.change, Some(next.entry));
-                if let Err(error) = applied {
+                if let Err(error) = next.apply(plane) {
                     return Some(next.refused(Some(error)));
                 }
                 continue;
@@ -173,7 +189,7 @@ impl OrderedChanges {
                 Drained::TooLate => Err(None),
                 Drained::Yes => {
                     requests.ready(gate);
-                    plane.apply(&next.change, Some(next.entry)).map_err(Some)
+                    next.apply(plane).map_err(Some)
                 }
             };
             requests.open(gate);
@@ -261,7 +277,14 @@ impl PlaneControl for OrderedPlane<'_> {
     }
 
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
-        self.plane.direct_counter(table, entry)
+        let reading = self.plane.direct_counter(table, entry)?;
+        let mut waiting = self.changes.waiting.iter();
+        let own = waiting.find(|waiting| waiting.table == table && waiting.entry == entry);
+        match own.is_some_and(Waiting::is_covered) {
+            // Servers count the packets of a cover.
+            true => Some(CounterReading::default()),
+            false => Some(reading),
+        }
     }
 
     fn hits(&self, table: TableId, entry: EntryId) -> Option<u64> {

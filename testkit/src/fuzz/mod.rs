@@ -16,6 +16,7 @@ mod minimise;
 mod packets;
 mod play;
 mod scenario;
+mod split;
 mod text;
 
 use std::cell::Cell;
@@ -40,6 +41,8 @@ pub enum Target {
     Messages,
     /// Random programs printed as P4 text, which compiles and gives the same results.
     Text,
+    /// Random cross-plane programs, which give over a switch and servers what one device gives.
+    Split,
 }
 
 impl Target {
@@ -53,6 +56,7 @@ impl Target {
             "entries" => Some(Target::Entries),
             "messages" => Some(Target::Messages),
             "text" => Some(Target::Text),
+            "split" => Some(Target::Split),
             _ => None,
         }
     }
@@ -178,6 +182,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Entries => entries::case(&case),
             Target::Messages => messages::case(&case),
             Target::Text => text::case(&seeds, &case),
+            Target::Split => split::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {
