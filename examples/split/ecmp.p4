@@ -3,8 +3,11 @@
 //
 // The routes are mirrored: a packet goes to a server if the switch does not hold its route. The hash
 // is computed before the routes are looked up and read only after that: it is a postponable
-// intermediate value (CLIP, section IV-C), which no server reads. `polyplane split show` lists the
-// values that travel with a packet. The five-tuple (104 bits) is not among them.
+// intermediate value (CLIP, section IV-C). It is computed again after the routes and does not travel.
+//
+// For the hash a switch needs the five-tuple (104 bits) and room for the result (8 bits). If that
+// does not fit, servers compute it: `polyplane split show --phv 25B` shows that the switch then
+// needs the destination (32 bits) and the result, and that each packet goes to a server.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -101,7 +104,7 @@ control VerifyIpv4Checksum(inout headers_t hdr, inout metadata_t meta) {
 control EcmpIngress(inout headers_t hdr,
                     inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
-    bit<16> flow_hash = 0;
+    bit<8>  index = 0;
     Group   group = 0;
     bit<16> group_size = 1;
     bit<16> member = 0;
@@ -147,11 +150,11 @@ control EcmpIngress(inout headers_t hdr,
             standard_metadata.checksum_error == 1 || hdr.ipv4.ttl <= 1) {
             drop();
         }
-        hash(flow_hash, HashAlgorithm.crc16, (bit<16>)0,
+        hash(index, HashAlgorithm.crc16, (bit<8>)0,
              { hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, meta.src_port, meta.dst_port },
-             (bit<32>)65536);
+             (bit<32>)256);
         routes.apply();
-        member = flow_hash % group_size;
+        member = (bit<16>)index % group_size;
         members.apply();
     }
 }

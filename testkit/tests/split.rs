@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use command::split_bed::SplitBed;
 use exec::Engine;
-use passes::split::SplitOptions;
+use passes::split::{PivHome, SplitOptions};
 use split::{LocalOptions, LocalSplit};
 use switch::DeviceConfig;
 
@@ -591,5 +591,115 @@ fn a_value_that_is_computed_before_a_cut_and_used_after_it_does_not_travel() {
     assert_eq!(
         split.plan.live_bits,
         u64::from(split.plan.frame.parameter_bits()) + 32
+    );
+}
+
+/// Checks the places of postponable values with a budget in bytes, and a part of the error if
+/// there is one.
+fn check_phv(
+    (declarations, body): (&str, &str),
+    budget: Option<u64>,
+    expected: Result<&[(&str, PivHome)], &str>,
+) {
+    let text = program_with(&format!("bit<8> n; bit<32> v;\n{declarations}"), body);
+    let program = testkit::compile_text(&text).unwrap_or_else(|error| panic!("{body}: {error}"));
+    let options = SplitOptions {
+        phv_bits: budget.map(|bytes| bytes * 8),
+        ..SplitOptions::default()
+    };
+    match (passes::split::split(&program, &options), expected) {
+        (Ok(split), Ok(expected)) => {
+            let phv = &split.plan.phv;
+            let found: Vec<(&str, PivHome)> = phv
+                .pivs
+                .iter()
+                .map(|piv| (piv.name.rsplit('.').next().unwrap_or(""), piv.home))
+                .collect();
+            assert_eq!(found, expected, "{body}, budget {budget:?}: {phv:?}");
+            let deferred = expected.iter().any(|(_, home)| *home == PivHome::Deferred);
+            assert_eq!(
+                phv.bits_after < phv.bits_before,
+                deferred,
+                "{body}: {phv:?}"
+            );
+            assert_eq!(!phv.warnings.is_empty(), deferred, "{body}: {phv:?}");
+            assert!(
+                budget.is_none_or(|bytes| phv.bits_after <= bytes * 8),
+                "{body}"
+            );
+            // All packets of a table fly that need a deferred value.
+            let entries: Vec<u32> = split.plan.mirrored.iter().map(|m| m.entries).collect();
+            assert_eq!(entries.contains(&0), deferred, "{body}: {entries:?}");
+            for half in [&split.switch, &split.server] {
+                ir::verify(half).unwrap_or_else(|errors| panic!("{body}: {}", errors[0]));
+            }
+        }
+        (Err(error), Err(part)) => {
+            assert!(error.to_string().contains(part), "{body}: {error}");
+            assert!(error.place.is_some(), "{body}: {error}");
+        }
+        (found, expected) => {
+            let found = found.map(|split| split.plan.phv);
+            panic!("{body}, budget {budget:?}: {found:?}, expected {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_the_switch_are_computed_by_servers() {
+    use PivHome::{Deferred, Recomputed};
+    const HASH: &str = "hash(n, HashAlgorithm.crc16, 8w0, { hdr.e.dst, hdr.e.src }, 32w256);";
+    let after = |computed: &str| format!("{computed} t.apply(); hdr.e.src[7:0] = n;");
+    let check = |body: &str, budget: Option<u64>, expected: Result<&[(&str, PivHome)], &str>| {
+        check_phv((TABLE, body), budget, expected);
+    };
+    // 113 bits: both addresses, `n`, and 9 bits of the egress port.
+    let hash = after(HASH);
+    check(&hash, None, Ok(&[("n", Recomputed)]));
+    check(&hash, Some(15), Ok(&[("n", Recomputed)]));
+    check(&hash, Some(14), Ok(&[("n", Deferred)]));
+    check(&hash, Some(9), Ok(&[("n", Deferred)]));
+    check(
+        &hash,
+        Some(8),
+        Err("hdr.e.dst 48, s.egress_spec 9, I.n 8"),
+    );
+    // A first value that is replaced does not matter, nor an input that is a value of its own.
+    check(
+        &after(&format!("n = 5; {HASH}")),
+        Some(10),
+        Ok(&[("n", Deferred)]),
+    );
+    let chain = "v = hdr.e.src[39:8]; n = v[7:0] ^ hdr.e.src[7:0];";
+    check(&after(chain), Some(14), Ok(&[("n", Deferred)]));
+    // The input is needed in any case: deferring saves nothing.
+    check(
+        &after("n = hdr.e.dst[7:0];"),
+        Some(8),
+        Err("its budget is 8 B"),
+    );
+    // Not postponable: used before the cut, by the cut, or without one.
+    let used =
+        format!("{HASH} if (n == 1) {{ s.egress_spec = 3; }} t.apply(); hdr.e.src[7:0] = n;");
+    check(&used, Some(10), Err("its budget is 10 B"));
+    let without = format!("{HASH} if (hdr.e.type == 1) {{ t.apply(); }} hdr.e.src[7:0] = n;");
+    check(&without, Some(10), Err("its budget is 10 B"));
+    // Its input is written before the cut, so the packet's bytes do not give it.
+    let written = after("hdr.e.src = hdr.e.src + 1; n = hdr.e.src[7:0];");
+    check(&written, None, Ok(&[]));
+    // Of two values the one that saves more goes first.
+    let two = "@mirror(4) table t { key = { hdr.e.dst: exact; } actions = { go; } }";
+    let both = format!(
+        "{HASH} v = (bit<32>) hdr.e.type; t.apply(); hdr.e.src[7:0] = n; hdr.e.src[39:8] = v;"
+    );
+    check_phv(
+        (two, &both),
+        Some(15),
+        Ok(&[("n", Deferred), ("v", Recomputed)]),
+    );
+    check_phv(
+        (two, &both),
+        Some(13),
+        Ok(&[("n", Deferred), ("v", Deferred)]),
     );
 }

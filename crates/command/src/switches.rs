@@ -12,6 +12,7 @@ use packet::Nanos;
 use passes::split::{SplitOptions, split};
 use switch::{Device, DeviceConfig};
 use tenancy::{Connection, Spec, TenantSwitch, VirtualPort};
+use terminal::out;
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
@@ -96,9 +97,13 @@ impl Maker {
         let (program, blocks) = compiled.ok_or(WRONG_PROGRAM)?;
         let options = SplitOptions {
             mirror_all: spec.mirror_all,
+            phv_bits: spec.phv_bits,
             ..SplitOptions::default()
         };
         let program = split(&program, &options).map_err(|error| error.to_string())?;
+        for warning in &program.plan.phv.warnings {
+            out::note(warning);
+        }
         let texts = handlers::texts(blocks, source.c_file.as_deref())?;
         let handlers = handlers::compile(&program.whole, &texts).ok_or(WRONG_CODE)?;
         let mut natives = Vec::new();

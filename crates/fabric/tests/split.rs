@@ -87,6 +87,7 @@ fn make(spec: &SwitchSpec) -> Result<Box<dyn Node>, String> {
 fn planes(spec: &SplitSpec) -> Result<SplitFabric, String> {
     let options = SplitOptions {
         mirror_all: spec.mirror_all,
+        phv_bits: spec.phv_bits,
         ..SplitOptions::default()
     };
     let program = split(&compile(&spec.program)?, &options).map_err(|error| error.to_string())?;

@@ -98,6 +98,20 @@ struct Cut {
     /// EtherType of frames from servers.
     #[arg(long, value_name = "TYPE", value_parser = ether_type, default_value_t = RESPONSE_TYPE)]
     response_type: u16,
+    /// Budget of the switch for the values of a packet, such as `200B`. If they do not fit, servers
+    /// compute those that are needed only after the cuts.
+    #[arg(long, value_name = "BYTES", value_parser = phv_bits)]
+    phv: Option<u64>,
+}
+
+/// Reads a budget. Returns it in bits.
+fn phv_bits(text: &str) -> Result<u64, String> {
+    let digits = text.strip_suffix('B').map(str::trim_end);
+    let bytes = digits.and_then(|digits| digits.parse::<u32>().ok());
+    match bytes {
+        Some(bytes) if bytes > 0 => Ok(u64::from(bytes) * 8),
+        _ => Err("write a number of bytes, such as 200B".to_owned()),
+    }
 }
 
 fn ether_type(text: &str) -> Result<u16, String> {
@@ -117,6 +131,7 @@ impl Cut {
         SplitOptions {
             request_type: self.request_type,
             response_type: self.response_type,
+            phv_bits: self.phv,
             ..SplitOptions::default()
         }
     }
@@ -148,6 +163,9 @@ fn prepare(
             return Ok(None);
         }
     };
+    for warning in &program.plan.phv.warnings {
+        out::note(warning);
+    }
     if !with_c {
         let handlers = Handlers::default();
         return Ok(Some(Prepared { program, handlers }));

@@ -1,7 +1,7 @@
 //! `polyplane split show`: where a program is cut, and what travels.
 
 use clap::Args;
-use passes::split::{CutKind, FrameOption, SplitPlan, SplitProgram};
+use passes::split::{CutKind, FrameOption, PhvUse, PivHome, SplitPlan, SplitProgram};
 use serde::Serialize;
 
 use super::Cut;
@@ -27,6 +27,7 @@ struct Shown<'p> {
     resumes: &'p [String],
     server_stages: &'p [String],
     frame: ShownFrame<'p>,
+    phv: ShownPhv<'p>,
     tables: Vec<ShownTable<'p>>,
 }
 
@@ -36,6 +37,8 @@ struct ShownCut<'p> {
     stage: &'p str,
     kind: &'static str,
     name: &'p str,
+    /// The switch has no entry of the table.
+    always: bool,
 }
 
 #[derive(Serialize)]
@@ -57,6 +60,31 @@ struct ShownFrame<'p> {
 struct ShownValue<'p> {
     name: &'p str,
     width: u32,
+}
+
+/// The values that the switch holds for a packet.
+#[derive(Serialize)]
+struct ShownPhv<'p> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_bits: Option<u64>,
+    /// Bits of the values of the program as it is.
+    bits_before: u64,
+    /// Bits without those that only the inputs of deferred values need.
+    bits_after: u64,
+    /// Values that are computed before the cuts and used only after them.
+    postponable: Vec<ShownPiv<'p>>,
+}
+
+/// A postponable intermediate value. `recomputed`: switch and servers compute it again after a cut.
+/// `deferred`: servers compute it, and the switch does not.
+#[derive(Serialize)]
+struct ShownPiv<'p> {
+    name: &'p str,
+    width: u32,
+    home: &'static str,
+    /// Bits of its inputs, and of those that the switch needs in any case.
+    input_bits: u64,
+    needed_bits: u64,
 }
 
 /// A field of frames: its first bit, counted from the frame's start.
@@ -112,6 +140,7 @@ fn shown(program: &SplitProgram) -> Shown<'_> {
         server_stages,
         recomputed,
         live_bits,
+        phv,
         frame,
     } = &program.plan;
     let cuts = cuts.iter().zip(1..).map(|(cut, number)| ShownCut {
@@ -122,6 +151,12 @@ fn shown(program: &SplitProgram) -> Shown<'_> {
             CutKind::Handler(_) => "handler",
         },
         name: &cut.name,
+        always: match cut.kind {
+            CutKind::Table(table) => mirrored
+                .iter()
+                .all(|mirror| mirror.table != table || mirror.entries == 0),
+            CutKind::Handler(_) => true,
+        },
     });
     let mut fields = vec![ShownField {
         name: "load type",
@@ -180,16 +215,73 @@ fn shown(program: &SplitProgram) -> Shown<'_> {
                 .collect(),
             fields,
         },
+        phv: shown_phv(phv),
         tables: tables.collect(),
+    }
+}
+
+fn shown_phv(phv: &PhvUse) -> ShownPhv<'_> {
+    let pivs = phv.pivs.iter().map(|piv| ShownPiv {
+        name: &piv.name,
+        width: piv.width,
+        home: match piv.home {
+            PivHome::Recomputed => "recomputed",
+            PivHome::Deferred => "deferred",
+        },
+        input_bits: piv.input_bits,
+        needed_bits: piv.needed_bits,
+    });
+    ShownPhv {
+        budget_bits: phv.budget_bits,
+        bits_before: phv.bits_before,
+        bits_after: phv.bits_after,
+        postponable: pivs.collect(),
+    }
+}
+
+fn phv_lines(phv: &ShownPhv<'_>, lines: &mut Vec<String>) {
+    let budget = match phv.budget_bits {
+        Some(bits) => format!(", its budget is {bits}"),
+        None => String::new(),
+    };
+    let now = match phv.bits_after == phv.bits_before {
+        true => String::new(),
+        false => format!(" instead of {}", phv.bits_before),
+    };
+    lines.push(format!(
+        "the switch holds {} bits of values for a packet{now}{budget}",
+        phv.bits_after
+    ));
+    if !phv.postponable.is_empty() {
+        lines.push("values computed before the cuts and used only after them".to_owned());
+    }
+    for value in &phv.postponable {
+        let ShownPiv {
+            name,
+            width,
+            input_bits,
+            needed_bits,
+            ..
+        } = value;
+        lines.push(match value.home {
+            "deferred" => format!(
+                "  {name}: servers compute it; {input_bits} + {width} bits before, \
+                 {needed_bits} + {width} after"
+            ),
+            _ => format!(
+                "  {name}: computed again after a cut; {input_bits} + {width} bits, \
+                 {needed_bits} + {width} if servers compute it"
+            ),
+        });
     }
 }
 
 fn text(shown: &Shown<'_>) -> String {
     let mut lines = vec!["cuts: packets leave the switch at".to_owned()];
     for cut in &shown.cuts {
-        let when = match cut.kind {
-            "table" => "if the switch has no entry",
-            _ => "always",
+        let when = match cut.always {
+            true => "always",
+            false => "if the switch has no entry",
         };
         lines.push(format!(
             "  {:3}  {} {} ({when})",
@@ -226,6 +318,7 @@ fn text(shown: &Shown<'_>) -> String {
             lines.push(format!("  {:5} bits  {}", value.width, value.name));
         }
     }
+    phv_lines(&shown.phv, &mut lines);
     lines.push("tables".to_owned());
     for table in &shown.tables {
         let home = match (table.home, table.entries_in_switch) {

@@ -123,6 +123,7 @@ pub(super) struct Split {
     /// File with the C code of its handlers.
     pub(super) c: Option<Text>,
     pub(super) mirror_all: Option<Spanned<i64>>,
+    pub(super) phv: Option<Text>,
     pub(super) install: Option<Text>,
     pub(super) order: Option<Text>,
     pub(super) placement: Option<Text>,

@@ -188,6 +188,8 @@ pub struct SplitSpec {
     /// Number of entries in the switch of each table of ingress that can be mirrored. `None`
     /// mirrors only the tables with `@mirror`.
     pub mirror_all: Option<u32>,
+    /// Budget of the switch for the values of a packet, in bits.
+    pub phv_bits: Option<u64>,
     /// The servers, with the ports of the switch at which they are.
     pub servers: Vec<SplitServer>,
     /// Time until an entry works in the switch.

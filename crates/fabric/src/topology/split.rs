@@ -172,10 +172,29 @@ impl Check<'_> {
                 .mirror_all
                 .as_ref()
                 .map(|_| self.number(&split.mirror_all, 1, 1u32)),
+            phv_bits: self.phv_bits(split),
             servers,
             install: self.time(&split.install, Nanos::ZERO),
             order,
             placement: self.placement(split),
+        }
+    }
+
+    /// Returns the budget of the switch for the values of a packet, in bits.
+    fn phv_bits(&mut self, split: &file::Split) -> Option<u64> {
+        let given = split.phv.as_ref()?;
+        let bytes = self.quantity(given, Quantity::Size)?;
+        match bytes.checked_mul(8).filter(|bits| *bits > 0) {
+            Some(bits) => Some(bits),
+            None => {
+                let message = format!("a budget of {bytes} bytes");
+                self.mistake(
+                    given,
+                    message,
+                    "write the bytes of the switch, as in \"200 B\"",
+                );
+                None
+            }
         }
     }
 

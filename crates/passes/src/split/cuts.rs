@@ -362,7 +362,7 @@ fn gives_back(
 }
 
 /// Returns true if a link of a stage leads to the end of the control.
-fn ends(kind: &StageKind) -> bool {
+pub(super) fn ends(kind: &StageKind) -> bool {
     let is_end = |next: &Next| *next == Next::End;
     match kind {
         StageKind::Condition {

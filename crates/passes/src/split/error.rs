@@ -22,16 +22,19 @@ impl SplitError {
         message: impl Into<String>,
         hint: &'static str,
     ) -> SplitError {
-        let place = loc.and_then(|loc| {
-            let file = program.files.get(loc.file as usize)?;
-            Some(format!("{file}:{}:{}", loc.line, loc.column))
-        });
         SplitError {
             message: message.into(),
-            place,
+            place: place_of(program, loc),
             hint,
         }
     }
+}
+
+/// Returns `FILE:LINE:COLUMN` of a construct, if it is known.
+pub(super) fn place_of(program: &Program, loc: Option<Loc>) -> Option<String> {
+    let loc = loc?;
+    let file = program.files.get(loc.file as usize)?;
+    Some(format!("{file}:{}:{}", loc.line, loc.column))
 }
 
 impl fmt::Display for SplitError {

@@ -5,16 +5,18 @@
 //! table, zeros up to a multiple of four bytes, and the options. The packet's bytes after its first
 //! 14 follow.
 
-use bits::Id;
+use bits::{Id, IdSet};
 use ir::{
     BlockCode, BlockRole, DataTy, Field, FieldId, Header, HeaderField, HeaderId, HeaderType,
-    HeaderTypeId, Program, ScalarTy,
+    HeaderTypeId, Program, ScalarTy, TableId,
 };
 
+use super::SplitOptions;
 use super::cuts::{CutKind, Cuts, Resume, is_cached};
 use super::error::SplitError;
 use super::liveness::{FieldSet, Liveness, listed_fields};
-use super::recompute::{Recomputed, recomputed};
+use super::phv::{self, PhvUse, Places};
+use super::recompute::{Computations, Recomputed};
 use crate::uses::Uses;
 
 /// Part of the names of all items that a split adds. No P4 name contains it.
@@ -156,6 +158,15 @@ pub(super) struct FrameHeader {
     pub(super) layout: WireLayout,
     /// Values that both halves compute again instead of sending them.
     pub(super) again: Vec<Recomputed>,
+    /// Values that servers compute and the switch does not.
+    pub(super) deferred: Vec<Recomputed>,
+    /// Places of the computations that the switch does not need.
+    pub(super) removed: Places,
+    /// Mirrored tables of which the switch holds no entry.
+    pub(super) uncached: IdSet<TableId>,
+    pub(super) phv: PhvUse,
+    /// The values that do not travel: names and widths.
+    pub(super) recomputed: Vec<(String, u32)>,
     /// Bits of the live values, those values included.
     pub(super) bits_before: u64,
 }
@@ -182,6 +193,11 @@ impl FrameHeader {
         OPTIONS.into_iter()
     }
 
+    /// Returns true if the switch can hold entries of the table.
+    pub(super) fn is_cached(&self, program: &Program, table: TableId) -> bool {
+        is_cached(&program.tables[table]) && !self.uncached.contains(table)
+    }
+
     /// Returns the field of the header's validity.
     pub(super) fn valid(&self, program: &Program) -> FieldId {
         program.headers[self.header].valid
@@ -201,15 +217,33 @@ pub(super) fn add_header(
     program: &mut Program,
     ingress: ir::ControlId,
     cuts: &Cuts,
-    (request_type, response_type): (u16, u16),
+    options: &SplitOptions,
 ) -> Result<FrameHeader, SplitError> {
+    let SplitOptions {
+        request_type,
+        response_type,
+        phv_bits,
+        ..
+    } = *options;
     let captured = captured_stages(program, ingress, cuts);
     let arrivals = arrivals(program);
     let mut fields = travelling(program, ingress, cuts);
     let before = bits_of(program, &fields);
-    let again = recomputed(program, &program.controls[ingress], cuts, &fields);
+    let control = &program.controls[ingress];
+    let mut computations = Computations::new(program, control, cuts);
+    let phv = phv::fit(program, control, cuts, &fields, &mut computations, phv_bits)?;
+    let open: Vec<FieldId> = fields
+        .iter()
+        .filter(|&field| !phv.returned.contains(field))
+        .collect();
+    let again = computations.closure(open);
+    let mut recomputed = Vec::new();
     for value in &again {
-        fields.remove(value.field);
+        if fields.contains(value.field) && !phv.returned.contains(value.field) {
+            fields.remove(value.field);
+            let field = &program.fields[value.field];
+            recomputed.push((field.name.clone(), field.ty.width()));
+        }
     }
     for arrival in &arrivals {
         fields.insert(arrival.copy);
@@ -235,7 +269,7 @@ pub(super) fn add_header(
         }
     }
     let parameter_bits = bits_of(program, &fields);
-    let key_width = key_width(program, cuts);
+    let key_width = key_width(program, cuts, &phv.uncached);
     let options: u32 = OPTIONS.iter().map(|(_, width)| width).sum();
     let used = 16 + parameter_bits + u64::from(key_width) + u64::from(options);
     if used > u64::from(MAX_HEADER_BYTES) * 8 {
@@ -302,6 +336,11 @@ pub(super) fn add_header(
         captured,
         layout,
         again,
+        deferred: phv.deferred,
+        removed: phv.removed,
+        uncached: phv.uncached,
+        phv: phv.used,
+        recomputed,
         bits_before: before,
     })
 }
@@ -484,9 +523,9 @@ fn captured_stages(
 }
 
 /// Returns the width of the longest key of a table that the switch caches.
-fn key_width(program: &Program, cuts: &Cuts) -> u32 {
+fn key_width(program: &Program, cuts: &Cuts, uncached: &IdSet<TableId>) -> u32 {
     let widths = cuts.cuts.iter().filter_map(|cut| match cut.kind {
-        CutKind::Table(table) if is_cached(&program.tables[table]) => {
+        CutKind::Table(table) if is_cached(&program.tables[table]) && !uncached.contains(table) => {
             let keys = program.tables[table].keys.iter();
             let width = |key: &ir::Key| {
                 let ty = key.expr.ty(program, None);

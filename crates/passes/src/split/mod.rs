@@ -20,6 +20,7 @@ mod line;
 mod liveness;
 mod owner;
 mod parser;
+mod phv;
 mod recompute;
 mod server;
 mod switch;
@@ -34,6 +35,7 @@ pub use cuts::{CutKind, Resume};
 pub use error::SplitError;
 pub use layout::{ETHERNET_BYTES, FrameOption, FrameParameter, WireLayout};
 pub use owner::OwnerPlan;
+pub use phv::{PhvUse, Piv, PivHome};
 
 /// EtherType of requests, if the user gives no other one.
 pub const REQUEST_TYPE: u16 = 0x88b5;
@@ -56,6 +58,8 @@ pub struct SplitOptions {
     pub response_type: u16,
     /// Egress port of requests in the switch half.
     pub request_port: u32,
+    /// Budget of the switch for the values of a packet, in bits.
+    pub phv_bits: Option<u64>,
 }
 
 impl Default for SplitOptions {
@@ -65,6 +69,7 @@ impl Default for SplitOptions {
             request_type: REQUEST_TYPE,
             response_type: RESPONSE_TYPE,
             request_port: REQUEST_PORT,
+            phv_bits: None,
         }
     }
 }
@@ -97,6 +102,8 @@ pub struct SplitPlan {
     pub recomputed: Vec<(String, u32)>,
     /// Number of bits of live values, the recomputed ones included.
     pub live_bits: u64,
+    /// The values that the switch holds for a packet.
+    pub phv: PhvUse,
     /// Layout of frames.
     pub frame: WireLayout,
 }
@@ -174,14 +181,13 @@ pub fn split(program: &Program, options: &SplitOptions) -> Result<SplitProgram, 
         cuts::mirror_all(&mut whole, &control, entries);
     }
     check_other_controls(&whole, ingress)?;
-    let types = (options.request_type, options.response_type);
     if options.mirror_all.is_some() && cuts::has_none(&whole, &whole.controls[ingress]) {
-        return Ok(uncut(whole, types));
+        return Ok(uncut(whole, (options.request_type, options.response_type)));
     }
     let cuts = Cuts::of(&whole, &whole.controls[ingress])?;
     let start = Start::of(&whole)?;
     let mut with_header = whole.clone();
-    let frame = layout::add_header(&mut with_header, ingress, &cuts, types)?;
+    let frame = layout::add_header(&mut with_header, ingress, &cuts, options)?;
     let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
     let stages = &whole.controls[ingress].stages;
     let owners = cuts.cuts.iter();
@@ -209,6 +215,7 @@ fn uncut(whole: Program, (request_type, response_type): (u16, u16)) -> SplitProg
         server_stages: Vec::new(),
         recomputed: Vec::new(),
         live_bits: 0,
+        phv: PhvUse::default(),
         frame: WireLayout::without_parameters(request_type, response_type),
     };
     SplitProgram {
@@ -308,7 +315,7 @@ fn plan(
         let width = |key: &ir::Key| key.expr.ty(program, None).map_or(0, ir::ScalarTy::width);
         MirroredTable {
             table: id,
-            entries: match cuts::is_cached(table) {
+            entries: match frame.is_cached(program, id) {
                 true => table.mirror.unwrap_or(0),
                 false => 0,
             },
@@ -327,14 +334,8 @@ fn plan(
             .iter()
             .map(|stage| stages[stage].name.clone())
             .collect(),
-        recomputed: frame
-            .again
-            .iter()
-            .map(|value| {
-                let field = &program.fields[value.field];
-                (field.name.clone(), field.ty.width())
-            })
-            .collect(),
+        recomputed: frame.recomputed,
+        phv: frame.phv,
         live_bits: frame.bits_before,
         frame: frame.layout,
     }

@@ -68,6 +68,7 @@ pub(super) fn server_half(
         .iter()
         .map(|carried| restore(&program, carried.field, carried.slot))
         .chain(frame.again.iter().map(|value| value.stmt.clone()))
+        .chain(frame.deferred.iter().map(|value| value.stmt.clone()))
         .collect();
     let end = cuts.number_of(Resume::End) as u64;
     body.push(assign(fields.egress_spec, read(fields.ingress_port)));

@@ -15,7 +15,7 @@ use ir::{
 };
 
 use super::SplitOptions;
-use super::cuts::{Cut, CutKind, Cuts, Resume, after_action, is_cached};
+use super::cuts::{Cut, CutKind, Cuts, Resume, after_action};
 use super::layout::{ADDED, CapturedStage, FrameHeader, FrameOption};
 use super::line::Line;
 use super::owner::OwnerPlan;
@@ -43,7 +43,9 @@ pub(super) fn switch_half(
     });
     let stages = std::mem::take(&mut program.controls[ingress].stages);
     let name = program.controls[ingress].name.clone();
-    let mut line = Line::new(&name, stages.into_vec());
+    let mut stages = stages.into_vec();
+    remove_deferred(&mut stages, frame);
+    let mut line = Line::new(&name, stages);
     let begin = line.reserve();
     let take = line.reserve();
     let is_response = is_response(&mut program, ingress, frame);
@@ -106,10 +108,22 @@ pub(super) fn switch_half(
         );
         let left = line.after(&format!("leave_{}", index + 1), body, Next::End);
         let stage = &mut line.own()[cut.stage.index()];
-        stage.kind = cut_stage(&program, &stage.kind, left);
+        stage.kind = cut_stage(&program, frame, &stage.kind, left);
     }
     program.controls[ingress].stages = line.finish();
     program
+}
+
+/// Removes the computations that only servers need.
+fn remove_deferred(stages: &mut [Stage], frame: &FrameHeader) {
+    let mut places: Vec<(StageId, usize)> = frame.removed.iter().copied().collect();
+    // Later positions first: they move the others.
+    places.sort_unstable_by(|a, b| b.cmp(a));
+    for (stage, position) in places {
+        if let StageKind::Action { body, .. } = &mut stages[stage.index()].kind {
+            body.remove(position);
+        }
+    }
 }
 
 /// Adds the action of entries that make packets leave.
@@ -265,13 +279,13 @@ fn run_action(
 }
 
 /// Returns the operation of a stage that is cut. `left` leads to the stage that sends the request.
-fn cut_stage(program: &Program, kind: &StageKind, left: Next) -> StageKind {
+fn cut_stage(program: &Program, frame: &FrameHeader, kind: &StageKind, left: Next) -> StageKind {
     match kind {
         StageKind::Match {
             table,
             outcome,
             next,
-        } if is_cached(&program.tables[*table]) => {
+        } if frame.is_cached(program, *table) => {
             let actions = program.tables[*table].actions.len();
             let mut after: Vec<Next> = (0..actions - 1)
                 .map(|action| after_action(next, action))
@@ -310,7 +324,7 @@ fn leave(
     let key = key_of(program, kind, stage);
     let mut missing = frame.layout.key_width;
     if let CutKind::Table(table) = kind
-        && is_cached(&program.tables[table])
+        && frame.is_cached(program, table)
     {
         for value in &key {
             missing -= value

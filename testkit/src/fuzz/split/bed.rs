@@ -85,7 +85,7 @@ impl Event {
 }
 
 /// Number of bytes of a packet's headers without its flow and number.
-const PACKET_BYTES: usize = 33;
+const PACKET_BYTES: usize = 37;
 
 /// Draws the events of a run.
 pub(super) fn draw(rng: &mut Rng, setting: &Setting, program: &Program) -> Vec<Event> {
@@ -141,6 +141,8 @@ pub(super) fn draw(rng: &mut Rng, setting: &Setting, program: &Program) -> Vec<E
         };
         let mut data = vec![0; PACKET_BYTES + rng.index(40)];
         rng.fill(&mut data);
+        // The types of frames between the planes begin with 0x88.
+        data[12] &= 0x7f;
         events.push(Event::Packet {
             flow: flow as u16,
             after: rng.below(30_000),
@@ -191,11 +193,18 @@ fn engine(is_native: bool) -> Box<dyn Engine> {
     }
 }
 
-/// Splits a program.
-pub(super) fn split(program: &ir::Program) -> Result<Option<SplitProgram>, Fault> {
-    let Ok(split) = passes::split::split(program, &SplitOptions::default()) else {
+/// Splits a program, if it can be. `share` is that of the values for which the switch has a
+/// budget, in eighths.
+pub(super) fn split(program: &ir::Program, share: u64) -> Result<Option<SplitProgram>, Fault> {
+    let mut options = SplitOptions::default();
+    let Ok(mut split) = passes::split::split(program, &options) else {
         return Ok(None);
     };
+    options.phv_bits = Some(split.plan.phv.bits_before * share / 8);
+    // A smaller budget may be impossible.
+    if let Ok(deferring) = passes::split::split(program, &options) {
+        split = deferring;
+    }
     for (name, half) in [("switch", &split.switch), ("server", &split.server)] {
         ir::verify(half)
             .map_err(|errors| fault("a half is not valid", format!("{name}: {}", errors[0])))?;

@@ -68,7 +68,7 @@ fn judge(
     events: &[Event],
     case: &Case<'_>,
 ) -> Result<(), Fault> {
-    let Some(halves) = halves(program, case)? else {
+    let Some(halves) = halves(program, setting.phv_share, case)? else {
         return Ok(());
     };
     case.accept();
@@ -78,11 +78,11 @@ fn judge(
 }
 
 /// Compiles and splits a program, if it can be.
-fn halves(program: &Program, case: &Case<'_>) -> Result<Option<SplitProgram>, Fault> {
+fn halves(program: &Program, share: u64, case: &Case<'_>) -> Result<Option<SplitProgram>, Fault> {
     let text = program.text();
     let split = move || {
         let refused = |detail| Fault::new("a generated program is refused", detail);
-        bed::split(&*crate::compile_text(&text).map_err(refused)?)
+        bed::split(&*crate::compile_text(&text).map_err(refused)?, share)
     };
     guarded(case.limit, split).map_err(|trouble| trouble.fault("splitting a program"))?
 }

@@ -167,10 +167,10 @@ impl Program {
             "#include <v1model.p4>\n\
              header e_t {{ bit<48> dst; bit<48> src; bit<16> type; }}\n\
              header p_t {{ bit<16> flow; bit<8> space; bit<32> address; bit<32> number;\n    \
-                 bit<8> a; bit<16> b; bit<32> c; bit<32> r; bit<64> w; }}\n\
+                 bit<8> a; bit<16> b; bit<32> c; bit<32> r; bit<64> w; bit<32> v; }}\n\
              header q_t {{ bit<8> a; bit<32> b; bit<24> c; }}\n\
              struct h {{ e_t e; p_t p; q_t q; }}\n\
-             struct m {{ bit<8> x0; bit<16> x1; bit<32> x2; bit<48> x3; bit<16> k; }}\n\
+             struct m {{ bit<8> x0; bit<16> x1; bit<32> x2; bit<48> x3; bit<16> k; bit<32> y; bit<32> z; }}\n\
              {declarations}\
              parser P(packet_in p, out h hdr, inout m meta, inout standard_metadata_t s) {{\n    \
                  state start {{ p.extract(hdr.e); p.extract(hdr.p); {parser}\
@@ -272,6 +272,10 @@ impl Maker<'_> {
                     .to_owned();
         }
         let mut body = Vec::new();
+        let is_postponable = self.rng.one_in(2);
+        if is_postponable {
+            body.extend(self.postponable());
+        }
         for _ in 0..self.rng.below(4) {
             self.piece(&mut body, 0, true);
         }
@@ -287,6 +291,9 @@ impl Maker<'_> {
         for _ in 0..self.rng.below(4) {
             self.piece(&mut body, 2, false);
         }
+        if is_postponable {
+            body.push(Piece::line("hdr.p.w = hdr.p.w + (bit<64>) meta.y;"));
+        }
         if self.has_state {
             let stateful = self.state("hdr.p.c");
             body.push(stateful);
@@ -298,6 +305,35 @@ impl Maker<'_> {
             egress.push(line);
         }
         self.program.egress = egress;
+    }
+
+    /// Returns the computation of a value that is used only after the last cut.
+    fn postponable(&mut self) -> Vec<Piece> {
+        let values = [
+            "hdr.p.v",
+            "hdr.p.address",
+            "hdr.e.src[40:9]",
+            "hdr.p.number",
+        ];
+        let mut value = || *self.rng.pick(&values).unwrap_or(&values[0]);
+        let (a, b) = (value(), value());
+        let hash = |to: &str, data: &str| {
+            Piece::line(format!(
+                "hash({to}, HashAlgorithm.crc32, 32w0, {{ {data} }}, 32w1000);"
+            ))
+        };
+        match self.rng.below(4) {
+            0 => vec![Piece::line(format!("meta.y = {a} ^ {b};"))],
+            1 => vec![hash("meta.y", &format!("{a}, {b}, hdr.p.flow"))],
+            2 => vec![
+                Piece::line("meta.y = 5;"),
+                hash("meta.y", &format!("{a}, hdr.p.space")),
+            ],
+            _ => vec![
+                Piece::line(format!("meta.z = {a} + {b};")),
+                hash("meta.y", "meta.z, hdr.p.v"),
+            ],
+        }
     }
 
     /// Adds a piece. `has_cut_after` is true if a cut may follow.

@@ -36,6 +36,8 @@ pub(super) struct Setting {
     pub(super) is_native: bool,
     pub(super) has_group_changes: bool,
     pub(super) has_small_filters: bool,
+    /// Budget of the switch for values, in eighths of those of the program.
+    pub(super) phv_share: u64,
 }
 
 impl Setting {
@@ -75,6 +77,7 @@ impl Setting {
             is_native: rng.one_in(4),
             has_group_changes: rng.one_in(2),
             has_small_filters: rng.one_in(2),
+            phv_share: rng.between(4, 8),
         }
     }
 
