@@ -55,6 +55,8 @@ enum Task {
     /// Send random packets and changes of entries through split programs, and compare with one
     /// device.
     SplitPrograms(split_programs::Options),
+    /// Send random floats through P4 and C, and compare with the same C code alone.
+    Floats(split_programs::FloatOptions),
     /// Fill the tables of docs/results from what `polyplane bench --json` wrote.
     Figures(figures::Options),
     /// Run the switch under sustained overload. It must drop with counted reasons, never stall and
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Task::Sanitize(options) => sanitize::run(&root(), &options),
         Task::Scale(options) => scale::run(&options),
         Task::SplitPrograms(options) => split_programs::run(&options),
+        Task::Floats(options) => split_programs::run_floats(&options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),

@@ -45,3 +45,34 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Err(error) => Err(format!("cannot start cargo: {error}")),
     }
 }
+
+#[derive(Args)]
+pub(crate) struct FloatOptions {
+    /// Number of packets.
+    #[arg(long, default_value_t = 1_000_000)]
+    packets: u64,
+}
+
+/// Sends random floats through P4 and C, and compares with the same C code alone.
+pub(crate) fn run_floats(options: &FloatOptions) -> Outcome {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args([
+            "test",
+            "--release",
+            "--quiet",
+            "-p",
+            "testkit",
+            "--test",
+            "split",
+            "--",
+            "floats",
+        ])
+        .env("FLOATS", options.packets.to_string())
+        .current_dir(root());
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("a float or a result differs".to_owned()),
+        Err(error) => Err(format!("cannot start cargo: {error}")),
+    }
+}

@@ -3,6 +3,8 @@
 use clap::Args;
 
 use driver::CheckedProgram;
+use foreign::{CodeDiagnostic, Severity};
+use serde::Serialize;
 
 use crate::args::{Format, Source};
 use crate::{Ended, compile, handlers, out};
@@ -63,8 +65,51 @@ fn with_errors(count: usize, format: Format) -> Ended {
     Ended::WithErrors
 }
 
-/// Reports the diagnostics of a program with C code. The C compiler's messages are text, on
-/// standard error.
+/// Diagnostic of C code, with the members of those of P4 code.
+#[derive(Serialize)]
+struct CodeMessage<'m> {
+    file: Option<&'m str>,
+    line: u32,
+    column: u32,
+    end_line: u32,
+    end_column: u32,
+    severity: String,
+    code: &'static str,
+    message: &'m str,
+    hint: Option<&'m str>,
+    notes: Vec<String>,
+    labels: [(); 0],
+}
+
+/// Returns the diagnostics, with notes in the ones before them.
+fn code_messages(all: &[CodeDiagnostic]) -> Vec<CodeMessage<'_>> {
+    let mut messages: Vec<CodeMessage<'_>> = Vec::new();
+    for one in all {
+        if let (Severity::Note, Some(last)) = (one.severity, messages.last_mut()) {
+            last.notes.push(one.to_string());
+            continue;
+        }
+        let place = one.place.as_ref();
+        let line = place.map_or(0, |place| place.line);
+        let column = place.and_then(|place| place.column).unwrap_or(0);
+        messages.push(CodeMessage {
+            file: place.map(|place| place.file.as_str()),
+            line,
+            column,
+            end_line: line,
+            end_column: column,
+            severity: one.severity.to_string(),
+            code: "C",
+            message: &one.text,
+            hint: None,
+            notes: Vec::new(),
+            labels: [],
+        });
+    }
+    messages
+}
+
+/// Reports the diagnostics of a program with C code.
 fn checked_with_code(
     checked: CheckedProgram,
     source: &Source,
@@ -72,13 +117,31 @@ fn checked_with_code(
 ) -> Result<Ended, String> {
     let compiled = checked.lower();
     let count = compiled.diagnostics.list.error_count();
-    compile::show_all(std::slice::from_ref(&compiled.diagnostics), format);
     let Some(program) = compiled.program else {
+        compile::show_all(std::slice::from_ref(&compiled.diagnostics), format);
         return Ok(with_errors(count, format));
     };
     let texts = handlers::texts(compiled.foreign, source.c_file.as_deref())?;
-    Ok(match handlers::load(&program, &texts) {
-        Some(_) => Ended::Well,
-        None => Ended::WithErrors,
-    })
+    let (handlers, messages) = handlers::diagnose(&program, &texts);
+    match format {
+        Format::Text => {
+            compile::show_all(std::slice::from_ref(&compiled.diagnostics), format);
+            for message in &messages {
+                out::note(&message.to_string());
+            }
+        }
+        Format::Json => {
+            let own = serde_json::from_str(&compiled.diagnostics.to_json());
+            let mut all: Vec<serde_json::Value> = own.unwrap_or_default();
+            let messages = code_messages(&messages).into_iter();
+            all.extend(messages.filter_map(|message| serde_json::to_value(message).ok()));
+            out::json(&all);
+        }
+    }
+    Ok(
+        match handlers.and_then(|handlers| handlers.load(&program, 0)) {
+            Some(_) => Ended::Well,
+            None => Ended::WithErrors,
+        },
+    )
 }

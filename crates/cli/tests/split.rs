@@ -83,6 +83,88 @@ fn errors_in_c_have_their_place_in_the_program() {
     assert_eq!(told.status, Some(1), "{}", told.err);
     let place = format!("wrong.p4c:{line}");
     assert!(told.err.contains(&place), "{place} in: {}", told.err);
+    // Editors read the same places.
+    let told = said(&["check", "--format", "json", &path]);
+    assert_eq!((told.status, told.err.as_str()), (Some(1), ""));
+    let shown: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    assert_eq!(shown[0]["line"], line, "{shown}");
+    assert_eq!(
+        (&shown[0]["severity"], &shown[0]["code"]),
+        (&"error".into(), &"C".into())
+    );
+    // A wrong signature is one error, at the definition.
+    let other = program("extern \"C\" {\nint answer(clip_t *c, int q) { return 0; }\n}");
+    let told = said(&["check", &dir.with("other.p4c", other)]);
+    assert_eq!(told.status, Some(1), "{}", told.err);
+    let errors = told.err.matches(" error: ").count();
+    assert_eq!(
+        (errors, told.err.contains("clip_calls")),
+        (1, false),
+        "{}",
+        told.err
+    );
+}
+
+#[test]
+fn a_trace_over_planes_shows_the_cut_the_handler_and_its_entries() {
+    let snat = example("split/snat.p4c");
+    let entries = example("split/snat.entries");
+    let packet = "0200000001010200000001100800\
+                  4500002c0001000040068edcc0a8010ac63364099c4001bb000000010000000060022000ee3a0000020405b4";
+    let run = |split: &[&str]| {
+        let arguments = ["trace", &snat, "--entries", &entries, "--packet", packet];
+        said(&[&arguments[..], split].concat())
+    };
+    let told = run(&["--split"]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let mut rest = told.out.as_str();
+    for line in [
+        "cut 1: the packet leaves the switch for a server, at the table NatIngress.outbound",
+        "miss: the default action runs",
+        "call remote of allocate",
+        "NatIngress.request.l4_port    0x9c40 (40000)",
+        "-> 0x0400 (1024)",
+        "the handler inserts NatIngress.outbound { hdr.ipv4.protocol: 6; hdr.ipv4.src: 192.168.1.10; \
+         meta.src_port: 40000; } -> NatIngress.translate(address: 203.0.113.1, l4_port: 1024)",
+        "the handler inserts NatIngress.inbound",
+        "the packet comes back and resumes in the switch at",
+        "sent by port 1",
+    ] {
+        let at = rest.find(line);
+        rest = &rest[at.unwrap_or_else(|| panic!("{line} in:\n{}", told.out))..];
+    }
+    assert!(!run(&[]).out.contains("cut 1"));
+    let router = example("router/router.p4");
+    let told = said(&["trace", &router, "--packet", packet, "--split"]);
+    assert_eq!(told.status, Some(1));
+    assert!(told.err.contains("write `@mirror(N)`"), "{}", told.err);
+}
+
+#[test]
+fn values_that_do_not_fit_the_budget_are_shown_with_their_places() {
+    let program = example("split/ecmp.p4");
+    let show = |budget: &str| said(&["split", "show", &program, "--phv", budget]);
+    let told = show("25B");
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let line = "EcmpIngress.index: servers compute it; 104 + 8 bits before, 32 + 8 after";
+    assert!(told.out.contains(line), "{}", told.out);
+    let warning =
+        "warning: servers compute `EcmpIngress.index`, to keep the switch's budget of 25 B";
+    assert!(told.err.contains(warning), "{}", told.err);
+    let told = show("5 B");
+    assert_eq!((told.status, told.out.as_str()), (Some(1), ""));
+    assert!(told.err.contains("hdr.ipv4.dst 32"), "{}", told.err);
+    let told = said(&[
+        "split",
+        "test",
+        &program,
+        &example("split/ecmp.stf"),
+        "--phv",
+        "25B",
+        "--servers",
+        "3",
+    ]);
+    assert_eq!(told.status, Some(0), "{}{}", told.out, told.err);
 }
 
 #[test]

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use driver::ForeignBlock;
 use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
-use foreign::{CodeError, CodeText, CompileOptions, HandlerState, LoadOptions, PoolLeases};
+use foreign::{
+    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, HandlerState, LoadOptions,
+    PoolLeases, Severity,
+};
 use ir::{ExternKind, Layout, Program};
 use placement::ServerId;
 use split::PoolOwners;
@@ -160,47 +163,62 @@ pub fn load(program: &Program, texts: &[CodeText]) -> Option<Natives> {
 
 /// Compiles the handlers of a program, as [`load`] does.
 pub fn compile(program: &Program, texts: &[CodeText]) -> Option<Handlers> {
+    let (handlers, messages) = diagnose(program, texts);
+    for message in &messages {
+        out::note(&message.to_string());
+    }
+    handlers
+}
+
+/// Compiles the handlers of a program. Returns them if there are no errors, and the messages.
+pub fn diagnose(program: &Program, texts: &[CodeText]) -> (Option<Handlers>, Vec<CodeDiagnostic>) {
     let group = HandlerState::default();
     let mut handlers = program
         .externs
         .values()
         .filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }));
-    let first = handlers.next();
-    match (first, texts) {
+    let error = |place: Option<CodePlace>, text: String| CodeDiagnostic {
+        place,
+        severity: Severity::Error,
+        text,
+    };
+    let first = match (handlers.next(), texts) {
         (None, []) => {
             let compiled = None;
-            return Some(Handlers { compiled, group });
+            return (Some(Handlers { compiled, group }), Vec::new());
         }
         (Some(handler), []) => {
             let place = handler.loc.and_then(|loc| {
-                let file = program.files.get(loc.file as usize)?;
-                Some(format!("{file}:{}:{}: ", loc.line, loc.column))
+                Some(CodePlace {
+                    file: program.files.get(loc.file as usize)?.clone(),
+                    line: loc.line,
+                    column: Some(loc.column),
+                })
             });
-            let (place, name) = (place.unwrap_or_default(), &handler.name);
-            out::note(&format!(
-                "{place}error: the handler `{name}` has no C code: write it in `extern \"C\" {{ .. }}`, \
-                 or give --c FILE.c"
-            ));
-            return None;
+            let name = &handler.name;
+            let text = format!(
+                "the handler `{name}` has no C code: write it in `extern \"C\" {{ .. }}`, or give \
+                 --c FILE.c"
+            );
+            return (None, vec![error(place, text)]);
         }
-        _ => {}
-    }
+        (_, [first, ..]) => first,
+    };
     let compiled = match foreign::compile(program, texts, &CompileOptions::new(&cache())) {
         Ok(compiled) => compiled,
-        Err(error @ CodeError::Code(_)) => {
-            out::note(&error.to_string());
-            return None;
-        }
-        Err(error) => {
-            out::error(&error.to_string());
-            return None;
+        Err(CodeError::Code(messages)) => return (None, messages),
+        Err(other) => {
+            let place = CodePlace {
+                file: first.file.clone(),
+                line: first.line,
+                column: None,
+            };
+            return (None, vec![error(Some(place), other.to_string())]);
         }
     };
-    for warning in compiled.warnings() {
-        out::note(&warning.to_string());
-    }
+    let warnings = compiled.warnings().to_vec();
     let compiled = Some(compiled);
-    Some(Handlers { compiled, group })
+    (Some(Handlers { compiled, group }), warnings)
 }
 
 /// Returns the directory of compiled C code: the user's cache, else a directory of this process.

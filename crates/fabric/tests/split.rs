@@ -293,6 +293,18 @@ fn mistakes_of_split_programs_have_a_line_and_a_hint() {
             "0 is too small",
             "from 1 on",
         ),
+        (
+            "install = \"1 ms\"",
+            "phv = \"0 B\"",
+            "a budget of 0 bytes",
+            "200 B",
+        ),
+        (
+            "install = \"1 ms\"",
+            "phv = \"200\"",
+            "200",
+            "write a size with its unit",
+        ),
         ("workers = 1", "workers = 0", "0 is too small", "from 1 on"),
         ("workers = 1", "workers = 5000", "5000 workers", "1 to 1024"),
         (

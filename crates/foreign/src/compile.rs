@@ -221,6 +221,9 @@ pub fn compile(
     })
 }
 
+/// Name of the text that calls the handlers, in messages.
+const CALLS: &str = "clip_calls.c";
+
 /// Returns the translation unit: the user's text between the header and the wrappers.
 fn unit(codes: &[CodeText], interface: &Interface) -> String {
     let mut unit = "#include \"clip.h\"\n".to_owned();
@@ -229,7 +232,7 @@ fn unit(codes: &[CodeText], interface: &Interface) -> String {
         let file = file.replace(['\n', '\r'], "?");
         unit += &format!("#line {} \"{file}\"\n{}\n", code.line.max(1), code.text);
     }
-    unit + "#line 1 \"clip_calls.c\"\n" + &header::wrappers(interface)
+    unit + &format!("#line 1 \"{CALLS}\"\n") + &header::wrappers(interface)
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> CodeError {
@@ -415,6 +418,7 @@ impl Build<'_> {
         let (succeeded, output) = self.compiler.run(self.place, &[FLAGS, &compile].concat())?;
         let messages = diagnostics::read(&output);
         if !succeeded {
+            let messages = diagnostics::without_calls(messages, CALLS);
             let has_error = messages.iter().any(|one| one.severity == Severity::Error);
             return Err(match has_error {
                 true => CodeError::Code(messages),

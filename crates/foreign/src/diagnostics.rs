@@ -74,6 +74,26 @@ pub(crate) fn read(output: &str) -> Vec<CodeDiagnostic> {
     lines.take(MAX_DIAGNOSTICS).collect()
 }
 
+/// Returns the messages without those about the calls of the handlers, with their notes: a wrong
+/// signature has a message of its own. If there are no others, all stay.
+pub(crate) fn without_calls(all: Vec<CodeDiagnostic>, calls: &str) -> Vec<CodeDiagnostic> {
+    let mut kept = Vec::new();
+    let mut is_about_calls = false;
+    for one in &all {
+        if one.severity != Severity::Note {
+            let file = one.place.as_ref().map(|place| place.file.as_str());
+            is_about_calls = file == Some(calls);
+        }
+        if !is_about_calls {
+            kept.push(one.clone());
+        }
+    }
+    match kept.iter().any(|one| one.severity == Severity::Error) {
+        true => kept,
+        false => all,
+    }
+}
+
 fn read_line(line: &str) -> Option<CodeDiagnostic> {
     let kinds = [
         (" fatal error: ", Severity::Error),
@@ -128,6 +148,23 @@ impl Ord for Severity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_about_calls_are_left_out_beside_others() {
+        let check = |lines: &[&str], expected: &[&str]| {
+            let kept = without_calls(read(&lines.join("\n")), "calls.c");
+            let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+            assert_eq!(kept, expected);
+        };
+        let own = "app.p4c:1:5: error: conflicting types for 'h'";
+        let note = "clip.h:9:5: note: previous declaration";
+        let call = "calls.c:3:1: error: too many arguments";
+        let about = "app.p4c:1:5: note: declared here";
+        check(&[own, note, call, about], &[own, note]);
+        check(&[call, about, own, note], &[own, note]);
+        check(&[call, about], &[call, about]);
+        check(&[], &[]);
+    }
 
     #[test]
     fn messages_of_compilers_have_places() {

@@ -61,6 +61,18 @@ pub fn learned_line(program: &Program, table: TableId, key: &[u64]) -> String {
     format!("table {} entry {key}", table.name)
 }
 
+/// Formats an entry that a packet added, as in entries files: `forward { key: 7; } -> to_port(1)`.
+pub fn learned_action_line(
+    program: &Program,
+    table: TableId,
+    key: &[u64],
+    action: &ActionRef,
+) -> String {
+    let line = learned_line(program, table, key);
+    let entry = line.replacen("table ", "", 1).replacen(" entry {", " {", 1);
+    format!("{entry} -> {}", call_text(program, action))
+}
+
 /// Formats the key of an entry: `{ name: match; name: match; }`.
 fn key_text(program: &Program, table: &Table, matches: &[FieldMatch]) -> String {
     let mut text = "{ ".to_owned();

@@ -23,6 +23,7 @@ mod dump;
 mod entry;
 mod fold;
 mod page;
+mod planes;
 mod source;
 mod step;
 mod text;
@@ -38,7 +39,8 @@ use conversion::Converter;
 use step::{Bytes, Step};
 
 pub use conversion::digest_line;
-pub use entry::{entry_line, learned_line};
+pub use entry::{entry_line, learned_action_line, learned_line};
+pub use planes::Planes;
 pub use source::ReadSource;
 
 /// The steps of one packet, in order.

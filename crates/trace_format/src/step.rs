@@ -123,6 +123,18 @@ pub(crate) enum Step {
     Deparsed(Bytes),
     /// The program wrote a message.
     Message { text: String },
+    /// A handler inserted, changed or deleted an entry.
+    Learned {
+        change: &'static str,
+        /// The entry, in the words of an entries file.
+        entry: String,
+    },
+    /// The packet of a split program goes to another plane.
+    Plane {
+        /// `switch` or `server`.
+        plane: &'static str,
+        text: String,
+    },
     /// The program sent a digest.
     Digest { digest: String, fields: Vec<Named> },
     /// A copy was made.

@@ -156,6 +156,8 @@ impl Writer {
             }
             Step::NotEmitted { header } => self.passed_over(&[header]),
             Step::Exit => self.inner("exit"),
+            Step::Learned { change, entry } => self.inner(&format!("the handler {change} {entry}")),
+            Step::Plane { text, .. } => self.page.line(1, Style::Heading, text),
             Step::Message { text } => self.inner(&format!("message: {text}")),
             Step::Digest { digest, fields } => {
                 self.inner(&format!("digest {digest} is sent"));

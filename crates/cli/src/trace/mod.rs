@@ -5,11 +5,14 @@ mod source_files;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{ArgGroup, Args};
 use exec::TraceEvent;
 use packet::{Frame, Nanos, PortId};
-use trace_format::PacketTrace;
+use passes::split::{CutKind, SplitOptions, split};
+use switch::Change;
+use trace_format::{PacketTrace, Planes, learned_action_line, learned_line};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
@@ -51,6 +54,10 @@ pub(crate) struct Options {
     /// and the last two.
     #[arg(long)]
     all_rounds: bool,
+    /// Also show where the packet leaves the switch for a server and where it resumes, if the
+    /// program runs over both and the switch holds no entry of a mirrored table.
+    #[arg(long)]
+    split: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
@@ -62,12 +69,34 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     };
     let port = PortId(options.port);
     configure::check_port(device.program(), port)?;
+    let planes = match options.split {
+        true => match planes(device.program()) {
+            Some(planes) => Some(planes),
+            None => return Ok(Ended::WithErrors),
+        },
+        false => None,
+    };
+    let learned: Arc<Mutex<Vec<Change>>> = Arc::default();
+    let noted = Arc::clone(&learned);
+    device.follow(move |record| {
+        if record.change.is_learned() {
+            let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.push(record.change.clone());
+        }
+    });
     let mut events: Vec<TraceEvent> = Vec::new();
     device
         .trace(port, frame.bytes(), frame.arrival, &mut events)
         .map_err(|error| error.to_string())?;
     let packet = (options.port, frame.bytes());
     let mut trace = PacketTrace::new(device.configuration(), packet, &events, &read_from_disk);
+    let learned = learned.lock().unwrap_or_else(PoisonError::into_inner);
+    let changes = learned.iter();
+    let changes = changes.filter_map(|change| learned_entry(device.program(), change));
+    trace = trace.with_learned(changes.collect());
+    if let Some(planes) = &planes {
+        trace = trace.over_planes(planes);
+    }
     if !options.all_rounds {
         trace = trace.without_middle_rounds();
     }
@@ -77,6 +106,54 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
         out::text(&trace.text(colours()));
     }
     Ok(Ended::Well)
+}
+
+/// Returns the cuts of a program over a switch and servers. Shows an error, and returns `None` if
+/// it cannot be split.
+fn planes(program: &ir::Program) -> Option<Planes> {
+    let split = match split(program, &SplitOptions::default()) {
+        Ok(split) => split.plan,
+        Err(error) => {
+            out::note(&error.to_string());
+            return None;
+        }
+    };
+    let mut planes = Planes {
+        server_stages: split.server_stages.iter().cloned().collect(),
+        ..Planes::default()
+    };
+    for (cut, number) in split.cuts.iter().zip(1..) {
+        let (kind, is_captured) = match cut.kind {
+            CutKind::Table(table) => {
+                let mirrored = split.mirrored_table(table);
+                (
+                    "table",
+                    mirrored.is_some_and(|mirrored| mirrored.is_captured),
+                )
+            }
+            CutKind::Handler(_) => ("handler", false),
+        };
+        let name = format!("the {kind} {}", cut.name);
+        planes.cuts.insert(cut.stage.clone(), (number, name));
+        if is_captured {
+            planes.captured.insert(cut.stage.clone());
+        }
+    }
+    Some(planes)
+}
+
+/// Returns what a handler did to an entry, and the entry.
+fn learned_entry(program: &ir::Program, change: &Change) -> Option<(&'static str, String)> {
+    let (word, table, entry) = match change {
+        Change::Learn(table, entry) => ("inserts", *table, entry),
+        Change::Relearn(table, entry) => ("changes", *table, entry),
+        Change::Forget(table, _, key) => {
+            return Some(("deletes", learned_line(program, *table, key)));
+        }
+        _ => return None,
+    };
+    let line = learned_action_line(program, table, &entry.key, &entry.action);
+    Some((word, line))
 }
 
 /// Returns the packet that the options select.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bits::{Id, IdSet, IdVec};
 use ir::{
     Control, ExternId, Loc, MatchKind, MatchNext, Next, Op, Program, Stage, StageId, StageKind,
-    Table, TableId,
+    Stmt, StmtKind, Table, TableId,
 };
 use support::work::checkpoint;
 
@@ -193,6 +193,32 @@ impl Cuts {
     }
 }
 
+/// Returns the place of the first statement of a stage that has an operation. In an action of a
+/// table it is that of the stage.
+fn place_of_op(program: &Program, stage: &Stage, op: Op) -> Option<Loc> {
+    let mut place = stage.loc;
+    let StageKind::Action { body, .. } = &stage.kind else {
+        return place;
+    };
+    let mut open = vec![&body[..]];
+    while let Some(body) = open.pop() {
+        checkpoint();
+        let has = |stmt: &&Stmt| Uses::of_stmt(program, stmt).ops.contains(&op);
+        let Some(stmt) = body.iter().find(has) else {
+            continue;
+        };
+        place = stmt.loc.or(place);
+        match &stmt.kind {
+            StmtKind::If(_, then, otherwise) => open = vec![otherwise, then],
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+                open = vec![body];
+            }
+            _ => {}
+        }
+    }
+    place
+}
+
 /// Checks that no cut is in a loop, and that nothing comes before a cut that must not.
 fn check_reach(
     program: &Program,
@@ -219,10 +245,10 @@ fn check_reach(
             continue;
         }
         let mut found = NOT_BEFORE_A_CUT.iter();
-        if let Some((_, name)) = found.find(|(op, _)| uses[id].ops.contains(op)) {
+        if let Some((op, name)) = found.find(|(op, _)| uses[id].ops.contains(op)) {
             return Err(SplitError::new(
                 program,
-                stage.loc,
+                place_of_op(program, stage, *op),
                 format!("{name} comes before a mirrored table or the call of a handler"),
                 "move it after them, or take `@mirror` from the table",
             ));

@@ -37,6 +37,8 @@ const V1MODEL: &[Rule] = &[
 ];
 /// The package parameter of v1model's ingress, where handlers are called.
 const INGRESS: &str = "ig";
+/// Role of the parser in v1model.
+const PARSER: &str = "p";
 /// Egress functions that BMv2 also accepts in ingress.
 const KEPT_TO_THE_END: [&str; 2] = ["recirculate", "recirculate_preserving_field_list"];
 /// Ingress functions that BMv2 ignores in egress.
@@ -191,6 +193,10 @@ impl<'p> Places<'p, '_> {
             Callee::ExternFunction(id) => {
                 let proto = &self.program.extern_functions[*id];
                 let name = proto.name.as_str();
+                // That a parser calls none is checked for all parsers.
+                if super::is_handler(proto) && self.role == PARSER {
+                    return;
+                }
                 if super::is_handler(proto) && self.role != INGRESS {
                     let message = format!("the handler `{name}` is called outside of ingress");
                     self.diagnostics.push(
