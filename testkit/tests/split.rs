@@ -8,7 +8,9 @@ mod split_floats;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use command::handlers;
 use command::split_bed::SplitBed;
+use command::split_text::through_text;
 use exec::Engine;
 use passes::split::{PivHome, SplitOptions};
 use split::{LocalOptions, LocalSplit};
@@ -37,15 +39,39 @@ fn engine(name: &str) -> Box<dyn Engine> {
 
 /// Splits a program and runs its test. A program without Ethernet gets it.
 fn check(path: &Path, program: &ir::Program, servers: u16, on: &str) -> Result<(), String> {
+    check_form(path, program, servers, on, false)
+}
+
+/// Does the same, with the switch half as P4 text for any v1model switch, compiled again.
+fn check_text(path: &Path, program: &ir::Program, servers: u16, on: &str) -> Result<(), String> {
+    check_form(path, program, servers, on, true)
+}
+
+fn check_form(
+    path: &Path,
+    program: &ir::Program,
+    servers: u16,
+    on: &str,
+    is_text: bool,
+) -> Result<(), String> {
     let framed = behind_ethernet(program);
     let is_framed = framed.is_some();
     let program = framed.as_ref().unwrap_or(program);
     let options = SplitOptions {
         mirror_all: Some(1),
+        fixed_switch: is_text,
         ..SplitOptions::default()
     };
-    let split =
+    let mut split =
         passes::split::split(program, &options).map_err(|error| format!("refused: {error}"))?;
+    if is_text && split.plan.cuts.is_empty() {
+        // The text is that of the whole program, which has a test of its own.
+        return Ok(());
+    }
+    if is_text {
+        ir::verify(&split.switch).map_err(|errors| format!("fixed switch: {}", errors[0]))?;
+        split = through_text(&split).map_err(|error| error.to_string())?;
+    }
     for (name, half) in [("switch", &split.switch), ("server", &split.server)] {
         ir::verify(half).map_err(|errors| format!("{name}: {}", errors[0]))?;
     }
@@ -188,13 +214,18 @@ fn programs() -> Vec<(String, PathBuf, Arc<ir::Program>)> {
 }
 
 fn all_pass(servers: u16, on: &str) {
+    all_are(&[REFUSED, LONGER], |path, program| {
+        check(path, program, servers, on)
+    });
+}
+
+/// Checks all programs. Those of the lists have another result, of which a part is known.
+fn all_are(lists: &[&[(&str, &str)]], check: impl Fn(&Path, &ir::Program) -> Result<(), String>) {
     let mut outcome = Outcome::default();
     for (name, path, program) in programs() {
-        let known = REFUSED
-            .iter()
-            .chain(LONGER)
-            .find(|(refused, _)| *refused == name);
-        match (check(&path, &program, servers, on), known) {
+        let mut known = lists.iter().flat_map(|list| list.iter());
+        let known = known.find(|(known, _)| *known == name);
+        match (check(&path, &program), known) {
             (Ok(()), None) => outcome.split += 1,
             (Err(fault), Some((_, reason))) if fault.contains(reason) => outcome.others += 1,
             (Ok(()), Some(_)) => outcome
@@ -224,6 +255,94 @@ fn split_programs_with_one_server_pass_their_tests_on_the_interpreter() {
 #[test]
 fn split_programs_with_three_servers_pass_their_tests_as_native_code() {
     all_pass(3, "jit");
+}
+
+/// Programs with a switch half that P4 text does not carry over, and a part of the fault.
+const NO_TEXT: &[(&str, &str)] = &[];
+
+#[test]
+fn texts_of_switch_halves_pass_the_tests_of_their_programs() {
+    all_are(&[REFUSED, LONGER, NO_TEXT], |path, program| {
+        check_text(path, program, 3, "interp")
+    });
+}
+
+/// Splits a program with C code, and runs its test over one server and the text of its switch half.
+fn check_handlers(path: &Path, on: &str) -> Result<(), String> {
+    let files = driver::FileSystem::default();
+    let source = driver::Source::File {
+        path,
+        files: &files,
+    };
+    let compiled = driver::compile(&source, &driver::Options::default());
+    let blocks = compiled.foreign.clone();
+    let program = compiled.into_result().map_err(|error| error.to_string())?;
+    let options = SplitOptions {
+        fixed_switch: true,
+        ..SplitOptions::default()
+    };
+    let split = passes::split::split(&program, &options).map_err(|error| error.to_string())?;
+    ir::verify(&split.switch).map_err(|errors| format!("fixed switch: {}", errors[0]))?;
+    let texts = handlers::texts(blocks, None)?;
+    let made = handlers::compile(&split.whole, &texts).ok_or("the C code does not compile")?;
+    let natives = made
+        .load(&split.server, 0)
+        .ok_or("the C code does not load")?;
+    let split = through_text(&split).map_err(|error| error.to_string())?;
+    let local = LocalOptions {
+        servers: 1,
+        request_port: options.request_port,
+        ..LocalOptions::default()
+    };
+    let bed = LocalSplit::new(&split, &local, |plane| {
+        let natives = plane.map(|_| natives.clone()).unwrap_or_default();
+        handlers::engine_with(engine(on), natives)
+    });
+    let mut bed = SplitBed(bed.map_err(|error| error.to_string())?);
+    let test = path.with_extension("stf");
+    let stf = std::fs::read_to_string(&test).expect("the test can be read");
+    let directory = path.parent().expect("a file is in a directory");
+    let read_file = |name: &str| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| format!("{name}: {error}"))
+    };
+    let report = stf::run_in(&mut bed, &read_file, &test.display().to_string(), &stf)
+        .map_err(|refused| format!("STF: {refused:?}"))?;
+    if let Some(refused) = bed.0.coordinator_mut().take_refused().first() {
+        return Err(format!("a plane refused a change: {refused}"));
+    }
+    match report.failures.first() {
+        Some(first) => Err(format!("STF line {}: {}", first.line, first.message)),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn texts_of_switch_halves_pass_the_tests_of_the_examples_with_and_without_c() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/split");
+    let mut faults = Vec::new();
+    let mut programs = 0;
+    for file in std::fs::read_dir(&directory).expect("the directory can be read") {
+        let path = file.expect("a file").path();
+        let is_program = path
+            .extension()
+            .is_some_and(|ending| ending == "p4c" || ending == "p4");
+        if !is_program {
+            continue;
+        }
+        programs += 1;
+        // Native code of one program: the engines agree by tests of their own.
+        let engines: &[&str] = match path.file_stem().is_some_and(|name| name == "snat") {
+            true => &["interp", "jit"],
+            false => &["interp"],
+        };
+        for on in engines {
+            if let Err(fault) = check_handlers(&path, on) {
+                faults.push(format!("{} on {on}: {fault}", path.display()));
+            }
+        }
+    }
+    assert!(programs >= 7, "{programs}");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// Programs with results that random numbers or the time of day of a packet decide.

@@ -34,7 +34,10 @@ pub(crate) struct Options {
     /// Engine that runs STF tests (default: the command's default).
     #[arg(long, value_name = "NAME")]
     engine: Option<String>,
-    /// Run one corpus only: positive, negative, stf, p4info, outputs, all.
+    /// Also print each v1model program with an STF test as P4 text, and run the test on the text.
+    #[arg(long)]
+    printed: bool,
+    /// Run one corpus only: positive, negative, stf, p4info, outputs, printed, all.
     #[arg(long)]
     only: Option<String>,
 }
@@ -53,6 +56,8 @@ enum Corpus {
     /// p4c's printed programs after its passes (`p4_16_samples_outputs`): each loads, or is refused
     /// with a place.
     Outputs,
+    /// Exit status 0 of the program's STF test on the P4 text that `ir --p4` prints.
+    Printed,
     /// No crash, no hang.
     Everything,
 }
@@ -65,6 +70,7 @@ impl Corpus {
             Corpus::Stf => "stf",
             Corpus::P4info => "p4info",
             Corpus::Outputs => "outputs",
+            Corpus::Printed => "printed",
             Corpus::Everything => "all",
         }
     }
@@ -153,6 +159,9 @@ fn jobs(options: &Options) -> Vec<Job> {
             p4info: None,
         });
     }
+    if options.printed {
+        push_printed(&mut jobs, &samples);
+    }
     if options.everything {
         for program in files_below(&data, "p4") {
             jobs.push(Job {
@@ -186,6 +195,22 @@ fn push_p4infos(jobs: &mut Vec<Job>, data: &Path) {
                 program: program.clone(),
                 stf: None,
                 p4info: Some(golden),
+            });
+        }
+    }
+}
+
+/// Adds the v1model programs with an STF test.
+fn push_printed(jobs: &mut Vec<Job>, samples: &Path) {
+    for stf in files_below(samples, "stf") {
+        let program = stf.with_extension("p4");
+        let text = std::fs::read_to_string(&program).unwrap_or_default();
+        if text.contains("v1model.p4") {
+            jobs.push(Job {
+                corpus: Corpus::Printed,
+                program,
+                stf: Some(stf),
+                p4info: None,
             });
         }
     }
@@ -260,23 +285,51 @@ fn run_all(binary: &Path, options: &Options, jobs: &[Job]) -> Vec<Row> {
     rows
 }
 
-fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
+/// Returns a command of the binary with p4c's include directories.
+fn subcommand(binary: &Path, options: &Options, name: &str) -> Command {
     let mut command = Command::new(binary);
-    command.arg(match job.corpus {
-        Corpus::Stf | Corpus::Outputs => "test",
-        Corpus::P4info => "p4info",
-        _ => "check",
-    });
+    command.arg(name);
     if !options.embedded {
         for folder in ["p4include", "p4include/bmv2"] {
             command.arg("-I").arg(options.p4c.join(folder));
         }
     }
-    let is_test = matches!(job.corpus, Corpus::Stf | Corpus::Outputs);
-    if let (Some(engine), true) = (&options.engine, is_test) {
+    command
+}
+
+/// Prints a program as P4 text. Returns the file of the text.
+fn print(binary: &Path, options: &Options, program: &Path) -> Result<PathBuf, (Ended, String)> {
+    let directory = crate::target().join("printed");
+    let made = std::fs::create_dir_all(&directory);
+    made.map_err(|error| (Ended::Crash, error.to_string()))?;
+    let text = directory.join(program.file_name().unwrap_or_default());
+    let mut command = subcommand(binary, options, "ir");
+    command.arg(program).arg("--p4").arg(&text);
+    let limit = Duration::from_secs(options.timeout);
+    match run_limited(&mut command, limit) {
+        Ok((Ended::Status(0), _)) => Ok(text),
+        Ok(ended) => Err(ended),
+        Err(error) => Err((Ended::Crash, error)),
+    }
+}
+
+fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
+    let printed = match job.corpus {
+        Corpus::Printed => print(binary, options, &job.program),
+        _ => Ok(job.program.clone()),
+    };
+    let name = match job.corpus {
+        Corpus::Stf | Corpus::Outputs | Corpus::Printed => "test",
+        Corpus::P4info => "p4info",
+        _ => "check",
+    };
+    let mut command = subcommand(binary, options, name);
+    if let (Some(engine), "test") = (&options.engine, name) {
         command.arg("--engine").arg(engine);
     }
-    command.arg(&job.program).args(&job.stf);
+    command
+        .arg(printed.as_ref().unwrap_or(&job.program))
+        .args(&job.stf);
     if job.corpus == Corpus::Outputs {
         // A test without a command only loads the program.
         command.arg("/dev/null");
@@ -285,7 +338,10 @@ fn run_one(binary: &Path, options: &Options, job: &Job) -> Row {
         command.arg("--compare").arg(golden);
     }
     let start = Instant::now();
-    let ran = run_limited(&mut command, Duration::from_secs(options.timeout));
+    let ran = match printed {
+        Ok(_) => run_limited(&mut command, Duration::from_secs(options.timeout)),
+        Err(refused) => Ok(refused),
+    };
     let time = start.elapsed();
     let (status, output) = ran.unwrap_or_else(|error| (Ended::Crash, error));
     let verdict = verdict(job, &status, &output);
@@ -373,7 +429,8 @@ fn verdict(job: &Job, ended: &Ended, output: &str) -> &'static str {
         Corpus::Outputs => "no diagnostic",
         Corpus::Positive | Corpus::Stf | Corpus::P4info if status == 0 => "pass",
         Corpus::Positive | Corpus::P4info => "refused",
-        Corpus::Stf => "fail",
+        Corpus::Printed if status == 0 => "pass",
+        Corpus::Stf | Corpus::Printed => "fail",
         Corpus::Negative if status == 0 => "accepted",
         Corpus::Negative if !diagnosed_lines(output).is_empty() => "pass",
         Corpus::Negative => "no diagnostic",

@@ -20,7 +20,7 @@ pub(crate) struct IrOptions {
     /// controllers use stay.
     #[arg(long)]
     p4: bool,
-    /// Write the P4 text to this file.
+    /// Write the P4 text to this file; `-` is the standard output.
     #[arg(value_name = "OUT.p4", requires = "p4")]
     out: Option<PathBuf>,
 }
@@ -54,7 +54,8 @@ pub(crate) fn ir(options: &IrOptions) -> Result<Ended, String> {
             return Ok(Ended::WithErrors);
         }
     };
-    match &options.out {
+    let file = options.out.as_ref().filter(|path| path.as_os_str() != "-");
+    match file {
         Some(path) => artefacts::write(path, text.as_bytes())?,
         None => out::text(&text),
     }

@@ -224,6 +224,33 @@ fn functions_with_handlers_pass_their_tests_over_a_switch_and_servers() {
 }
 
 #[test]
+fn emit_writes_a_program_with_its_p4info_frames_header_and_c_code() {
+    let dir = Directory::new("split-emit");
+    let out = dir.file("made/snat");
+    let program = example("split/snat.p4c");
+    let told = said(&[
+        "split", "emit", &program, "--target", "v1model", "--out", &out,
+    ]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let switch = format!("{out}/snat_switch.p4");
+    let info = format!("{out}/snat_switch.p4info.txt");
+    let told = said(&["p4info", &switch, "--compare", &info]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let test = example("split/snat.stf");
+    let told = said(&["split", "test", "--emitted", &program, &test]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    for (file, part) in [
+        ("snat_switch.p4", "table split_servers"),
+        ("snat.frame.json", "\"header_bytes\""),
+        ("clip.h", "struct outbound_key {"),
+        ("snat.c", "#line "),
+    ] {
+        let text = std::fs::read_to_string(format!("{out}/{file}")).expect("a file");
+        assert!(text.contains(part), "{file}:\n{text}");
+    }
+}
+
+#[test]
 fn packets_after_the_first_of_a_flow_find_its_entry_in_the_switch() {
     let files = ["split/snat.p4c", "split/snat.stf"].map(example);
     let told = said(&["split", "test", &files[0], &files[1]]);

@@ -19,6 +19,7 @@ pub mod configure;
 pub mod engine;
 pub mod handlers;
 pub mod split_bed;
+pub mod split_text;
 pub mod switches;
 pub mod topology;
 

@@ -69,7 +69,7 @@ impl GroupTask {
         let message = wire::ToPlane {
             change: Some(wire::GroupChange {
                 number,
-                change: Some(change.clone()),
+                change: Some(change),
             }),
             ..wire::ToPlane::default()
         };

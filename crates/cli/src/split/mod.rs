@@ -2,6 +2,7 @@
 
 mod control;
 mod demo;
+mod emit;
 mod operator;
 mod placement;
 mod plane;
@@ -37,6 +38,9 @@ enum Task {
     /// Show where the program is cut, what travels between switch and servers, and which half has
     /// each table.
     Show(show::Options),
+    /// Write the switch half as P4_16 text for a switch that is not ours, with its P4Info, the
+    /// layout of frames, `clip.h` and the C code.
+    Emit(emit::Options),
     /// Run an STF test of the program over a switch and servers in this process. All that it
     /// expects from one device must come out.
     Test(test::Options),
@@ -77,6 +81,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             Ok(Ended::Well)
         }
         Task::Show(options) => show::run(options),
+        Task::Emit(options) => emit::run(options),
         Task::Test(options) => test::run(options),
         Task::Switch(options) => options.run(early),
         Task::Server(options) => options.run(early),
@@ -150,18 +155,8 @@ fn prepare(
     options: &SplitOptions,
     with_c: bool,
 ) -> Result<Option<Prepared>, String> {
-    if source.is_chain() {
-        return Err("a chain of programs cannot be split: split its programs".to_owned());
-    }
-    let Some((program, blocks)) = compile::compile_with_foreign(source) else {
+    let Some((program, blocks)) = split_source(source, options)? else {
         return Ok(None);
-    };
-    let program = match split(&program, options) {
-        Ok(program) => program,
-        Err(error) => {
-            out::note(&error.to_string());
-            return Ok(None);
-        }
     };
     for warning in &program.plan.phv.warnings {
         out::note(warning);
@@ -173,6 +168,27 @@ fn prepare(
     let texts = handlers::texts(blocks, source.c_file.as_deref())?;
     let handlers = handlers::compile(&program.whole, &texts);
     Ok(handlers.map(|handlers| Prepared { program, handlers }))
+}
+
+/// Compiles and splits a program. Shows errors, and returns `None` if there are any. The C code is
+/// as written.
+fn split_source(
+    source: &Source,
+    options: &SplitOptions,
+) -> Result<Option<(SplitProgram, Vec<driver::ForeignBlock>)>, String> {
+    if source.is_chain() {
+        return Err("a chain of programs cannot be split: split its programs".to_owned());
+    }
+    let Some((program, blocks)) = compile::compile_with_foreign(source) else {
+        return Ok(None);
+    };
+    match split(&program, options) {
+        Ok(program) => Ok(Some((program, blocks))),
+        Err(error) => {
+            out::note(&error.to_string());
+            Ok(None)
+        }
+    }
 }
 
 /// Adds the entries of a file to the whole tables. Shows its errors, and returns true if there are

@@ -21,7 +21,7 @@ pub(super) struct Options {
 
 /// Description of a split.
 #[derive(Serialize)]
-struct Shown<'p> {
+pub(super) struct Shown<'p> {
     cuts: Vec<ShownCut<'p>>,
     /// Places at which packets resume, with their numbers from 1.
     resumes: &'p [String],
@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
-fn shown(program: &SplitProgram) -> Shown<'_> {
+pub(super) fn shown(program: &SplitProgram) -> Shown<'_> {
     let SplitPlan {
         cuts,
         resumes,

@@ -29,6 +29,9 @@ pub(super) struct Options {
     /// of each in the switch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     mirror_all: Option<u32>,
+    /// Run the switch half as `split emit` writes it: its P4 text, compiled again.
+    #[arg(long)]
+    emitted: bool,
     /// Seed of random numbers.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
@@ -47,9 +50,19 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
     let text = crate::test::read(&options.test, limits::STF)?;
     let mut cut = options.cut.options();
     cut.mirror_all = options.mirror_all;
-    let Some(prepared) = super::prepare(&options.source, &cut, true)? else {
+    cut.fixed_switch = options.emitted;
+    let Some(mut prepared) = super::prepare(&options.source, &cut, true)? else {
         return Ok(Ended::WithErrors);
     };
+    if options.emitted {
+        prepared.program = match command::split_text::through_text(&prepared.program) {
+            Ok(program) => program,
+            Err(error) => {
+                out::error(&error.to_string());
+                return Ok(Ended::WithErrors);
+            }
+        };
+    }
     let mut natives = Vec::new();
     for server in 0..options.servers {
         let loaded = prepared

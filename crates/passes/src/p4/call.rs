@@ -156,6 +156,7 @@ impl Body<'_> {
             (Op::Native, [Text(name), Data(args), Outs(results)]) => {
                 self.native(name, args, results, out)?;
             }
+            (Op::Remote, _) => return Err(self.error("the call of a remote handler")),
             (op, _) => return Err(self.error(format!("the operation `{}`", op.name()))),
         }
         Ok(())

@@ -356,7 +356,8 @@ fn declaration(
         ExternKind::Checksum { .. } => return Err(error("a checksum engine")),
         ExternKind::Random { .. } => return Err(error("a random source")),
         ExternKind::TableKind { .. } => return Err(error("a table implementation of eBPF")),
-        ExternKind::Handler { .. } => return Err(error("a remote handler")),
+        // Its calls are refused.
+        ExternKind::Handler { .. } => return Ok(None),
     }))
 }
 

@@ -1,6 +1,8 @@
 //! A control's stages under construction: the program's own stages, and others before and after
 //! them.
 
+use std::collections::BTreeMap;
+
 use bits::{Id, IdVec};
 use ir::{BinOp, Expr, FieldId, Next, Stage, StageId, StageKind, Stmt};
 
@@ -16,6 +18,8 @@ pub(super) struct Line<'c> {
     /// Temporary ids and stages before and after the own ones.
     before: Vec<(u32, Stage)>,
     after: Vec<(u32, Stage)>,
+    /// Stages directly before own ones, by the ids of these.
+    between: BTreeMap<u32, (u32, Stage)>,
     next_id: u32,
 }
 
@@ -27,6 +31,7 @@ impl<'c> Line<'c> {
             own,
             before: Vec::new(),
             after: Vec::new(),
+            between: BTreeMap::new(),
         }
     }
 
@@ -71,6 +76,14 @@ impl<'c> Line<'c> {
         let stage = self.stage(name, StageKind::Action { body, next });
         self.after.push((id.get(), stage));
         Next::Stage(id)
+    }
+
+    /// Adds code directly before an own stage: all links to the stage lead to the code first.
+    pub(super) fn directly_before(&mut self, stage: StageId, name: &str, body: Vec<Stmt>) {
+        let id = self.reserve();
+        let next = Next::Stage(stage);
+        let made = self.stage(name, StageKind::Action { body, next });
+        self.between.insert(stage.get(), (id.get(), made));
     }
 
     /// Adds a choice by the number in a field: `targets[n]` for the number `first + n`, and the
@@ -118,8 +131,13 @@ impl<'c> Line<'c> {
 
     /// Returns the stages in their order. The control starts at the first.
     pub(super) fn finish(self) -> IdVec<StageId, Stage> {
+        let between = self.between;
         let own = self.own.into_iter().enumerate();
-        let own = own.map(|(number, stage)| (number as u32, stage));
+        let own = own.flat_map(|(number, stage)| {
+            let number = number as u32;
+            let before = between.get(&number).cloned();
+            before.into_iter().chain([(number, stage)])
+        });
         let all: Vec<(u32, Stage)> = self
             .before
             .into_iter()
@@ -130,9 +148,13 @@ impl<'c> Line<'c> {
         for (place, (id, _)) in all.iter().enumerate() {
             places[*id as usize] = place;
         }
-        let placed = all.into_iter().map(|(_, mut stage)| {
+        let placed = all.into_iter().map(|(id, mut stage)| {
             for link in links(&mut stage.kind) {
                 if let Next::Stage(to) = link {
+                    let before = between.get(&to.get()).map(|(before, _)| *before);
+                    if let Some(before) = before.filter(|&before| before != id) {
+                        *to = StageId::new(before);
+                    }
                     *to = StageId::from_index(places[to.index()]);
                 }
             }

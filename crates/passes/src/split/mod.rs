@@ -15,6 +15,7 @@
 
 mod cuts;
 mod error;
+mod fixed;
 mod layout;
 mod line;
 mod liveness;
@@ -60,6 +61,8 @@ pub struct SplitOptions {
     pub request_port: u32,
     /// Budget of the switch for the values of a packet, in bits.
     pub phv_bits: Option<u64>,
+    /// True for a switch half that any v1model switch can run: it selects the servers itself.
+    pub fixed_switch: bool,
 }
 
 impl Default for SplitOptions {
@@ -70,6 +73,7 @@ impl Default for SplitOptions {
             response_type: RESPONSE_TYPE,
             request_port: REQUEST_PORT,
             phv_bits: None,
+            fixed_switch: false,
         }
     }
 }

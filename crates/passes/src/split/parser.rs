@@ -31,6 +31,8 @@ pub(super) struct Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Half {
     Switch,
+    /// The switch half without operations of ours.
+    FixedSwitch,
     Server,
 }
 
@@ -133,28 +135,23 @@ impl Start {
         )
     }
 
+    /// Returns the parser.
+    pub(super) fn parser(&self) -> ParserId {
+        self.parser
+    }
+
     /// Makes a program's parser read frames.
     pub(super) fn extend(&self, program: &mut Program, frame: &FrameHeader, half: Half) {
         self.correct_lengths(program, frame);
         let valid = frame.valid(program);
         let own_type = frame.own_type(program);
-        let length = program.fields.push(Field {
-            name: format!("{ADDED}.length"),
-            ty: ScalarTy::Bit(32),
-        });
         let mut resume = vec![
             statement(StmtKind::Extract(frame.header.into(), None)),
             assign(self.ether_type, self.cast(program, own_type)),
-            statement(StmtKind::PacketLength(Place::from(length))),
-            call(
-                Op::SetPacketLength,
-                vec![Operand::In(Expr::Binary(
-                    BinOp::Sub,
-                    Box::new(read(length)),
-                    Box::new(constant(u64::from(frame.layout.header_bytes), 32)),
-                ))],
-            ),
         ];
+        if half != Half::FixedSwitch {
+            resume.extend(set_length(program, frame));
+        }
         let mut fresh = Vec::new();
         for arrival in &frame.arrivals {
             let carried = frame.carried.iter();
@@ -187,7 +184,7 @@ impl Start {
                 vec![self.extract.clone()],
                 Transition::Direct(Target::State(resume)),
             )),
-            Half::Switch => {
+            Half::Switch | Half::FixedSwitch => {
                 let ty = program.fields[self.ether_type].ty;
                 let is_frame = Expr::Const(
                     ty,
@@ -228,6 +225,25 @@ impl Start {
             correct_body(&mut state.body, valid, bytes);
         }
     }
+}
+
+/// Returns the code that sets the packet's length to that without the frame's header.
+fn set_length(program: &mut Program, frame: &FrameHeader) -> [Stmt; 2] {
+    let length = program.fields.push(Field {
+        name: format!("{ADDED}.length"),
+        ty: ScalarTy::Bit(32),
+    });
+    [
+        statement(StmtKind::PacketLength(Place::from(length))),
+        call(
+            Op::SetPacketLength,
+            vec![Operand::In(Expr::Binary(
+                BinOp::Sub,
+                Box::new(read(length)),
+                Box::new(constant(u64::from(frame.layout.header_bytes), 32)),
+            ))],
+        ),
+    ]
 }
 
 fn correct_body(body: &mut Vec<Stmt>, valid: FieldId, bytes: u32) {

@@ -16,6 +16,7 @@ use ir::{
 
 use super::SplitOptions;
 use super::cuts::{Cut, CutKind, Cuts, Resume, after_action};
+use super::fixed::Request;
 use super::layout::{ADDED, CapturedStage, FrameHeader, FrameOption};
 use super::line::Line;
 use super::owner::OwnerPlan;
@@ -34,19 +35,32 @@ pub(super) fn switch_half(
     start: &Start,
     (options, owners): (&SplitOptions, &[Option<(OwnerPlan, Expr)>]),
 ) -> Program {
-    start.extend(&mut program, frame, Half::Switch);
+    let half = match options.fixed_switch {
+        true => Half::FixedSwitch,
+        false => Half::Switch,
+    };
+    start.extend(&mut program, frame, half);
     let miss = miss_action(&mut program);
     cache_tables(&mut program, cuts, miss);
     let flow = program.fields.push(Field {
         name: format!("{ADDED}.flow"),
         ty: ScalarTy::Bit(32),
     });
+    let request = options
+        .fixed_switch
+        .then(|| Request::declare(&mut program, ingress, frame, flow));
+    if let Some(request) = &request {
+        request.extend_parser(&mut program, start.parser(), frame);
+    }
     let stages = std::mem::take(&mut program.controls[ingress].stages);
     let name = program.controls[ingress].name.clone();
     let mut stages = stages.into_vec();
     remove_deferred(&mut stages, frame);
     let mut line = Line::new(&name, stages);
     let begin = line.reserve();
+    if let Some(request) = &request {
+        request.send(&mut program, &mut line, frame, options, Next::Stage(begin));
+    }
     let take = line.reserve();
     let is_response = is_response(&mut program, ingress, frame);
     let first = match line.own().is_empty() {
@@ -62,12 +76,23 @@ pub(super) fn switch_half(
             otherwise: first,
         },
     );
-    let place = (frame.option(FrameOption::ResumePoint), 16);
+    let mut place = frame.option(FrameOption::ResumePoint);
     let restored = frame.carried.iter();
-    let body: Vec<Stmt> = restored
+    let mut body: Vec<Stmt> = restored
         .map(|carried| restore(&program, carried.field, carried.slot))
         .chain(frame.again.iter().map(|value| value.stmt.clone()))
         .collect();
+    if request.is_some() {
+        // From here on the packet is as long as it is without the frame's header.
+        let copy = program.fields.push(Field {
+            name: format!("{ADDED}.resume_point"),
+            ty: ScalarTy::Bit(16),
+        });
+        body.push(assign(copy, read(place)));
+        let invalid = Expr::Const(ScalarTy::Bool, Value::truncated(0, 1));
+        body.push(assign(frame.valid(&program), invalid));
+        place = copy;
+    }
     line.before(
         take,
         "take",
@@ -89,7 +114,7 @@ pub(super) fn switch_half(
     let at_cuts = cuts.cuts.iter().map(|cut| Next::Stage(cut.stage));
     let links = targets.iter().map(|(link, _)| *link);
     let links: Vec<Next> = links.chain(at_cuts).collect();
-    let next = line.choose("resume", place, 1, &links);
+    let next = line.choose("resume", (place, 16), 1, &links);
     line.set_next_of(take, next);
     for target in targets {
         if let (Next::Stage(begin), Resume::Action(stage)) = target {
@@ -102,15 +127,23 @@ pub(super) fn switch_half(
             frame,
             index + 1,
             (cut, owners[index].as_ref().map(|(_, value)| value)),
-            flow,
+            (flow, request.as_ref()),
             &line.own()[cut.stage.index()],
             options,
         );
         let left = line.after(&format!("leave_{}", index + 1), body, Next::End);
         let stage = &mut line.own()[cut.stage.index()];
         stage.kind = cut_stage(&program, frame, &stage.kind, left);
+        if options.fixed_switch
+            && let Some((body, number)) = known_hit(&program, &mut stage.kind, cut.stage.index())
+        {
+            line.directly_before(cut.stage, &format!("known_hit_{number}"), body);
+        }
     }
     program.controls[ingress].stages = line.finish();
+    if let Some(request) = &request {
+        request.finish(&mut program, frame);
+    }
     program
 }
 
@@ -305,13 +338,30 @@ fn cut_stage(program: &Program, frame: &FrameHeader, kind: &StageKind, left: Nex
     }
 }
 
+/// Takes the result `hit` from a lookup in a cached table: P4 has no text for it beside the choice
+/// by the action. A packet that stays has hit. Returns the code that says so before the lookup.
+fn known_hit(program: &Program, kind: &mut StageKind, number: usize) -> Option<(Vec<Stmt>, usize)> {
+    let StageKind::Match { table, outcome, .. } = kind else {
+        return None;
+    };
+    let hit = outcome.hit?;
+    let keys = program.tables[*table].keys.iter();
+    let mut keys = keys.map(|key| Uses::of_expr(program, &key.expr));
+    if keys.any(|uses| uses.reads.contains(&hit)) {
+        return None;
+    }
+    outcome.hit = None;
+    let truth = Expr::Const(ScalarTy::Bool, Value::truncated(1, 1));
+    Some((vec![assign(hit, truth)], number))
+}
+
 /// Returns the code that sends a request.
 fn leave(
     program: &Program,
     frame: &FrameHeader,
     number: usize,
     (cut, owner): (&Cut, Option<&Expr>),
-    flow: ir::FieldId,
+    (flow, request): (ir::FieldId, Option<&Request>),
     stage: &Stage,
     options: &SplitOptions,
 ) -> Vec<Stmt> {
@@ -334,6 +384,7 @@ fn leave(
             values.push(value.clone());
         }
     }
+    let key_parts = values[frame.carried.len()..].to_vec();
     let zeros = missing + frame.padding;
     if zeros > 0 {
         values.push(constant(0, zeros));
@@ -368,6 +419,11 @@ fn leave(
                 Operand::Out(Place::from(flow)),
             ],
         ));
+    }
+    if let Some(request) = request {
+        let key = (key_parts, missing);
+        body.extend(request.leave(program, frame, number, key, owner));
+        return body;
     }
     body.push(call(
         Op::SendFrame,
