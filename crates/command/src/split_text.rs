@@ -81,9 +81,9 @@ fn number_as(half: &Program, mut text: Program) -> Result<Program, String> {
         table_ids.insert(id, tables.push(found.clone()));
     }
     for (id, table) in text.tables.iter() {
-        if !table_ids.contains_key(&id) {
-            table_ids.insert(id, tables.push(table.clone()));
-        }
+        table_ids
+            .entry(id)
+            .or_insert_with(|| tables.push(table.clone()));
     }
     let mut extern_ids = BTreeMap::new();
     for made in half.externs.values() {
@@ -101,9 +101,9 @@ fn number_as(half: &Program, mut text: Program) -> Result<Program, String> {
         }
     }
     for (id, made) in text.externs.iter() {
-        if !extern_ids.contains_key(&id) {
-            extern_ids.insert(id, externs.push(made.clone()));
-        }
+        extern_ids
+            .entry(id)
+            .or_insert_with(|| externs.push(made.clone()));
     }
     // Actions of no table only have to differ from the others.
     let mut actions = half.actions.clone();
