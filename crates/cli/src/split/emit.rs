@@ -9,7 +9,7 @@ use foreign::CodeText;
 
 use super::{Cut, show};
 use crate::args::Source;
-use crate::{Ended, artefacts, compile, out};
+use crate::{Ended, artefacts, out};
 
 #[derive(Args)]
 #[command(
