@@ -460,6 +460,36 @@ fn packets_go_over_links_between_virtual_data_planes_simulated_and_for_real() {
     assert!(sent > Some(10), "{json}");
 }
 
+/// The other functions of `examples/split` with a topology: all packets arrive in order.
+#[test]
+fn functions_over_a_switch_and_servers_are_simulated_by_their_topologies() {
+    let dir = Directory::new("fabric-functions");
+    for name in ["ecmp", "fib", "firewall", "trd", "load_balancer"] {
+        let copied = ["p4", "p4c", "entries", "fabric.entries"].map(|end| format!("{name}.{end}"));
+        for file in copied {
+            if let Ok(content) = std::fs::read_to_string(example(&format!("split/{file}"))) {
+                dir.with(&file, content);
+            }
+        }
+        let text = std::fs::read_to_string(example(&format!("split/{name}.toml"))).unwrap();
+        let text = text.replace("20000", "2000").replace("2 MB", "40 KB");
+        let file = dir.with(&format!("{name}.toml"), text.replace("1 MB", "40 KB"));
+        let run = said(&["fabric", "run", &file, "--engine", "interp", "--json"]);
+        assert_eq!(run.status, Some(0), "{name}: {}", run.err);
+        let report = run.json();
+        for flow in report["flows"].as_array().unwrap() {
+            assert_eq!(flow["received"], flow["bytes"], "{name}");
+        }
+        for stream in report["streams"].as_array().unwrap() {
+            assert_eq!(stream["received"], 2000, "{name}");
+            assert_eq!(stream["reordered"], 0, "{name}");
+        }
+        let split = &report["switches"][0]["split"];
+        assert!(split["requests"].as_u64() > Some(0), "{name}");
+        assert_eq!(split["requests"], split["answered"], "{name}");
+    }
+}
+
 /// Source NAT over a switch and a server, with C: a ping, a TCP connection and 1,000 flows.
 #[test]
 fn a_split_program_with_handlers_is_simulated_with_its_servers() {
