@@ -35,6 +35,16 @@ impl OnDevice {
         })?;
         Ok(Self(device))
     }
+
+    /// Adds an item to the device.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub fn add(&mut self, item: Item) -> Result<(), SetupError> {
+        let applied = self.0.apply(change(item));
+        applied.map_err(|error| SetupError::Entry(error.to_string()))?;
+        Ok(())
+    }
 }
 
 /// A worker of a device as a side of a comparison. The counters are read from the device.

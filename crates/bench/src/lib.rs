@@ -18,6 +18,8 @@
 //! [`churn`] and [`isolation`] are the drivers of two tests of `tenancy` under load, which
 //! `polyplane bench --tenants` measures. `testkit` runs them as tests that pass or fail.
 //!
+//! [`split`] has functions over a switch and servers, with their halves as sides.
+//!
 //! Tests: `testkit/tests/workloads.rs` compares every workload's program with its loop on every
 //! engine; `churn.rs`, `isolation.rs` and `vpdps.rs` beside it run the drivers. Unit tests are
 //! beside the code.
@@ -36,6 +38,7 @@ pub mod lookups;
 pub mod measure;
 mod names;
 mod setup;
+pub mod split;
 #[cfg(target_os = "linux")]
 pub mod swap;
 mod tables;

@@ -110,6 +110,15 @@ impl TableName {
         })
     }
 
+    /// Returns the id of an action as entries have it.
+    ///
+    /// # Errors
+    /// The table has no such action.
+    pub(crate) fn listed(&self, program: &Program, name: &str) -> Result<u32, NameError> {
+        let position = self.action(program, name)?.position;
+        Ok(program.tables[self.id].actions[position].action.get())
+    }
+
     /// Converts the matches to those of the IR.
     pub(crate) fn keys(&self, keys: &[Key]) -> Vec<KeyMatch> {
         let both = self.widths.iter().zip(keys);

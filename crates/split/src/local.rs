@@ -268,6 +268,12 @@ impl LocalSplit {
         result
     }
 
+    /// Returns the number of requests that a server received.
+    pub fn server_requests(&self, server: ServerId) -> u64 {
+        let server = self.servers.get(usize::from(server.0));
+        server.map_or(0, |server| server.half.inner().ledger().received)
+    }
+
     /// Returns the flows that a server knows.
     pub fn flows_of(&self, server: ServerId) -> Vec<u32> {
         let server = self.servers.get(usize::from(server.0));

@@ -6,14 +6,14 @@ use crate::names::{ActionName, Key, TableName};
 use crate::setup::{Item, ItemSink, SetupError};
 
 /// Adds entries to tables.
-pub(super) struct Fill<'f, 's> {
-    pub(super) program: &'f Program,
-    pub(super) setup: &'f mut ItemSink<'s>,
+pub(crate) struct Fill<'f, 's> {
+    pub(crate) program: &'f Program,
+    pub(crate) setup: &'f mut ItemSink<'s>,
 }
 
 impl Fill<'_, '_> {
     /// Looks up a table and one of its actions.
-    pub(super) fn table(
+    pub(crate) fn table(
         &self,
         name: &str,
         action: &str,
@@ -24,7 +24,7 @@ impl Fill<'_, '_> {
     }
 
     /// Adds an entry.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         (table, action): &(TableName, ActionName),
         keys: &[Key],
@@ -34,7 +34,7 @@ impl Fill<'_, '_> {
     }
 
     /// Adds an entry with a priority.
-    pub(super) fn rank(
+    pub(crate) fn rank(
         &mut self,
         (table, action): &(TableName, ActionName),
         keys: &[Key],

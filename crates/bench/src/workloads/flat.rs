@@ -10,10 +10,10 @@ use crate::forward::Reading;
 use crate::names::{NameError, TableName, last_name};
 
 /// Maximum number of frames per burst of a loop.
-pub(super) const BURST: usize = 64;
+pub(crate) const BURST: usize = 64;
 
 /// A table: the program's own lookup, and the data of each entry in an array.
-pub(super) struct Flat<T> {
+pub(crate) struct Flat<T> {
     lookup: Arc<Lookup>,
     says: Vec<T>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Flat<T> {
 impl<T: Copy + Default> Flat<T> {
     /// Creates it from a program's table. `says` converts an entry's action name, without
     /// enclosing names, and its parameters.
-    pub(super) fn new(
+    pub(crate) fn new(
         configuration: &mut Configuration,
         name: &str,
         says: impl Fn(&str, &[u64]) -> T,
@@ -44,30 +44,30 @@ impl<T: Copy + Default> Flat<T> {
 
     /// Returns the data of the entry that a key hits.
     #[inline]
-    pub(super) fn find(&self, key: &[u64]) -> Option<T> {
+    pub(crate) fn find(&self, key: &[u64]) -> Option<T> {
         self.lookup.find(key).map(|idx| self.at(idx))
     }
 
     /// Looks up the concatenated keys in `keys`.
     #[inline]
-    pub(super) fn find_batch(&self, keys: &[u64], found: &mut [Option<EntryIdx>]) {
+    pub(crate) fn find_batch(&self, keys: &[u64], found: &mut [Option<EntryIdx>]) {
         self.lookup.find_batch(keys, found);
     }
 
     /// Returns the data of an entry.
     #[inline]
-    pub(super) fn at(&self, idx: EntryIdx) -> T {
+    pub(crate) fn at(&self, idx: EntryIdx) -> T {
         self.says[idx.index()]
     }
 
     /// Returns a reference to the data of an entry, for large types.
     #[inline]
-    pub(super) fn get(&self, idx: EntryIdx) -> &T {
+    pub(crate) fn get(&self, idx: EntryIdx) -> &T {
         &self.says[idx.index()]
     }
 
     /// Returns the table's direct counters, with this name, all 0.
-    pub(super) fn direct_counter(&self, name: &'static str) -> DirectCounter {
+    pub(crate) fn direct_counter(&self, name: &'static str) -> DirectCounter {
         DirectCounter {
             name,
             cells: vec![CounterReading::default(); self.says.len() + 1],
@@ -77,14 +77,14 @@ impl<T: Copy + Default> Flat<T> {
 }
 
 /// A counter array with one writer.
-pub(super) struct Counter {
+pub(crate) struct Counter {
     name: &'static str,
     cells: Vec<CounterReading>,
 }
 
 impl Counter {
     /// Creates a counter array of packets and bytes, all 0.
-    pub(super) fn new(name: &'static str, size: usize) -> Self {
+    pub(crate) fn new(name: &'static str, size: usize) -> Self {
         Self {
             name,
             cells: vec![CounterReading::default(); size],
@@ -92,7 +92,7 @@ impl Counter {
     }
 
     #[inline(always)]
-    pub(super) fn count(&mut self, index: usize, bytes: usize) {
+    pub(crate) fn count(&mut self, index: usize, bytes: usize) {
         if let Some(cell) = self.cells.get_mut(index) {
             cell.packets += 1;
             cell.bytes += bytes as u64;
@@ -101,19 +101,19 @@ impl Counter {
 
     /// Counts a packet without its bytes.
     #[inline(always)]
-    pub(super) fn count_packet(&mut self, index: usize) {
+    pub(crate) fn count_packet(&mut self, index: usize) {
         self.count_packets(index, 1);
     }
 
     /// Counts packets without their bytes.
     #[inline(always)]
-    pub(super) fn count_packets(&mut self, index: usize, count: u64) {
+    pub(crate) fn count_packets(&mut self, index: usize, count: u64) {
         if let Some(cell) = self.cells.get_mut(index) {
             cell.packets += count;
         }
     }
 
-    pub(super) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         Reading {
             name: self.name.to_string(),
             cells: self.cells.clone(),
@@ -122,7 +122,7 @@ impl Counter {
 }
 
 /// Lookup keys of packets in a burst, for one table.
-pub(super) struct Asked<const LIMBS: usize> {
+pub(crate) struct Asked<const LIMBS: usize> {
     keys: [[u64; LIMBS]; BURST],
     who: [u8; BURST],
     count: usize,
@@ -131,7 +131,7 @@ pub(super) struct Asked<const LIMBS: usize> {
 impl<const LIMBS: usize> Asked<LIMBS> {
     /// Creates an empty batch.
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             keys: [[0; LIMBS]; BURST],
             who: [0; BURST],
@@ -141,7 +141,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
 
     /// Adds the key of packet `who`. At most [`BURST`] keys can be added.
     #[inline(always)]
-    pub(super) fn ask(&mut self, who: usize, key: [u64; LIMBS]) {
+    pub(crate) fn ask(&mut self, who: usize, key: [u64; LIMBS]) {
         self.keys[self.count] = key;
         self.who[self.count] = who as u8;
         self.count += 1;
@@ -150,7 +150,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
     /// Looks up all keys in one batch. `tell` is called for each packet with its number and entry
     /// index, in the order in which the keys were added.
     #[inline(always)]
-    pub(super) fn answer_places<T: Copy + Default>(
+    pub(crate) fn answer_places<T: Copy + Default>(
         &self,
         table: &Flat<T>,
         mut tell: impl FnMut(usize, Option<EntryIdx>),
@@ -168,7 +168,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
 
     /// Looks up all keys in one batch, like `answer_places`, and passes the data of the entries.
     #[inline(always)]
-    pub(super) fn answer<T: Copy + Default>(
+    pub(crate) fn answer<T: Copy + Default>(
         &self,
         table: &Flat<T>,
         mut tell: impl FnMut(usize, Option<T>),
@@ -180,7 +180,7 @@ impl<const LIMBS: usize> Asked<LIMBS> {
 }
 
 /// The direct counters of a table, with one writer.
-pub(super) struct DirectCounter {
+pub(crate) struct DirectCounter {
     name: &'static str,
     /// Indexed by entry. The last one is for the default action.
     cells: Vec<CounterReading>,
@@ -191,14 +191,14 @@ pub(super) struct DirectCounter {
 impl DirectCounter {
     /// Counts a packet for its entry, or for the default action after a miss, as in PSA.
     #[inline(always)]
-    pub(super) fn count(&mut self, place: Option<EntryIdx>, bytes: usize) {
+    pub(crate) fn count(&mut self, place: Option<EntryIdx>, bytes: usize) {
         let at = place.map_or(self.cells.len() - 1, |place| place.index());
         self.count_at(at, bytes);
     }
 
     /// Counts a packet for its entry. A miss is not counted, as in v1model.
     #[inline(always)]
-    pub(super) fn count_hit(&mut self, place: Option<EntryIdx>, bytes: usize) {
+    pub(crate) fn count_hit(&mut self, place: Option<EntryIdx>, bytes: usize) {
         if let Some(place) = place {
             self.count_at(place.index(), bytes);
         }
@@ -211,7 +211,7 @@ impl DirectCounter {
         cell.bytes += bytes as u64;
     }
 
-    pub(super) fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         let entries = self.order.iter().map(|&place| self.cells[place]);
         Reading {
             name: self.name.to_string(),

@@ -6,8 +6,8 @@
 
 mod acl;
 mod bng;
-mod fill;
-mod flat;
+pub(crate) mod fill;
+pub(crate) mod flat;
 mod l2;
 mod l3;
 mod policies;

@@ -8,6 +8,7 @@ mod load;
 mod lookups;
 mod report;
 mod sides;
+pub(crate) mod split;
 mod svg;
 #[cfg(target_os = "linux")]
 mod swap;
@@ -92,6 +93,11 @@ pub struct BenchOptions {
     /// With --tenants: the program: `l2`, or `pol1` to `pol7`, the policies of HyperVDP.
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", conflicts_with_all = ["life", "load", "hostile"], default_values = ["l2"])]
     policy: Vec<String>,
+    /// Measure instead the halves of programs over a switch and servers (`snat`, `fib`, `trd`):
+    /// each half beside the whole program or a loop by hand, and both together with and without
+    /// entries in the switch. Needs a C compiler.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["lookups", "io", "swap", "tenants", "programs", "trace", "svg"])]
+    split: Vec<String>,
     /// With --lookups: number of entries, in place of a small, a middle and a large number.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = entries)]
     sizes: Vec<usize>,
@@ -267,6 +273,10 @@ pub fn run(options: &BenchOptions) -> Result<Ended, String> {
     }
     if options.tenants {
         return tenants::run(options, time);
+    }
+    if !options.split.is_empty() {
+        split::run(&options.split, options, time)?;
+        return Ok(Ended::Well);
     }
     let mut report = report::Report::new(options.json);
     let all: Vec<String> = workloads::ALL

@@ -51,10 +51,14 @@ enum Command {
     Hypervdp(Hypervdp),
     /// CLIP (programs over a switch and servers): reproduce its figures and tables in shape.
     #[command(
-        after_help = "  7, 8, 9  reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
-                      10       distribution of latencies\n  table 1  latencies by policy\n\nAll rows are simulated, with both halves of a program; \
-                      each has the paper's value beside it. They are written below DIR as clip.txt and clip.json.\n\nExamples:\n  \
-                      polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --scale 1 --out out/"
+        after_help = "  5         capacity and latency of the way over servers\n  6         changes of the group of servers\n  \
+                      7, 8, 9   reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
+                      10, 11    distribution of latencies; throughput of functions over mixes of sizes\n  \
+                      tables    1 latencies by policy, 2 table operations, 3 latencies of functions, 4 resources of the switch half\n\n\
+                      Each row says if it is measured by wall clock, simulated or computed, and has the paper's value beside it. They are written below DIR \
+                      as clip.txt, clip.json and clip.csv, with pictures. docs/results/clip.md has what is measured.\n\nExamples:\n  \
+                      polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --tables= --scale 1 --out out/\n  \
+                      polyplane experiment clip --figures 11 --tables= --trace office=office.pcap --out out/"
     )]
     Clip(clip::Clip),
 }

@@ -51,20 +51,45 @@ pub(super) struct Bars {
     pub(super) values: Vec<Option<f64>>,
 }
 
+/// A part of stacked bars, with a value for each bar.
+pub(super) struct Stack {
+    name: &'static str,
+    colour: RGBColor,
+    pub(super) values: Vec<f64>,
+}
+
+impl Stack {
+    pub(super) fn new(name: &'static str, colour: RGBColor) -> Stack {
+        Stack {
+            name,
+            colour,
+            values: Vec::new(),
+        }
+    }
+}
+
 /// Draws curves and points. Returns SVG.
 ///
 /// # Errors
 /// An error of the plotting library, as text.
 pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
+    curves_from(axes, curves, 0.0)
+}
+
+/// Draws curves and points, as [`curves`] does, over an axis that begins at `left`.
+///
+/// # Errors
+/// An error of the plotting library, as text.
+pub(super) fn curves_from(axes: &Axes, curves: &[Curve], left: f64) -> Result<String, String> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1e-9, f64::max) * 1.05;
     let mut svg = String::new();
     let drawn = draw(
         axes,
         &mut svg,
-        most(|point| point.0),
+        left..most(|point| point.0),
         most(|point| point.1),
-        None,
+        Groups::None,
         |chart| {
             for curve in curves {
                 let style = curve.colour.stroke_width(2);
@@ -99,9 +124,9 @@ pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<Str
     let drawn = draw(
         axes,
         &mut svg,
-        groups.len() as f64,
+        0.0..groups.len() as f64,
         most,
-        Some(groups),
+        Groups::Level(groups),
         |chart| {
             for (number, kind) in kinds.iter().enumerate() {
                 let left = (1.0 - FILLED) / 2.0 + number as f64 * width;
@@ -123,12 +148,68 @@ pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<Str
     Ok(svg)
 }
 
+/// Draws stacked bars with these names. Returns SVG.
+///
+/// # Errors
+/// An error of the plotting library, as text.
+pub(super) fn stacks(axes: &Axes, bars: &[String], parts: &[Stack]) -> Result<String, String> {
+    let value = |part: &Stack, bar: usize| part.values.get(bar).copied().unwrap_or(0.0);
+    let height = |bar: usize| parts.iter().map(|part| value(part, bar)).sum::<f64>();
+    let most = (0..bars.len()).map(height).fold(1e-9, f64::max) * 1.2;
+    let mut svg = String::new();
+    let drawn = draw(
+        axes,
+        &mut svg,
+        0.0..bars.len() as f64,
+        most,
+        Groups::Upright(bars),
+        |chart| {
+            for (number, part) in parts.iter().enumerate() {
+                let boxes = (0..bars.len()).map(|bar| {
+                    let below = parts[..number].iter().map(|part| value(part, bar));
+                    let below = below.sum::<f64>();
+                    let (left, right) = (bar as f64 + 0.1, bar as f64 + 0.9);
+                    let corners = [(left, below), (right, below + value(part, bar))];
+                    Rectangle::new(corners, part.colour.filled())
+                });
+                let style = part.colour.filled();
+                chart
+                    .draw_series(boxes)?
+                    .label(part.name)
+                    .legend(move |(x, y)| Rectangle::new([(x + 5, y - 5), (x + 15, y + 5)], style));
+            }
+            Ok(())
+        },
+    );
+    drawn.map_err(|error| format!("cannot draw \"{}\": {error}", axes.caption))?;
+    Ok(svg)
+}
+
+/// Names in place of the numbers of the horizontal axis.
+#[derive(Clone, Copy)]
+enum Groups<'g> {
+    None,
+    /// Written from left to right.
+    Level(&'g [String]),
+    /// Written from bottom to top, for many of them.
+    Upright(&'g [String]),
+}
+
+impl<'g> Groups<'g> {
+    fn names(self) -> &'g [String] {
+        match self {
+            Groups::None => &[],
+            Groups::Level(names) | Groups::Upright(names) => names,
+        }
+    }
+}
+
 fn draw(
     axes: &Axes,
     svg: &mut String,
-    right: f64,
+    across: std::ops::Range<f64>,
     top: f64,
-    groups: Option<&[String]>,
+    groups: Groups<'_>,
     content: impl FnOnce(&mut Chart<'_, '_>) -> Drawn,
 ) -> Drawn {
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -136,18 +217,26 @@ fn draw(
     let mut chart = ChartBuilder::on(&area)
         .caption(axes.caption, ("sans-serif", 20))
         .margin(12)
-        .x_label_area_size(40)
+        .x_label_area_size(match groups {
+            Groups::Upright(_) => 84,
+            _ => 40,
+        })
         .y_label_area_size(52)
-        .build_cartesian_2d(0.0..right, 0.0..top)?;
+        .build_cartesian_2d(across, 0.0..top)?;
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(axes.x).y_desc(axes.y).label_style(FONT);
-    if groups.is_some() {
+    if !groups.names().is_empty() {
         // Groups have names instead of numbers.
         mesh.disable_x_mesh().x_label_formatter(&|_| String::new());
     }
     mesh.draw()?;
-    for (number, group) in groups.into_iter().flatten().enumerate() {
-        let style = TextStyle::from(FONT).pos(Pos::new(HPos::Center, VPos::Top));
+    for (number, group) in groups.names().iter().enumerate() {
+        let style = match groups {
+            Groups::Upright(_) => TextStyle::from(FONT)
+                .transform(FontTransform::Rotate270)
+                .pos(Pos::new(HPos::Right, VPos::Center)),
+            _ => TextStyle::from(FONT).pos(Pos::new(HPos::Center, VPos::Top)),
+        };
         let (x, _) = chart.backend_coord(&(number as f64 + 0.5, 0.0));
         let (_, y) = chart.backend_coord(&(0.0, 0.0));
         area.draw(&Text::new(group.clone(), (x, y + 6), style))?;

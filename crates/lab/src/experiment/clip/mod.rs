@@ -1,10 +1,17 @@
 //! `polyplane experiment clip`: figures and tables of CLIP (programs over a switch and servers),
 //! beside the paper's values.
 //!
-//! Rows are simulated with both halves of a program, on the selected engine: links of 1 us, a
-//! server that takes 9 us for a request, 1.5 ms until an entry works in the switch.
+//! Each part is a module that returns a [`Part`]: rows for programs, a table for people, pictures.
+//! A row says if its values are measured by wall clock, simulated or computed.
 
+mod capacity;
+mod functions;
+mod group;
+mod latency;
+mod modules;
+mod placements;
 mod simulated;
+mod table_operations;
 
 use std::path::PathBuf;
 
@@ -13,31 +20,27 @@ use command::Ended;
 use command::engine::Choice;
 use port::Signal;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use support::text_table;
 use terminal::out;
 
-use super::{Progress, head, write};
-use placement::{Nesting, Policy};
-use simulated::{Case, Keys, Outcome};
-
-/// Exponents of Zipf's distribution in figures 7 to 9.
-const ALPHAS: [f64; 5] = [0.5, 0.8, 0.9, 0.95, 0.99];
-
-/// Number of flows.
-const FLOWS: u32 = 10_000;
+use super::{Picture, Progress, head, write};
 
 #[derive(Args)]
 pub(super) struct Clip {
-    /// The figures.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["7", "8", "9", "10"])]
+    /// The figures; none with an empty list.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["5", "6", "7", "8", "9", "10", "11"])]
     figures: Vec<Number>,
-    /// The tables.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["1"])]
+    /// The tables; none with an empty list.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["1", "2", "3", "4"])]
     tables: Vec<TableNumber>,
-    /// Share of the packets: 1 is a million for each row.
+    /// Share of the packets: 1 is a million for each simulated row.
     #[arg(long, value_name = "F", default_value_t = 0.2, value_parser = command::topology::share)]
     scale: f64,
-    /// Directory for tables; it is created if it does not exist.
+    /// Figure 11: the sizes of packets of a capture, in place of the six mixes.
+    #[arg(long = "trace", value_name = "NAME=FILE.pcap")]
+    traces: Vec<String>,
+    /// Directory for tables and pictures; it is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
@@ -50,18 +53,27 @@ pub(super) struct Clip {
 /// The available figures.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Number {
-    /// Reports and packets by policy.
+    /// Capacity and latency of the way over servers.
+    #[value(name = "5")]
+    Capacity,
+    /// Changes of the group.
+    #[value(name = "6")]
+    Group,
+    /// Reports by policy.
     #[value(name = "7")]
     Reports,
-    /// Share of packets in the switch, exact keys.
+    /// Rates of switch and servers, exact keys.
     #[value(name = "8")]
     Shares,
-    /// Share of packets in the switch, prefixes.
+    /// Rates of switch and servers, prefixes.
     #[value(name = "9")]
     Prefixes,
     /// Distribution of latencies.
     #[value(name = "10")]
     Latencies,
+    /// Throughput of functions over mixes of sizes.
+    #[value(name = "11")]
+    Sizes,
 }
 
 /// The available tables.
@@ -70,64 +82,163 @@ enum TableNumber {
     /// Latencies by policy.
     #[value(name = "1")]
     Latencies,
+    /// Times of table operations.
+    #[value(name = "2")]
+    Operations,
+    /// Latencies of functions.
+    #[value(name = "3")]
+    Functions,
+    /// Resources of the switch half's modules.
+    #[value(name = "4")]
+    Modules,
 }
 
-/// One row. Values that it does not have are null.
+/// Origin of a row's values.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Origin {
+    /// Measured by wall clock, or by the counter of the processor's clock.
+    Wall,
+    /// Simulated with both halves of a program.
+    Simulated,
+    /// Computed from sizes.
+    Computed,
+}
+
+/// One row.
 #[derive(Serialize)]
 struct Row {
     /// The figure or table.
     place: &'static str,
-    keys: &'static str,
-    policy: &'static str,
-    alpha: f64,
-    flows: u32,
-    top: u64,
-    packets: u64,
-    /// Kind of measurement.
-    measured: &'static str,
-    ran: &'static str,
+    /// The measured object.
+    subject: String,
+    measured: Origin,
     #[serde(flatten)]
-    outcome: Outcome,
-    paper: &'static str,
+    values: Map<String, Value>,
+    paper: String,
 }
+
+impl Row {
+    fn new(
+        place: &'static str,
+        subject: impl Into<String>,
+        measured: Origin,
+        values: &[(&str, f64)],
+        paper: impl Into<String>,
+    ) -> Row {
+        let values = values
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+        Row {
+            place,
+            subject: subject.into(),
+            measured,
+            values: values.collect(),
+            paper: paper.into(),
+        }
+    }
+}
+
+/// Result of a part.
+struct Part {
+    title: &'static str,
+    rows: Vec<Row>,
+    /// Lines of the table. The first one is the head.
+    table: Vec<Vec<String>>,
+    /// Text below the table.
+    note: String,
+    pictures: Vec<Picture>,
+}
+
+impl Part {
+    fn text(&self) -> String {
+        let table = text_table::align(&self.table);
+        format!("{}\n\n{table}\n{}\n", self.title, self.note)
+    }
+}
+
+/// Options and progress, which all parts need.
+struct Context<'c> {
+    options: &'c Clip,
+    take_signal: &'c dyn Fn() -> Option<Signal>,
+    progress: Progress,
+    /// Packets of a simulated row.
+    packets: u64,
+}
+
+impl Context<'_> {
+    /// Shows the completed share of a part.
+    ///
+    /// # Errors
+    /// A signal arrived.
+    fn tell(&mut self, name: &str, share: f64) -> Result<(), String> {
+        self.progress.tell(name, share);
+        match (self.take_signal)() {
+            Some(signal) => Err(format!("interrupted by {signal}")),
+            None => Ok(()),
+        }
+    }
+}
+
+type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
 
 /// Measures the figures and tables.
 ///
 /// # Errors
-/// A simulation fails, or a file cannot be written.
+/// A simulation fails, a signal arrives, or a file cannot be written.
 pub(super) fn run(
     options: &Clip,
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;
-    let packets = ((1e6 * options.scale) as u64).max(1000);
-    let mut progress = Progress::new();
-    let cases = cases(options);
+    let has = |number| options.figures.contains(&number);
+    let has_table = |number| options.tables.contains(&number);
+    let parts: [(bool, Measure); 7] = [
+        (has(Number::Capacity), capacity::measure),
+        (has(Number::Group), group::measure),
+        (
+            has(Number::Reports) || has(Number::Shares) || has(Number::Prefixes),
+            placements::measure,
+        ),
+        (
+            has(Number::Latencies) || has_table(TableNumber::Latencies),
+            latency::measure,
+        ),
+        (
+            has_table(TableNumber::Operations),
+            table_operations::measure,
+        ),
+        (
+            has(Number::Sizes) || has_table(TableNumber::Functions),
+            functions::measure,
+        ),
+        (has_table(TableNumber::Modules), modules::measure),
+    ];
+    let mut context = Context {
+        options,
+        take_signal,
+        progress: Progress::new(),
+        packets: ((1e6 * options.scale) as u64).max(1000),
+    };
     let mut rows = Vec::new();
-    for (done, (place, case)) in cases.iter().enumerate() {
-        progress.tell("clip", done as f64 / cases.len() as f64);
-        let case = Case { packets, ..*case };
-        rows.push(Row {
-            place,
-            keys: case.keys.name(),
-            policy: case.policy.name(),
-            alpha: case.alpha,
-            flows: case.flows,
-            top: case.top,
-            packets,
-            measured: "simulated",
-            ran: "both halves",
-            outcome: simulated::run(&case, options.choice, take_signal)?,
-            paper: paper(place, &case),
-        });
+    let mut text = String::new();
+    for (_, measure) in parts.iter().filter(|(is_wanted, _)| *is_wanted) {
+        let part = measure(&mut context)?;
+        for picture in &part.pictures {
+            write(&options.out.join(picture.file), &picture.svg)?;
+        }
+        text += &part.text();
+        text.push('\n');
+        rows.extend(part.rows);
+        // What is measured stays if a later part is interrupted.
+        let json = serde_json::to_string_pretty(&rows);
+        let json = json.map_err(|error| format!("cannot write rows as JSON: {error}"))?;
+        write(&options.out.join("clip.json"), &json)?;
+        write(&options.out.join("clip.csv"), &csv(&rows))?;
+        write(&options.out.join("clip.txt"), &text)?;
     }
-    drop(progress);
-    let text = text(&rows);
-    let json = serde_json::to_string_pretty(&rows);
-    let json = json.map_err(|error| format!("cannot write rows as JSON: {error}"))?;
-    write(&options.out.join("clip.json"), &json)?;
-    write(&options.out.join("clip.txt"), &text)?;
+    drop(context);
     match options.json {
         true => out::json(&rows),
         false => out::text(&text),
@@ -135,90 +246,68 @@ pub(super) fn run(
     Ok(Ended::Well)
 }
 
-/// Returns the place and the setting of each row. The paper's policies R and H take 1 - alpha of
-/// the flows.
-fn cases(options: &Clip) -> Vec<(&'static str, Case)> {
-    let case = |keys, policy, alpha, top| Case {
-        keys,
-        policy,
-        alpha,
-        flows: FLOWS,
-        top,
-        packets: 0,
+/// Returns the rows as comma-separated values: one line for each number.
+fn csv(rows: &[Row]) -> String {
+    let mut text = "place,subject,measured,value,number,paper\n".to_owned();
+    let quoted = |word: &str| format!("\"{}\"", word.replace('"', "\"\""));
+    for row in rows {
+        let measured = match row.measured {
+            Origin::Wall => "wall",
+            Origin::Simulated => "simulated",
+            Origin::Computed => "computed",
+        };
+        for (name, value) in &row.values {
+            let cells = [
+                quoted(row.place),
+                quoted(&row.subject),
+                measured.to_owned(),
+                name.clone(),
+                value.to_string(),
+                quoted(&row.paper),
+            ];
+            text += &cells.join(",");
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Returns the cumulative distribution function of times, as 200 points.
+fn distribution(times: &[f64]) -> Vec<(f64, f64)> {
+    const POINTS: usize = 200;
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let point = |at: usize| {
+        let share = at as f64 / POINTS as f64;
+        let rank = (share * sorted.len() as f64) as usize;
+        Some((*sorted.get(rank.min(sorted.len().checked_sub(1)?))?, share))
     };
-    let mut cases = Vec::new();
-    let has = |number| options.figures.contains(&number);
-    if has(Number::Reports) || has(Number::Shares) {
-        for alpha in ALPHAS {
-            let top = ((1.0 - alpha) * f64::from(FLOWS)).round() as u64;
-            let all = Policy::ALL.map(|policy| case(Keys::Exact, policy, alpha, top));
-            cases.extend(all.map(|case| ("figures 7, 8", case)));
-        }
-    }
-    if has(Number::Prefixes) {
-        for alpha in ALPHAS {
-            let top = ((1.0 - alpha) * f64::from(FLOWS)).round() as u64;
-            let keys = Keys::Prefixes(Nesting::Cover);
-            let all = Policy::ALL.map(|policy| case(keys, policy, alpha, top));
-            cases.extend(all.map(|case| ("figure 9", case)));
-        }
-    }
-    if has(Number::Latencies) || options.tables.contains(&TableNumber::Latencies) {
-        for top in [1000, 5000] {
-            let all = Policy::ALL.map(|policy| case(Keys::Exact, policy, 0.9, top));
-            cases.extend(all.map(|case| ("table I, figure 10", case)));
-        }
-        for nesting in [Nesting::Leaf, Nesting::Cover] {
-            let keys = Keys::Prefixes(nesting);
-            let all = Policy::ALL.map(|policy| case(keys, policy, 0.9, 1000));
-            cases.extend(all.map(|case| ("table I, figure 10", case)));
-        }
-    }
-    cases
+    (0..=POINTS).filter_map(point).collect()
 }
 
-/// Returns what the paper says of a row.
-fn paper(place: &str, case: &Case) -> &'static str {
-    match (place, case.keys, case.policy) {
-        ("table I, figure 10", Keys::Exact, Policy::None) => "17.92 ± 5.94 us",
-        ("table I, figure 10", Keys::Exact, Policy::Random) => "7.45 ± 7.62 us",
-        ("table I, figure 10", Keys::Exact, Policy::Threshold) => "3.07 ± 3.06 us; 90 % below 8 us",
-        ("table I, figure 10", Keys::Exact, Policy::Heap) => "2.74 ± 1.93 us",
-        ("table I, figure 10", _, Policy::None) => "18.92 ± 5.77 us",
-        ("table I, figure 10", _, Policy::Random) => "17.02 ± 7.38 us",
-        ("table I, figure 10", _, Policy::Threshold) => "12.11 ± 8.94 us; 37 % below 8 us",
-        ("table I, figure 10", _, Policy::Heap) => "9.78 ± 8.13 us",
-        (_, _, Policy::None) => "all packets at servers",
-        (_, _, Policy::Random | Policy::Heap) => "1 - alpha of the flows selected",
-        (_, _, Policy::Threshold) => "56.7 to 99.2 % fewer reports than H",
-    }
+/// Mean, standard deviation and quantiles of times.
+#[derive(Clone, Copy)]
+struct Times {
+    mean: f64,
+    deviation: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
 }
 
-fn text(rows: &[Row]) -> String {
-    let mut table = vec![head(&[
-        "place", "keys", "policy", "alpha", "top", "share %", "exact %", "reports", "us", "±",
-        "90 %", "< 8 us %", "paper",
-    ])];
-    table.extend(rows.iter().map(|row| {
-        let found = &row.outcome;
-        vec![
-            row.place.to_owned(),
-            row.keys.to_owned(),
-            row.policy.to_owned(),
-            row.alpha.to_string(),
-            row.top.to_string(),
-            format!("{:.1}", found.share_percent),
-            format!("{:.1}", found.exact_share_percent),
-            format!("{:.0}", found.reports_in_window),
-            format!("{:.2}", found.mean_us),
-            format!("{:.2}", found.deviation_us),
-            format!("{:.2}", found.p90_us),
-            format!("{:.1}", found.below_8_us_percent),
-            row.paper.to_owned(),
-        ]
-    }));
-    format!(
-        "CLIP: simulated, both halves; shares and latencies of the second half of the packets\n\n{}",
-        text_table::align(&table)
-    )
+impl Times {
+    fn new(times: &[f64]) -> Times {
+        let count = times.len().max(1) as f64;
+        let mean = times.iter().sum::<f64>() / count;
+        let squares = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>();
+        let quantile =
+            |share| support::quantile::quantile(&mut times.to_vec(), share).unwrap_or(0.0);
+        Times {
+            mean,
+            deviation: (squares / count).sqrt(),
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+        }
+    }
 }

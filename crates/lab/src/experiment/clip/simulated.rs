@@ -1,22 +1,23 @@
 //! Simulation of flows through a switch and servers with one placement policy.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use bench::split::ports::{FIRST_PORT, PROGRAM};
 use command::engine::Choice;
-use command::topology::run_simulation;
 use exec::Engine;
+use fabric::topology::SwitchId;
 use fabric::topology::{PlaneSpec, SplitSpec, SwitchSpec};
-use fabric::{LatencyReport, Node, Simulation, SplitFabric, Topology};
+use fabric::{LatencyReport, Node, ServerReport, Simulation, SplitFabric, Topology};
 use packet::Nanos;
 use passes::split::{SplitOptions, split};
 use placement::{Nesting, Policy};
-use port::Signal;
-use serde::Serialize;
 
-const PROGRAM: &str = include_str!("flows.p4");
+/// Number of flows.
+pub(super) const FLOWS: u32 = 10_000;
 
-/// First source port of the flows of a stream.
-const FIRST_PORT: u32 = 1024;
+/// Bytes of a key.
+pub(super) const KEY_BYTES: f64 = 2.0;
 
 /// Packets of a window.
 const WINDOW: u64 = 10_000;
@@ -66,46 +67,89 @@ pub(super) struct Case {
     pub(super) packets: u64,
 }
 
-/// Figures of one simulation. Latencies and shares are those of the second half of the packets.
-#[derive(Serialize)]
+/// Results of one simulation. Latencies and shares are those of the second half of the packets.
 pub(super) struct Outcome {
     pub(super) share_percent: f64,
     /// Share of the most frequent flows by their probabilities.
     pub(super) exact_share_percent: f64,
     /// Mean number of keys that the switch reports in a window.
     pub(super) reports_in_window: f64,
-    moves: u64,
-    /// Packets a second that the switch answers, and requests a second of each server.
-    switch_mpps: f64,
-    server_mpps: Vec<f64>,
+    /// Least and most reports of a window, from the tenth on.
+    pub(super) late_reports: (u64, u64),
+    pub(super) moves: u64,
+    /// Packets a second of the stream, and the fraction of time in which each server works.
+    offered_mpps: f64,
+    loads: Vec<f64>,
+    /// Requests of each server for each packet.
+    server_shares: Vec<f64>,
     pub(super) mean_us: f64,
     /// Mean with the most frequent flows in the switch and no queue.
-    exact_mean_us: f64,
+    pub(super) exact_mean_us: f64,
     pub(super) deviation_us: f64,
     pub(super) p90_us: f64,
     pub(super) below_8_us_percent: f64,
-    reordered: u64,
-    lost: u64,
-    dropped: u64,
+    pub(super) reordered: u64,
+    pub(super) lost: u64,
+    /// Times in microseconds.
+    pub(super) times: Vec<f64>,
 }
 
-/// Simulates a case.
+/// Rates of switch and servers when one server is full, in Mpps.
+pub(super) struct Saturated {
+    pub(super) switch: f64,
+    pub(super) servers: [f64; 2],
+}
+
+impl Saturated {
+    pub(super) fn all(&self) -> f64 {
+        self.switch + self.servers.iter().sum::<f64>()
+    }
+}
+
+impl Outcome {
+    /// Returns the rates at which the busier server is full.
+    pub(super) fn saturated(&self) -> Saturated {
+        let load = self.loads.iter().copied().fold(1e-9, f64::max);
+        let offered = self.offered_mpps / load;
+        let server = |at: usize| offered * self.server_shares.get(at).copied().unwrap_or(0.0);
+        let servers = [server(0), server(1)];
+        Saturated {
+            switch: (offered - servers[0] - servers[1]).max(0.0),
+            servers,
+        }
+    }
+}
+
+/// Simulates a case. `stop` ends it early.
 ///
 /// # Errors
-/// The topology cannot run, or a signal arrived.
-pub(super) fn run(
-    case: &Case,
-    choice: Choice,
-    take_signal: &dyn Fn() -> Option<Signal>,
-) -> Result<Outcome, String> {
+/// The topology cannot run, or it was stopped.
+pub(super) fn run(case: &Case, choice: Choice, stop: &AtomicBool) -> Result<Outcome, String> {
     let text = topology(case);
     let topology = Topology::read("clip", &text, std::path::Path::new(""));
     let topology = topology.map_err(|error| error.to_string())?;
     let made = Simulation::new(topology, &mut |spec| node(spec, case, choice));
     let mut simulation = made.map_err(|error| error.to_string())?;
     let end = Nanos::from_secs(100_000);
-    if let (Some(signal), _) = run_simulation(&mut simulation, end, take_signal)? {
-        return Err(format!("interrupted by {signal}"));
+    // Reports at the end of each window, and what servers had done at half time.
+    let half = Nanos(case.packets / 2 * INTERVAL_NS);
+    let mut reports: Vec<u64> = Vec::new();
+    let mut at_half = None;
+    let ran = simulation.run(end, &mut |simulation| {
+        let now = simulation.now();
+        let window = (now.0 / (WINDOW * INTERVAL_NS)) as usize;
+        if reports.len() <= window {
+            let counted = simulation.split_counts(SwitchId(0));
+            reports.resize(window + 1, counted.map_or(0, |counts| counts.reports));
+        }
+        if at_half.is_none() && now >= half {
+            at_half = Some(simulation.report());
+        }
+        !stop.load(Relaxed)
+    });
+    ran.map_err(|error| error.to_string())?;
+    if stop.load(Relaxed) {
+        return Err("the simulation was stopped".to_owned());
     }
     let unbalanced = simulation.check_conservation();
     unbalanced.map_err(|unbalanced| unbalanced.to_string())?;
@@ -122,16 +166,31 @@ pub(super) fn run(
         .split
         .ok_or("the switch has no program")?;
     let stream = &report.streams[0];
-    let seconds = case.packets as f64 * INTERVAL_NS as f64 / 1e9;
     let windows = (case.packets as f64 / WINDOW as f64).max(1.0);
-    let mpps = |packets: u64| packets as f64 / seconds / 1e6;
+    let late = reports.windows(2).map(|pair| pair[1] - pair[0]).skip(10);
+    let late: Vec<u64> = late.take((windows as usize).saturating_sub(12)).collect();
+    let at_half = at_half.unwrap_or_else(|| report.clone());
+    let seconds = report.seconds - at_half.seconds;
+    let packets = (case.packets - case.packets / 2) as f64;
+    let pairs = || report.servers.iter().zip(&at_half.servers);
+    let load = |(end, half): (&ServerReport, &ServerReport)| {
+        (end.load * report.seconds - half.load * at_half.seconds) / seconds.max(1e-9)
+    };
+    let share = |(end, half): (&ServerReport, &ServerReport)| {
+        (end.requests - half.requests) as f64 / packets.max(1.0)
+    };
     Ok(Outcome {
         share_percent: share_below(4.0),
         exact_share_percent: exact_share(case),
         reports_in_window: split.counts.reports as f64 / windows,
+        late_reports: (
+            late.iter().copied().min().unwrap_or(0),
+            late.iter().copied().max().unwrap_or(0),
+        ),
         moves: split.counts.moves,
-        switch_mpps: mpps(split.counts.in_switch),
-        server_mpps: report.servers.iter().map(|s| mpps(s.requests)).collect(),
+        offered_mpps: 1e3 / INTERVAL_NS as f64,
+        loads: pairs().map(load).collect(),
+        server_shares: pairs().map(share).collect(),
         mean_us: latency.mean_us,
         exact_mean_us: 2.0 + 11.0 * (1.0 - exact_share(case) / 100.0),
         deviation_us: latency.deviation_us,
@@ -139,7 +198,7 @@ pub(super) fn run(
         below_8_us_percent: share_below(8.0),
         reordered: stream.reordered,
         lost: stream.sent - stream.received,
-        dropped: report.dropped.iter().map(|drop| drop.packets).sum(),
+        times: times.iter().map(|time| f64::from(*time) / 1e3).collect(),
     })
 }
 

@@ -1,4 +1,4 @@
-// Forwards UDP packets by their source port, which is their flow.
+// Forwards UDP packets by their source port, which is their flow: a split program without a function.
 
 #include <core.p4>
 #include <v1model.p4>
