@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use exec::Engine;
 use packet::{Frame, Nanos, PortId};
 use passes::split::{SplitOptions, SplitProgram};
-use placement::{Policy, ServerId};
+use placement::ServerId;
 use split::{
-    Coordinator, DevicePlane, EntryIds, EntryPolicy, FlightOptions, PlaneControl, Requests,
-    ServerFilter, ServerHalf, ServerPort, SplitPlacement, SwitchHalf, SwitchOptions,
+    Coordinator, DevicePlane, EntryIds, PlaneControl, Requests, ServerFilter, ServerHalf,
+    ServerPort, SplitPlacement, SwitchHalf, SwitchOptions,
 };
 use support::tsc_clock::Clock;
 use switch::{Device, DeviceConfig, PacketProcessor, Record};
@@ -20,9 +20,6 @@ use crate::setup::{Item, SetupError};
 
 /// Port of the switch for the first server. No function uses it.
 const FIRST_SERVER_PORT: u32 = 0x1_0000;
-
-/// Keys that a window can report beside those that fit into the switch.
-const MORE_REPORTS: usize = 1 << 14;
 
 /// Engines of the planes: of the switch (`None`) and of each server, with its handlers.
 pub struct Planes<'e> {
@@ -178,21 +175,13 @@ impl Halves {
         };
         let placed = self.coordinator.set_placement(&placement, &mut plane);
         placed.map_err(|error| error.to_string())?;
-        let EntryPolicy::Windows(policy) = placement.policy else {
+        let Some(flights) = placement.flight_options(&program.plan) else {
             return Ok(());
         };
         let requests = self.switch.requests();
-        requests.count_flights(Some(&FlightOptions {
-            policy,
-            sketch: placement.options.sketch,
-            reports: placement.options.top as usize * 4 + MORE_REPORTS,
-        }));
-        let first = match policy {
-            Policy::Random | Policy::Heap => 0,
-            Policy::None | Policy::Threshold => u64::MAX,
-        };
+        requests.count_flights(Some(&flights));
         for cut in 1..=program.plan.cuts.len() as u16 {
-            requests.set_threshold(cut, first);
+            requests.set_threshold(cut, placement.first_threshold());
         }
         Ok(())
     }
@@ -251,7 +240,11 @@ impl Halves {
             device: self.switch.inner_mut(),
             ids: &mut self.switch_ids,
         };
-        let ended = self.coordinator.end_window(&flights, &requests, &mut plane);
+        let counts = flights.counts(|cut| requests.key_bytes(cut));
+        let ended = self.coordinator.end_window(&counts, &mut plane);
+        for (cut, threshold) in self.coordinator.thresholds() {
+            requests.set_threshold(cut, threshold);
+        }
         self.switch.inner_mut().publish();
         ended.iter().map(|table| table.reports).sum()
     }
