@@ -29,44 +29,59 @@ pub struct Planes<'e> {
     pub servers: u16,
 }
 
-/// Time that the halves took, in ticks, and the packets for which they took it.
+/// Samples that a measurement keeps.
+const MAX_SAMPLES: usize = 1 << 16;
+
+/// Time that the halves took for bursts, in ticks, and counts of packets.
 #[derive(Debug, Default)]
 pub struct HalvesCost {
-    /// Ticks in the switch.
-    pub switch: AtomicU64,
-    /// Ticks in all servers.
-    pub servers: AtomicU64,
-    /// Packets received.
-    pub packets: AtomicU64,
-    /// Packets that went to a server.
-    pub requests: AtomicU64,
+    /// For each burst, the ticks in the switch and in all servers for each packet received.
+    bursts: Mutex<Vec<(f32, f32)>>,
+    packets: AtomicU64,
+    requests: AtomicU64,
 }
 
 impl HalvesCost {
-    fn per_packet(&self, ticks: &AtomicU64) -> f64 {
-        ticks.load(Relaxed) as f64 / self.packets.load(Relaxed).max(1) as f64
+    fn add(&self, packets: u64, requests: u64, switch: u64, servers: u64) {
+        self.packets.fetch_add(packets, Relaxed);
+        self.requests.fetch_add(requests, Relaxed);
+        let mut bursts = self.bursts.lock().unwrap_or_else(PoisonError::into_inner);
+        if packets > 0 && bursts.len() < MAX_SAMPLES {
+            let per_packet = |ticks: u64| ticks as f32 / packets as f32;
+            bursts.push((per_packet(switch), per_packet(servers)));
+        }
     }
 
-    /// Returns the ticks in the switch for each packet.
+    fn median(&self, of: impl Fn(&(f32, f32)) -> f32) -> f64 {
+        let bursts = self.bursts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values: Vec<f64> = bursts.iter().map(|burst| of(burst).into()).collect();
+        support::quantile::quantile(&mut values, 0.5).unwrap_or(0.0)
+    }
+
+    /// Returns the median over bursts of the ticks in the switch for each packet.
     pub fn switch_ticks(&self) -> f64 {
-        self.per_packet(&self.switch)
+        self.median(|burst| burst.0)
     }
 
-    /// Returns the ticks in servers for each packet that the switch received.
+    /// Returns the median over bursts of the ticks in servers for each packet that the switch
+    /// received.
     pub fn server_ticks(&self) -> f64 {
-        self.per_packet(&self.servers)
+        self.median(|burst| burst.1)
     }
 
     /// Returns the share of packets that no server saw.
     pub fn share_in_switch(&self) -> f64 {
-        1.0 - self.per_packet(&self.requests)
+        let packets = self.packets.load(Relaxed).max(1);
+        1.0 - self.requests.load(Relaxed) as f64 / packets as f64
     }
 
     /// Forgets what was counted.
     pub fn clear(&self) {
-        for count in [&self.switch, &self.servers, &self.packets, &self.requests] {
-            count.store(0, Relaxed);
-        }
+        let mut bursts = self.bursts.lock().unwrap_or_else(PoisonError::into_inner);
+        bursts.clear();
+        bursts.reserve(MAX_SAMPLES);
+        self.packets.store(0, Relaxed);
+        self.requests.store(0, Relaxed);
     }
 }
 
@@ -348,11 +363,8 @@ impl Halves {
             *responses = answered;
         }
         let all = clock.ticks() - begin;
-        cost.switch
-            .fetch_add(all.saturating_sub(server_ticks), Relaxed);
-        cost.servers.fetch_add(server_ticks, Relaxed);
-        cost.packets.fetch_add(received as u64, Relaxed);
-        cost.requests.fetch_add(requests, Relaxed);
+        let switch_ticks = all.saturating_sub(server_ticks);
+        cost.add(received as u64, requests, switch_ticks, server_ticks);
     }
 }
 

@@ -145,7 +145,7 @@ impl SplitFunction for Trd {
         let learned = configuration.learned.get(table.id).and_then(Option::clone);
         let table = learned.ok_or_else(|| SetupError::Entry("flow_index has no handler".into()))?;
         Ok(Some(Box::new(ServerLoop {
-            response: ResponseFields::new(program, 3),
+            response: ResponseFields::new(program, 2),
             key: [
                 BitField::key(layout, 0, 32),
                 BitField::key(layout, 32, 32),

@@ -57,8 +57,8 @@ enum Command {
                       tables    1 latencies by policy, 2 table operations, 3 latencies of functions, 4 resources of the switch half\n\n\
                       Each row says if it is measured by wall clock, simulated or computed, and has the paper's value beside it. They are written below DIR \
                       as clip.txt, clip.json and clip.csv, with pictures. docs/results/clip.md has what is measured.\n\nExamples:\n  \
-                      polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --tables= --scale 1 --out out/\n  \
-                      polyplane experiment clip --figures 11 --tables= --trace office=office.pcap --out out/"
+                      polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --scale 1 --out out/\n  \
+                      polyplane experiment clip --figures 11 --trace office=office.pcap --out out/"
     )]
     Clip(clip::Clip),
 }

@@ -150,13 +150,13 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         [] => own_mixes(),
         texts => traces(texts)?,
     };
-    if context.options.tables.contains(&TableNumber::Functions) {
+    if context.options.has_table(TableNumber::Functions) {
         for paper in &FUNCTIONS {
             let function = split::find(paper.name).ok_or("a function is missing")?;
             latencies(context, &*function, paper, &mut rows, &mut table)?;
         }
     }
-    if context.options.figures.contains(&Number::Sizes) {
+    if context.options.has_figure(Number::Sizes) {
         pictures.push(sizes(&mixes)?);
         for paper in &FUNCTIONS {
             let function = split::find(paper.name).ok_or("a function is missing")?;

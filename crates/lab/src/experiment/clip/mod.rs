@@ -28,11 +28,11 @@ use super::{Picture, Progress, head, write};
 
 #[derive(Args)]
 pub(super) struct Clip {
-    /// The figures; none with an empty list.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["5", "6", "7", "8", "9", "10", "11"])]
+    /// The figures. Default: all figures and tables, or none if --tables is given.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_enum)]
     figures: Vec<Number>,
-    /// The tables; none with an empty list.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_enum, default_values = ["1", "2", "3", "4"])]
+    /// The tables. Default: all figures and tables, or none if --figures is given.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_enum)]
     tables: Vec<TableNumber>,
     /// Share of the packets: 1 is a million for each simulated row.
     #[arg(long, value_name = "F", default_value_t = 0.2, value_parser = command::topology::share)]
@@ -48,6 +48,18 @@ pub(super) struct Clip {
     /// Write the rows as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl Clip {
+    /// Returns true if the figure is wanted.
+    fn has_figure(&self, number: Number) -> bool {
+        self.figures.contains(&number) || self.figures.is_empty() && self.tables.is_empty()
+    }
+
+    /// Returns true if the table is wanted.
+    fn has_table(&self, number: TableNumber) -> bool {
+        self.tables.contains(&number) || self.figures.is_empty() && self.tables.is_empty()
+    }
 }
 
 /// The available figures.
@@ -192,8 +204,8 @@ pub(super) fn run(
 ) -> Result<Ended, String> {
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;
-    let has = |number| options.figures.contains(&number);
-    let has_table = |number| options.tables.contains(&number);
+    let has = |number| options.has_figure(number);
+    let has_table = |number| options.has_table(number);
     let parts: [(bool, Measure); 7] = [
         (has(Number::Capacity), capacity::measure),
         (has(Number::Group), group::measure),

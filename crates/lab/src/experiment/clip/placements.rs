@@ -100,7 +100,7 @@ pub(super) fn simulate(
 /// # Errors
 /// A simulation fails, or a signal arrived.
 pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
-    let has = |number| context.options.figures.contains(&number);
+    let has = |number| context.options.has_figure(number);
     let mut kinds = Vec::new();
     if has(Number::Reports) || has(Number::Shares) {
         kinds.push(Keys::Exact);
@@ -165,8 +165,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             ("reports_of_flows_percent", reported),
             ("report_bytes_in_window", bytes),
             ("fewer_reports_than_heap_percent", fewer),
-            ("late_reports_min", found.late_reports.0 as f64),
-            ("late_reports_max", found.late_reports.1 as f64),
+            ("late_flown_reports_min", found.late_reports.0 as f64),
+            ("late_flown_reports_max", found.late_reports.1 as f64),
             ("share_percent", found.share_percent),
             ("exact_share_percent", found.exact_share_percent),
             ("moves", found.moves as f64),

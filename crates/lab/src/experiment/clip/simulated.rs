@@ -241,7 +241,8 @@ fn topology(case: &Case) -> String {
          flows = {flows}\nalpha = {alpha:?}\n",
         policy.name(),
         WINDOW * INTERVAL_NS,
-        2.0 * alpha,
+        // The paper's factor; it must be positive.
+        (2.0 * alpha).max(0.1),
         lpm.name(),
         server("server0", 10),
         server("server1", 11),
