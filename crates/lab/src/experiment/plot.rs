@@ -155,7 +155,7 @@ pub(super) fn bars(axes: &Axes, groups: &[String], kinds: &[Bars]) -> Result<Str
 pub(super) fn stacks(axes: &Axes, bars: &[String], parts: &[Stack]) -> Result<String, String> {
     let value = |part: &Stack, bar: usize| part.values.get(bar).copied().unwrap_or(0.0);
     let height = |bar: usize| parts.iter().map(|part| value(part, bar)).sum::<f64>();
-    let most = (0..bars.len()).map(height).fold(1e-9, f64::max) * 1.2;
+    let most = (0..bars.len()).map(height).fold(1e-9, f64::max) * HEADROOM;
     let mut svg = String::new();
     let drawn = draw(
         axes,
