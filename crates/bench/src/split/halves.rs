@@ -326,7 +326,7 @@ impl Halves {
                     now,
                     |port, frame, _| match port.0.checked_sub(FIRST_SERVER_PORT) {
                         Some(number) => {
-                            let mut request = spares.pop().unwrap_or_else(Frame::new);
+                            let mut request = spares.pop().unwrap_or_default();
                             std::mem::swap(&mut request, frame);
                             request.ingress = PortId(0);
                             servers[number as usize].inbox.push(request);
@@ -347,7 +347,7 @@ impl Halves {
                 let mut inbox = std::mem::take(&mut server.inbox);
                 if !inbox.is_empty() {
                     server.half.forward(&mut inbox, now, |_, frame, _| {
-                        let mut response = spares.pop().unwrap_or_else(Frame::new);
+                        let mut response = spares.pop().unwrap_or_default();
                         std::mem::swap(&mut response, frame);
                         response.ingress = PortId(FIRST_SERVER_PORT + number as u32);
                         responses.push(response);

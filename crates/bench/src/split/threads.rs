@@ -145,7 +145,7 @@ impl<S: PacketProcessor> SwitchLoop<'_, S> {
                 let (port, bytes) = &ring[at];
                 at = (at + 1) % ring.len();
                 if frame.headroom() == 0 {
-                    *frame = self.spares.pop().unwrap_or_else(Frame::new);
+                    *frame = self.spares.pop().unwrap_or_default();
                 }
                 frame.ingress = *port;
                 // Cannot fail: the bytes come from a frame.
@@ -188,7 +188,7 @@ impl<S: PacketProcessor> SwitchLoop<'_, S> {
         self.switch
             .forward(frames, now(self.start), |port, frame, _| {
                 if port == server_port {
-                    let spare = spares.pop().unwrap_or_else(Frame::new);
+                    let spare = spares.pop().unwrap_or_default();
                     let mut request = std::mem::replace(frame, spare);
                     request.ingress = PortId(0);
                     requests.push(request);

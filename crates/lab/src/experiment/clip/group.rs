@@ -152,7 +152,7 @@ fn figure(
     let mut known = [0; 2];
     while now < Nanos::from_secs(END) {
         let second = now.as_secs_f64();
-        if now.0 % BIN.0 == 0 {
+        if now.0.is_multiple_of(BIN.0) {
             context.tell("figure 6", second / END as f64 * 0.6)?;
         }
         let error = |error: placement::GroupError| error.to_string();
@@ -338,7 +338,7 @@ fn churn(
     let gap = CHURN_SECONDS * 1_000_000_000 / (CHURN_CHANGES + 1);
     let mut next_change = gap;
     while now < Nanos::from_secs(CHURN_SECONDS) {
-        if now.0 % BIN.0 == 0 {
+        if now.0.is_multiple_of(BIN.0) {
             let share = now.as_secs_f64() / CHURN_SECONDS as f64;
             context.tell("figure 6, churn", 0.6 + share * 0.4)?;
         }
