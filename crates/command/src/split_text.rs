@@ -8,7 +8,7 @@ use passes::split::SplitProgram;
 
 /// Error of a switch half that is printed and compiled again.
 #[derive(Clone, Debug)]
-pub enum TextError {
+pub enum SwitchTextError {
     /// The switch half has a construct without P4 text.
     Print(PrintError),
     /// The text does not compile: the diagnostics.
@@ -17,26 +17,26 @@ pub enum TextError {
     Objects(String),
 }
 
-impl std::fmt::Display for TextError {
+impl std::fmt::Display for SwitchTextError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            TextError::Print(error) => write!(f, "{error}"),
-            TextError::Compile(error) => write!(f, "the text does not compile: {error}"),
-            TextError::Objects(error) => write!(f, "the text has other objects: {error}"),
+            SwitchTextError::Print(error) => write!(f, "{error}"),
+            SwitchTextError::Compile(error) => write!(f, "the text does not compile: {error}"),
+            SwitchTextError::Objects(error) => write!(f, "the text has other objects: {error}"),
         }
     }
 }
 
-impl std::error::Error for TextError {}
+impl std::error::Error for SwitchTextError {}
 
 /// Prints a switch half. Returns its text, and the program that the text is.
 ///
 /// # Errors
 /// The text cannot be written or does not compile.
-pub fn print(switch: &Program, file: &str) -> Result<(String, Program), TextError> {
-    let text = passes::p4::print(switch).map_err(TextError::Print)?;
-    let program =
-        driver::compile_text(file, &text).map_err(|error| TextError::Compile(error.to_string()))?;
+pub fn print(switch: &Program, file: &str) -> Result<(String, Program), SwitchTextError> {
+    let text = passes::p4::print(switch).map_err(SwitchTextError::Print)?;
+    let program = driver::compile_text(file, &text)
+        .map_err(|error| SwitchTextError::Compile(error.to_string()))?;
     Ok((text, program))
 }
 
@@ -44,10 +44,10 @@ pub fn print(switch: &Program, file: &str) -> Result<(String, Program), TextErro
 ///
 /// # Errors
 /// The text cannot be written or does not compile, or its tables are others.
-pub fn through_text(split: &SplitProgram) -> Result<SplitProgram, TextError> {
+pub fn through_text(split: &SplitProgram) -> Result<SplitProgram, SwitchTextError> {
     let file = format!("{}_switch.p4", split.switch.name);
     let (_, switch) = print(&split.switch, &file)?;
-    let switch = number_as(&split.switch, switch).map_err(TextError::Objects)?;
+    let switch = number_as(&split.switch, switch).map_err(SwitchTextError::Objects)?;
     Ok(SplitProgram {
         switch,
         ..split.clone()
