@@ -54,8 +54,8 @@ pub fn through_text(split: &SplitProgram) -> Result<SplitProgram, SwitchTextErro
     })
 }
 
-/// Numbers the tables, actions and externs of a compiled text as those of the switch half, by their names:
-/// changes of the whole program's tables fit the result. What only the text has comes last.
+/// Numbers the tables, actions and externs of a compiled text as those of the switch half, by their
+/// names: changes of the whole program's tables fit the result. Objects of the text alone are last.
 fn number_as(half: &Program, mut text: Program) -> Result<Program, String> {
     let Program {
         mut tables,

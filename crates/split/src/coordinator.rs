@@ -187,8 +187,8 @@ impl Coordinator {
         self.mirrors.iter().map(state).collect()
     }
 
-    /// Ends a window: moves entries by the policy. [`Coordinator::thresholds`] has the thresholds of
-    /// the next one.
+    /// Ends a window: moves entries by the policy. [`Coordinator::thresholds`] has the next
+    /// window's thresholds.
     pub fn end_window(
         &mut self,
         counts: &WindowCounts,

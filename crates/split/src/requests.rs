@@ -194,8 +194,8 @@ impl Requests {
         requests
     }
 
-    /// Sets the owners of the values of pools. `owners_of` returns those of a pool by its name in C;
-    /// without them, packets with `@owner` go to the server of their flow.
+    /// Sets the owners of the values of pools. `owners_of` returns those of a pool by its name in
+    /// C; without them, packets with `@owner` go to the server of their flow.
     pub fn set_owners(&self, owners_of: impl Fn(&str) -> Option<Arc<dyn PoolOwners>>) {
         let owners = self.cuts.iter().map(|cut| owners_of(cut.pool.as_ref()?));
         let owners: CutOwners = owners.collect();

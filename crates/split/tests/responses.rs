@@ -35,6 +35,7 @@ fn worker(servers: &[(u16, PortId)]) -> SwitchWorker {
         server_stages: Vec::new(),
         recomputed: Vec::new(),
         live_bits: 0,
+        phv: Default::default(),
         frame: layout(),
     };
     let options = SwitchOptions {

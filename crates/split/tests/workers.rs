@@ -34,6 +34,7 @@ fn plan() -> SplitPlan {
         server_stages: Vec::new(),
         recomputed: Vec::new(),
         live_bits: 0,
+        phv: Default::default(),
         frame: WireLayout {
             request_type: 0x88b5,
             response_type: 0x88b6,

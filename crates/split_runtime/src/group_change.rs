@@ -41,7 +41,7 @@ pub(crate) struct GroupTask {
     pub(crate) pinned: u64,
     /// Flows for which no pin is free.
     pub(crate) waiting: u64,
-    /// Why the change has failed; empty if it has not.
+    /// Cause of the failure; empty if the change has not failed.
     pub(crate) error: String,
 }
 

@@ -16,7 +16,7 @@ use crate::outbox::{Outbox, USE_INTERVAL, entry_uses};
 /// Time without a packet after which a flow has ended, for changes of the group.
 const FLOW_IDLE: Nanos = Nanos::from_millis(300_000);
 
-/// What a server reports of itself.
+/// Properties that a server reports of itself.
 #[derive(Clone, Debug)]
 pub struct ServerIdentity {
     /// Its number.

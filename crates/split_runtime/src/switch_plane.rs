@@ -24,7 +24,7 @@ use crate::request_log::RequestLog;
 /// Number of ids of entries that are gone, from which on they are forgotten.
 const MANY_IDS: usize = 1024;
 
-/// What the extension of a switch needs of its plane.
+/// Parts of a switch that its extension uses.
 pub struct SwitchParts {
     /// Requests that workers have logged.
     pub log: Arc<RequestLog>,

@@ -475,8 +475,8 @@ impl Request {
     }
 
     /// Makes egress skip a request, and the deparser emit it. No packet leaves with the header of a
-    /// response, but it is one of those that are emitted: the compiler takes only the bytes of these
-    /// from `packet_length`. In egress it is valid in a copy of the received packet.
+    /// response, but it is one of those that are emitted: the compiler takes only their bytes from
+    /// `packet_length`. In egress it is valid in a copy of the received packet.
     pub(super) fn finish(&self, program: &mut Program, frame: &FrameHeader) {
         let response = frame.header;
         let received = program.headers[response].valid;

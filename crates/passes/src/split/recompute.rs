@@ -41,7 +41,7 @@ pub(super) struct Computations<'p> {
     dominating: BTreeMap<StageId, bool>,
     /// Stages that follow each stage.
     after: BTreeMap<StageId, BTreeSet<StageId>>,
-    /// Results; `None` for a field whose computation is being examined, or that has none.
+    /// Results; `None` for a field of which the computation is being examined, or that has none.
     known: BTreeMap<FieldId, Option<Recomputed>>,
 }
 
