@@ -201,6 +201,15 @@ impl OrderedChanges {
         None
     }
 
+    /// Takes out all entries that wait. Their changes are not made.
+    pub fn abandon(&mut self, requests: &Requests) {
+        for waiting in self.waiting.drain(..) {
+            if let Some(gate) = waiting.gate {
+                requests.open(gate);
+            }
+        }
+    }
+
     /// Takes out an entry that waits. Returns its change.
     fn cancel(&mut self, requests: &Requests, table: TableId, entry: EntryId) -> Option<Change> {
         let mut waiting = self.waiting.iter();

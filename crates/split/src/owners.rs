@@ -30,7 +30,8 @@ impl PoolOwners for PoolParts {
             return None;
         }
         let part = (value / self.chunk.max(1)) % self.parts.max(1);
-        Some(ServerId(self.first.0 + part as u16))
+        let server = self.first.0.checked_add(u16::try_from(part).ok()?)?;
+        Some(ServerId(server))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use p4info::polyplane::split::v1 as wire;
 
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// Time within which a plane answers.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Time within which a plane reports itself.
 const HELLO: Duration = Duration::from_secs(5);
@@ -130,7 +133,11 @@ impl Connection {
     pub(crate) fn read(&self, entities: Vec<Entity>) -> Result<Vec<Entity>, String> {
         let (sender, receiver) = channel();
         self.send_command(Command::Read(entities, sender));
-        receiver.recv().unwrap_or_else(|_| Err(not_connected()))
+        match receiver.recv_timeout(ANSWER_TIME) {
+            Ok(found) => found,
+            Err(RecvTimeoutError::Timeout) => Err("the plane does not answer".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => Err(not_connected()),
+        }
     }
 
     /// Ends the connection and begins another one.
@@ -204,8 +211,8 @@ fn serve(
                         return;
                     }
                 }
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => break,
-                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }

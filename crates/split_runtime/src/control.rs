@@ -1,6 +1,6 @@
 //! The loop of the coordinator: controllers on one side, planes on the other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -109,6 +109,8 @@ pub struct CoordinatorLoop {
     /// The last refusals, for operators.
     pub(crate) refusals: VecDeque<String>,
     pub(crate) next_renew: Instant,
+    /// Servers that left by an operator's command.
+    pub(crate) left: BTreeSet<u16>,
 }
 
 /// Number of a server, or `None` for the switch.
@@ -258,6 +260,7 @@ impl CoordinatorLoop {
             reports: BTreeMap::new(),
             refusals: VecDeque::new(),
             next_renew: start,
+            left: BTreeSet::new(),
         })
     }
 
@@ -619,6 +622,9 @@ impl CoordinatorLoop {
             };
             self.send_all(messages);
             if let Some(task) = self.task.as_ref().filter(|task| task.is_done()) {
+                if let Some(id) = task.leaving().filter(|_| task.error.is_empty()) {
+                    self.left.insert(id);
+                }
                 match task.error.is_empty() {
                     true => note(&format!("group: {}: complete", task.name)),
                     false => note(&format!("group: {}: {}", task.name, task.error)),

@@ -9,6 +9,7 @@ use p4rt::client::Endpoint;
 
 use crate::control::{CoordinatorLoop, PlaneSpec};
 use crate::group_change::{GroupMessage, GroupTask};
+use crate::remote_plane::first_number;
 
 /// Interval of new generations while servers leave.
 const RENEW: Duration = Duration::from_secs(10);
@@ -61,7 +62,11 @@ impl CoordinatorLoop {
     }
 
     fn begin_task(&mut self, name: String, change: GroupChange) {
-        let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
+        let number = self
+            .task
+            .as_ref()
+            .map_or_else(first_number, GroupTask::number)
+            + 1;
         let (task, message) = GroupTask::begin(name, change, number, Instant::now());
         self.task = Some(task);
         self.send_all(vec![message]);
@@ -107,6 +112,7 @@ impl CoordinatorLoop {
             let server = server.map_err(|error| format!("server {id}: {error}"))?;
             self.servers.insert(id, server);
         }
+        self.left.remove(&id);
         self.joining = Some((id, join.port, Instant::now() + START_TIME * 2));
         Ok(())
     }
@@ -162,7 +168,11 @@ impl CoordinatorLoop {
             } else if now >= until {
                 self.joining = None;
                 let reason = server.map_or_else(String::new, |server| server.reason.clone());
-                let number = self.task.as_ref().map_or(0, GroupTask::number) + 1;
+                let number = self
+                    .task
+                    .as_ref()
+                    .map_or_else(first_number, GroupTask::number)
+                    + 1;
                 let join = GroupChange::Join(wire::ServerPort::default());
                 let (mut task, _) =
                     GroupTask::begin(format!("server {id} joins"), join, number, now);
@@ -196,8 +206,8 @@ impl CoordinatorLoop {
                 false if is_used && !is_down && is_started => failed.push(id),
                 _ => {}
             }
-            let leaves = self.task.as_ref().and_then(GroupTask::leaving) == Some(id);
-            if !is_used && !is_down && leaves && !self.is_changing() {
+            let has_left = self.left.contains(&id);
+            if !is_used && !is_down && has_left && !self.is_changing() {
                 gone.push(id);
             }
         }
@@ -208,6 +218,14 @@ impl CoordinatorLoop {
         // Servers that left keep no connection.
         for id in gone {
             self.servers.remove(&id);
+            self.left.remove(&id);
+        }
+        if self.group.is_changing && !self.is_changing() {
+            // It began before the coordinator or its connection did.
+            self.to_switch(wire::ToPlane {
+                cancel: true,
+                ..wire::ToPlane::default()
+            });
         }
         if self.is_changing() {
             return;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::time::Duration;
+use std::time::SystemTime;
 
 use ir::{ActionCall, Program, TableId};
 use p4info::p4::v1 as rt;
@@ -16,11 +16,8 @@ use passes::split::MirroredTable;
 use split::{NotInstalled, PlaneControl};
 use switch::{Action, Change, ControlCode, ControlError, CounterReading, EntryId};
 
-use crate::connection::{Connection, WriteError};
+use crate::connection::{ANSWER_TIME, Connection, WriteError};
 use crate::messages::{MAX_ITEMS, handler_change};
-
-/// Time within which a plane answers.
-const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Maximum number of updates in one batch.
 const MAX_UPDATES: usize = 10_000;
@@ -129,7 +126,7 @@ impl RemotePlane {
             updates: Vec::new(),
             activations: Vec::new(),
             activating: HashMap::new(),
-            next_activation: 0,
+            next_activation: first_number(),
             not_installed: Vec::new(),
             handler_changes: Vec::new(),
             touches: Vec::new(),
@@ -171,6 +168,11 @@ impl RemotePlane {
         state: Vec<(Change, Option<EntryId>)>,
         is_known: bool,
     ) -> Result<Differences, String> {
+        self.activations.clear();
+        let open: Vec<(TableId, EntryId)> = self.activating.keys().copied().collect();
+        open.into_iter()
+            .for_each(|(table, entry)| self.settle(table, entry));
+        self.not_installed.clear();
         let name = self.name.clone();
         let explain = |error: &dyn std::fmt::Display| format!("{name}: {error}");
         let encoder = UpdateEncoder::new(Arc::clone(&self.program));
@@ -287,7 +289,9 @@ impl RemotePlane {
 
     /// Returns true while the switch activates entries.
     pub(crate) fn is_activating(&self) -> bool {
-        !self.activating.is_empty() || !self.activations.is_empty()
+        !self.activating.is_empty()
+            || !self.activations.is_empty()
+            || !self.not_installed.is_empty()
     }
 
     /// Takes the entries that did not begin to work.
@@ -295,7 +299,7 @@ impl RemotePlane {
         let mut open = std::mem::take(&mut self.activating);
         open.retain(|&(table, entry), result| match result.try_recv() {
             Ok(result) => {
-                self.note_activated(table, entry, Some(result));
+                self.note_activated(table, entry, &result);
                 false
             }
             Err(TryRecvError::Empty) => true,
@@ -305,8 +309,8 @@ impl RemotePlane {
         std::mem::take(&mut self.not_installed)
     }
 
-    fn note_activated(&mut self, table: TableId, entry: EntryId, result: Option<wire::Activated>) {
-        if let Some(result) = result.filter(|result| !result.error.is_empty()) {
+    fn note_activated(&mut self, table: TableId, entry: EntryId, result: &wire::Activated) {
+        if !result.error.is_empty() {
             let error = (!result.is_late).then(|| refused(&self.name, &result.error));
             self.not_installed.push(NotInstalled {
                 table,
@@ -324,8 +328,8 @@ impl RemotePlane {
             |(of, one, _): &(TableId, EntryId, wire::Activation)| (*of, *one) == (table, entry);
         self.activations.retain(|activation| !is_entry(activation));
         if let Some(result) = self.activating.remove(&(table, entry)) {
-            let result = result.recv_timeout(ANSWER_TIME).ok();
-            self.note_activated(table, entry, result);
+            // The change that follows takes the place of this result.
+            let _ = result.recv_timeout(ANSWER_TIME);
         }
     }
 
@@ -562,6 +566,12 @@ impl RemotePlane {
             _ => None,
         }
     }
+}
+
+/// Returns a number above those of earlier processes, which a switch may still answer.
+pub(crate) fn first_number() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as u64)
 }
 
 fn is_call_of(action: &Action, position: usize) -> bool {

@@ -110,8 +110,15 @@ impl ServerExtension {
             ..wire::FromPlane::default()
         });
         let now = device.now().0;
-        // They are among the entries.
-        self.take_learned();
+        // Added entries are among those of the tables; removed ones are not.
+        let removed = self
+            .take_learned()
+            .into_iter()
+            .filter(|record| matches!(record.change, Change::Expire(..) | Change::Forget(..)));
+        let removed: Vec<wire::HandlerChange> = removed
+            .filter_map(|record| handler_change(&record.change, now))
+            .collect();
+        self.outbox.handler_changes(&removed);
         let mut changes = Vec::new();
         for &table in &self.tables {
             let learned = device.configuration().learned[table].as_deref();

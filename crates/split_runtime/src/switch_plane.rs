@@ -423,7 +423,7 @@ impl SwitchExtension {
         let (packets, now) = (received(device, requests), device.now());
         let is_over = match window.packets {
             0 => now.since(window.begin.1) >= window.time,
-            length => packets - window.begin.0 >= length,
+            length => packets.saturating_sub(window.begin.0) >= length,
         };
         // Without a packet nothing changes.
         if !is_over || packets == window.begin.0 {
@@ -454,7 +454,8 @@ impl SwitchExtension {
 
 /// Returns the number of packets that a switch received without those of servers.
 fn received(device: &Device, requests: &Requests) -> u64 {
-    let answered = requests.sent() - requests.unanswered();
+    // Workers count meanwhile.
+    let answered = requests.sent().saturating_sub(requests.unanswered());
     device.ledger().received.saturating_sub(answered)
 }
 
@@ -522,6 +523,12 @@ impl ControlExtension for SwitchExtension {
             self.fail(number(server));
         }
         if message.hello {
+            // What the coordinator before has asked for is not asked for any more.
+            self.ordered.abandon(&self.parts.requests);
+            self.parts.requests.cancel();
+            self.waiting.clear();
+            self.known.clear();
+            self.outbox = Outbox::default();
             self.outbox.push(&wire::FromPlane {
                 hello: Some(wire::Hello {
                     program: self.program,

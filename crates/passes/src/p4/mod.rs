@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bits::IdVec;
 use ir::{
-    Arch, BlockCode, BlockRole, Control, ExternId, ExternKind, FieldId, Program, StageKind, Stmt,
-    StmtKind,
+    Arch, BlockCode, BlockRole, Control, ExternId, ExternKind, FieldId, MatchNext, MatchOutcome,
+    Next, Program, Stage, StageKind, Stmt, StmtKind, TableId,
 };
 
 pub use error::PrintError;
@@ -105,12 +105,55 @@ fn leave_out_length(program: &mut Program) {
     }
 }
 
+/// Returns the tables that no stage applies, by the block that declares them: that of which their
+/// name has the path, or else ingress.
+fn unreached_tables(
+    program: &Program,
+    uses: &[(BlockRole, Uses)],
+    paths: &BTreeMap<BlockRole, &str>,
+) -> BTreeMap<BlockRole, Vec<TableId>> {
+    let mut unreached: BTreeMap<BlockRole, Vec<TableId>> = BTreeMap::new();
+    for (id, table) in program.tables.iter() {
+        if uses.iter().any(|(_, uses)| uses.tables.contains(&id)) {
+            continue;
+        }
+        let is_home = |path: &str| {
+            let rest = table.name.strip_prefix(path);
+            rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let home = match is_home(paths.get(&BlockRole::Egress).copied().unwrap_or_default()) {
+            true => BlockRole::Egress,
+            false => BlockRole::Ingress,
+        };
+        unreached.entry(home).or_default().push(id);
+    }
+    unreached
+}
+
+/// Returns what the application of a table uses.
+fn uses_of_table(program: &Program, table: TableId) -> Uses {
+    Uses::of_stage(
+        program,
+        &Stage {
+            name: String::new(),
+            kind: StageKind::Match {
+                table,
+                outcome: MatchOutcome::default(),
+                next: MatchNext::Always(Next::End),
+            },
+            loc: None,
+        },
+    )
+}
+
 struct Printer<'a> {
     program: &'a Program,
     types: Types<'a>,
     storage: Storage,
     lists: Lists,
     uses: BTreeMap<BlockRole, Uses>,
+    /// Tables that no packet reaches. Controllers know them.
+    unreached: BTreeMap<BlockRole, Vec<TableId>>,
     /// Names of the declarations at top level.
     globals: Names,
     blocks: BTreeMap<BlockRole, String>,
@@ -140,13 +183,20 @@ impl<'a> Printer<'a> {
             blocks.insert(role, globals.fresh(name));
         }
         let types = Types::new(program, &mut globals);
-        let block_uses = storage::block_uses(program);
+        let mut block_uses = storage::block_uses(program);
+        let unreached = unreached_tables(program, &block_uses, &paths);
+        for (role, uses) in &mut block_uses {
+            for &table in unreached.get(role).into_iter().flatten() {
+                *uses = std::mem::take(uses).and(uses_of_table(program, table));
+            }
+        }
         let mut made = Printer {
             program,
             types,
             storage: storage::storage(program, &block_uses, &globals),
             lists: Lists::default(),
             uses: block_uses.into_iter().collect(),
+            unreached,
             globals,
             blocks,
             paths,
@@ -418,6 +468,15 @@ impl<'a> Printer<'a> {
             text.line(format!("{}();", scope.actions[id]));
         }
         body::print(&out, text);
+        if let Some(unreached) = self.unreached.get(&role) {
+            // A table that is not applied is no object of the control plane.
+            text.open("if (true)");
+            text.line("return;");
+            text.close("}");
+            for id in unreached {
+                text.line(format!("{}.apply();", scope.tables[id]));
+            }
+        }
         text.close("}");
         Ok(())
     }
