@@ -754,8 +754,19 @@ impl CoordinatorLoop {
             .map(|server| &server.plane as &dyn PlaneControl)
             .collect();
         coordinator.collect_counters(switch, &planes);
-        // A plane without a connection may use entries.
-        if !switch.is_connected() || !servers.values().all(|server| server.plane.is_connected()) {
+        // A plane without a connection may use entries, unless no packet goes to it.
+        let group = &self.group;
+        let is_idle = |id: u16| {
+            let number = u32::from(id);
+            let mut members = group.members.iter();
+            !group.members.is_empty()
+                && !members.any(|member| member.server == number)
+                && !group.leaving.contains(&number)
+        };
+        let mut all = servers.iter();
+        if !switch.is_connected()
+            || !all.all(|(id, server)| server.plane.is_connected() || is_idle(*id))
+        {
             return;
         }
         let idle = coordinator.take_idle(now, switch, &planes);
