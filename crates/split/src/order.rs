@@ -249,7 +249,7 @@ impl PlaneControl for OrderedPlane<'_> {
                     return self.plane.apply(change, made);
                 }
                 let pattern = pattern_of(mirrored, &written.keys);
-                self.begin(*table, entry, pattern, change, made)
+                self.begin(*table, entry, pattern, change)
             }
             Change::Modify(table, entry, action, _) => {
                 let Some(mirrored) = mirrored(table) else {
@@ -260,7 +260,7 @@ impl PlaneControl for OrderedPlane<'_> {
                     let pattern = self.plane.keys(*table, *entry);
                     let pattern = pattern.map(|keys| pattern_of(mirrored, &keys));
                     return match pattern {
-                        Some(pattern) => self.begin(*table, *entry, pattern, change, Some(*entry)),
+                        Some(pattern) => self.begin(*table, *entry, pattern, change),
                         None => self.plane.apply(change, made),
                     };
                 }
@@ -324,15 +324,9 @@ impl OrderedPlane<'_> {
         entry: EntryId,
         pattern: KeyPattern,
         change: &Change,
-        made: Option<EntryId>,
     ) -> Result<(), ControlError> {
         let OrderedChanges { install, now, .. } = *self.changes;
-        if self.changes.order == Order::Loose && install == Nanos(0) {
-            let cuts = cuts_of(&self.changes.plan, table);
-            self.requests.begin_loosely(&cuts, &pattern);
-            return self.plane.apply(change, made);
-        }
-        self.changes.waiting.push_back(Waiting {
+        let waiting = Waiting {
             table,
             entry,
             pattern,
@@ -340,7 +334,13 @@ impl OrderedPlane<'_> {
             at: now + install,
             gate: None,
             until: now + install,
-        });
+        };
+        if self.changes.order == Order::Loose && install == Nanos(0) {
+            let cuts = cuts_of(&self.changes.plan, table);
+            self.requests.begin_loosely(&cuts, &waiting.pattern);
+            return waiting.apply(self.plane);
+        }
+        self.changes.waiting.push_back(waiting);
         Ok(())
     }
 }

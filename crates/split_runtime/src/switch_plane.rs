@@ -194,10 +194,10 @@ impl SwitchExtension {
     fn advance(&mut self, device: &mut Device) {
         while self.ordered.waiting() > 0 {
             let now = device.now();
-            let mut plane = Counted(DevicePlane {
+            let mut plane = DevicePlane {
                 device: &mut *device,
                 ids: &mut self.ids,
-            });
+            };
             let refused = self.ordered.advance(&self.parts.requests, &mut plane, now);
             device.publish();
             let Some(refused) = refused else { break };
@@ -477,42 +477,6 @@ fn entry_hits(device: &Device, plan: &SplitPlan) -> Vec<wire::EntryHits> {
         }
     }
     hits
-}
-
-/// The device of a switch in which an entry that begins to work counts from zero: servers have
-/// counted the packets that flew.
-struct Counted<'d>(DevicePlane<'d>);
-
-impl PlaneControl for Counted<'_> {
-    fn apply(
-        &mut self,
-        change: &Change,
-        made: Option<EntryId>,
-    ) -> Result<(), switch::ControlError> {
-        if let Change::Modify(table, entry, ..) = change
-            && self.0.direct_counter(*table, *entry).is_some()
-        {
-            let zero = Change::WriteDirectCounter(*table, Some(*entry), Default::default());
-            self.0.apply(&zero, None)?;
-        }
-        self.0.apply(change, made)
-    }
-
-    fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<switch::CounterReading> {
-        self.0.direct_counter(table, entry)
-    }
-
-    fn last_use(&self, table: TableId, entry: EntryId) -> Option<u64> {
-        self.0.last_use(table, entry)
-    }
-
-    fn last_restart(&self, table: TableId, key: &[u64]) -> Option<u64> {
-        self.0.last_restart(table, key)
-    }
-
-    fn touch(&mut self, table: TableId, key: &[u64], time_ns: u64) {
-        self.0.touch(table, key, time_ns);
-    }
 }
 
 impl ControlExtension for SwitchExtension {
