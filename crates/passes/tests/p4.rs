@@ -138,7 +138,11 @@ fn code_after_a_chain_of_branches_runs_after_each_that_reaches_it() {
          if (!leaves) {
              meta.x = meta.x + 8w1;
          }
-         meta.i = 32w1;",
+         meta.i = 32w1;
+         if (true) {
+             return;
+         }
+         t.apply();",
     );
 }
 
@@ -190,7 +194,11 @@ fn a_jump_out_of_two_loops_has_a_flag() {
              }
              meta.x = meta.x + 8w3;
          }
-         meta.x = 8w0;",
+         meta.x = 8w0;
+         if (true) {
+             return;
+         }
+         t.apply();",
     );
 }
 
