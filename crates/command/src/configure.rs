@@ -87,6 +87,28 @@ pub fn load_text(
     }
 }
 
+/// Loads a program with the text of an entries file that was made for it.
+///
+/// # Errors
+/// The program or its entries cannot be loaded.
+pub fn device_with_entries(
+    program: &Arc<ir::Program>,
+    engine: &dyn Engine,
+    seed: u64,
+    entries: &str,
+) -> Result<Device, String> {
+    let config = DeviceConfig {
+        seed,
+        ..DeviceConfig::default()
+    };
+    let device = Device::new(Arc::clone(program), engine, &config);
+    let mut device = device.map_err(|error| error.to_string())?;
+    match add_entries(&mut device, "entries", entries) {
+        true => Ok(device),
+        false => Err("the entries have errors".to_owned()),
+    }
+}
+
 /// Applies the text of an entries file. Shows its errors, and returns true if there are none.
 /// After an error the device must not be used: it may have a part of the entries.
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {

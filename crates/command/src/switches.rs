@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use aggregate::Plan;
 use exec::Engine;
 use fabric::topology::{
-    FunctionSpec, PlaneSpec, ProgramSpec, ServiceSpec, SharedSpec, SplitSpec, SwitchSpec, VpdpSpec,
+    FunctionSpec, PlaneSpec, ProgramSpec, ServiceSpec, SharedSpec, SplitSpec, SwitchId, SwitchSpec,
+    Topology, VpdpSpec,
 };
 use fabric::{Node, SplitFabric, SwitchNode, Tenants};
 use packet::Nanos;
@@ -32,12 +34,22 @@ const WRONG_CODE: &str = "its C code has errors";
 const NOT_SPLIT: &str = "a split program is simulated: leave --real away, or run its halves by \
                          `polyplane split switch` and `polyplane split server`";
 
+/// Message for a switch that a plan must give its program.
+const NOT_PLANNED: &str = "a switch with slots gets its program from a plan";
+
+/// The attempt of reductions that are simulated.
+const ATTEMPT: u16 = 1;
+
 /// Creates the switches of a fabric.
 pub struct Maker {
     choice: Choice,
     engine: Arc<dyn Engine>,
     seed: u64,
     programs: BTreeMap<ProgramSpec, Arc<ir::Program>>,
+    /// Program and entries of each switch without a program of its own, by its name.
+    planned: BTreeMap<String, (String, String)>,
+    /// Compiled texts.
+    texts: BTreeMap<String, Arc<ir::Program>>,
 }
 
 /// Data plane of a switch.
@@ -56,6 +68,29 @@ impl Maker {
             engine: Arc::from(choice.engine()),
             seed,
             programs: BTreeMap::new(),
+            planned: BTreeMap::new(),
+            texts: BTreeMap::new(),
+        }
+    }
+
+    /// Gives switches without a program of their own the routes of the topology, and no
+    /// reductions.
+    ///
+    /// # Errors
+    /// None: a plan without reductions succeeds.
+    pub fn set_routes(&mut self, topology: &Topology) -> Result<(), String> {
+        let plan = Plan::new(topology, &[]).map_err(|error| error.to_string())?;
+        self.set_plan(topology, &plan, 1);
+        Ok(())
+    }
+
+    /// Sets the programs and entries of switches without a program of their own. A load of these
+    /// switches begins with this number.
+    pub fn set_plan(&mut self, topology: &Topology, plan: &Plan, incarnation: u32) {
+        for (number, switch) in topology.switches.iter().enumerate() {
+            let id = SwitchId(number);
+            let planned = (plan.program(id), plan.entries(id, ATTEMPT, incarnation));
+            self.planned.insert(switch.name.clone(), planned);
         }
     }
 
@@ -68,7 +103,7 @@ impl Maker {
         if let PlaneSpec::Split(split) = &spec.plane {
             return self.split(split, spec.service);
         }
-        Ok(match self.plane(&spec.plane)? {
+        Ok(match self.plane(spec)? {
             SwitchPlane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
             SwitchPlane::Shared(hypervisor) => {
                 let tenants = Tenants::new(*hypervisor).ok_or("it has workers already")?;
@@ -81,11 +116,16 @@ impl Maker {
     ///
     /// # Errors
     /// As for [`Maker::make`].
-    pub fn plane(&mut self, spec: &PlaneSpec) -> Result<SwitchPlane, String> {
-        Ok(match spec {
+    pub fn plane(&mut self, spec: &SwitchSpec) -> Result<SwitchPlane, String> {
+        Ok(match &spec.plane {
             PlaneSpec::Alone(function) => SwitchPlane::Alone(Box::new(self.device(function)?)),
             PlaneSpec::Shared(shared) => SwitchPlane::Shared(Box::new(self.hypervisor(shared)?)),
             PlaneSpec::Split(_) => return Err(NOT_SPLIT.to_owned()),
+            PlaneSpec::Aggregate { .. } => {
+                let (program, entries) = self.planned.get(&spec.name).ok_or(NOT_PLANNED)?;
+                let (program, entries) = (program.clone(), entries.clone());
+                SwitchPlane::Alone(Box::new(self.text_device(&program, &entries)?))
+            }
         })
     }
 
@@ -127,6 +167,21 @@ impl Maker {
         }
         let node = fabric.into_node(spec, service);
         node.map_err(|error| error.to_string())
+    }
+
+    /// Creates a device with a program and entries that are given as text. Each text is compiled
+    /// once.
+    fn text_device(&mut self, program: &str, entries: &str) -> Result<Device, String> {
+        let compiled = match self.texts.get(program) {
+            Some(compiled) => Arc::clone(compiled),
+            None => {
+                let compiled = driver::compile_text("switch.p4", program);
+                let compiled = Arc::new(compiled.map_err(|error| error.to_string())?);
+                self.texts.insert(program.to_owned(), Arc::clone(&compiled));
+                compiled
+            }
+        };
+        configure::device_with_entries(&compiled, self.engine.as_ref(), self.seed, entries)
     }
 
     fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {

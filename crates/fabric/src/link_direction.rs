@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use packet::{Frame, Nanos};
+use port::PerMillion;
 use support::rng::Rng;
 
 use crate::pacer::Pacer;
@@ -19,13 +20,14 @@ pub(crate) enum Delivery {
     Overflows,
 }
 
-/// Counters of a link direction: offered = arrived + lost + overflowed + in transit.
+/// Counters of a link direction: offered + duplicated = arrived + lost + overflowed + in transit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LineCounts {
     pub(crate) offered: u64,
     pub(crate) arrived: u64,
     pub(crate) arrived_bytes: u64,
     pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
     pub(crate) overflowed: u64,
     /// Maximum number of queued frames.
     pub(crate) longest_queue: usize,
@@ -33,14 +35,19 @@ pub(crate) struct LineCounts {
     pub(crate) busy: Nanos,
 }
 
+/// Separates the random numbers of other faults from those of losses.
+const FAULT_SEED: u64 = 0x66_61_75_6c_74;
+
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct LinkDirection {
     spec: LinkSpec,
     pacer: Pacer,
     chance: Rng,
+    /// Random numbers of faults other than loss.
+    fault_chance: Rng,
     counts: LineCounts,
-    /// Frames in transit, in order of arrival. Frames cannot overtake each other.
+    /// Frames in transit, in order of arrival. Frames overtake each other only by a fault.
     on_the_way: VecDeque<Frame>,
 }
 
@@ -49,6 +56,7 @@ impl LinkDirection {
         LinkDirection {
             pacer: Pacer::new(spec.rate),
             chance: Rng::new(seed),
+            fault_chance: Rng::new(seed ^ FAULT_SEED),
             counts: LineCounts::default(),
             on_the_way: VecDeque::new(),
             spec,
@@ -70,15 +78,39 @@ impl LinkDirection {
         let waits = usize::from(leaving.start > now);
         self.counts.longest_queue = self.counts.longest_queue.max(waiting + waits);
         self.counts.busy += leaving.end.since(leaving.start);
-        if self.spec.loss.hits(self.chance.bits()) {
+        if self.spec.faults.drop.hits(self.chance.bits()) {
             self.counts.lost += 1;
             return Delivery::Lost;
         }
         Delivery::Arrives(leaving.end + self.spec.delay)
     }
 
-    /// Adds a frame that will arrive to the frames in transit.
-    pub(crate) fn put(&mut self, frame: Frame) {
+    /// Adds a frame that will arrive to the frames in transit, with its faults. Returns true if
+    /// it is duplicated: the caller adds the copy by [`LinkDirection::put_copy`].
+    pub(crate) fn put(&mut self, mut frame: Frame) -> bool {
+        let faults = self.spec.faults;
+        let [duplicate, reorder, corrupt] = [faults.duplicate, faults.reorder, faults.corrupt];
+        if [duplicate, reorder, corrupt] == [PerMillion(0); 3] {
+            self.on_the_way.push_back(frame);
+            return false;
+        }
+        // Each frame uses as many draws, so a rate does not change what the others hit.
+        let draws: [u64; 4] = std::array::from_fn(|_| self.fault_chance.bits());
+        if corrupt.hits(draws[2]) && !frame.is_empty() {
+            let bit = draws[3] as usize % (frame.len() * 8);
+            frame.bytes_mut()[bit / 8] ^= 1 << (bit % 8);
+        }
+        self.on_the_way.push_back(frame);
+        let last = self.on_the_way.len() - 1;
+        if last > 0 && reorder.hits(draws[1]) {
+            self.on_the_way.swap(last - 1, last);
+        }
+        duplicate.hits(draws[0])
+    }
+
+    /// Adds a copy of a frame that is duplicated.
+    pub(crate) fn put_copy(&mut self, frame: Frame) {
+        self.counts.duplicated += 1;
         self.on_the_way.push_back(frame);
     }
 
@@ -107,13 +139,16 @@ impl LinkDirection {
 mod tests {
     use super::*;
     use crate::topology::BitRate;
-    use port::PerMillion;
+    use port::{FaultRates, PerMillion};
 
     fn line(queue: usize, loss: u32) -> LinkDirection {
         let spec = LinkSpec {
             rate: Some(BitRate(8_000_000_000)),
             delay: Nanos(500),
-            loss: PerMillion(loss),
+            faults: FaultRates {
+                drop: PerMillion(loss),
+                ..FaultRates::default()
+            },
             queue,
         };
         LinkDirection::new(spec, 1)

@@ -70,6 +70,17 @@ pub struct NodeCounts {
 }
 
 impl NodeCounts {
+    /// Adds the counters of the same node at another time.
+    pub(crate) fn add(&mut self, other: NodeCounts) {
+        self.received += other.received;
+        self.made += other.made;
+        self.delivered += other.delivered;
+        self.sent += other.sent;
+        self.held += other.held;
+        self.busy = self.busy + other.busy;
+        self.dropped.extend(other.dropped);
+    }
+
     /// Returns the total number of dropped packets.
     pub fn drops(&self) -> u64 {
         self.dropped.iter().map(|(_, packets)| packets).sum()

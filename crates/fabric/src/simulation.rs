@@ -25,6 +25,9 @@ pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String
 /// Simulated time between two checks of [`Simulation::run`] for completion.
 const LOOK: Nanos = Nanos::from_millis(1);
 
+/// Name of the drop reason for packets inside a switch that is loaded again.
+const RESTARTED: &str = "restart";
+
 /// Time for the last packets of a stream to arrive.
 const LINGER: Nanos = Nanos::from_millis(100);
 
@@ -193,6 +196,10 @@ struct Wires {
 pub struct Simulation {
     topology: Topology,
     hosts: Vec<HostNode>,
+    /// Nodes that take the place of hosts.
+    replaced: BTreeMap<HostId, Box<dyn Node>>,
+    /// Counters of switches before their last restart.
+    restarted: BTreeMap<SwitchId, NodeCounts>,
     switches: Vec<Box<dyn Node>>,
     servers: Vec<Box<dyn Node>>,
     wires: Wires,
@@ -232,6 +239,8 @@ impl Simulation {
         let hosts = hosts.map(|spec| HostNode::new(spec, seeds.bits()));
         let mut simulation = Simulation {
             hosts: hosts.collect(),
+            replaced: BTreeMap::new(),
+            restarted: BTreeMap::new(),
             switches,
             servers,
             wires: Wires::default(),
@@ -285,6 +294,53 @@ impl Simulation {
         self.nodes().try_for_each(|node| self.settle(node, None))
     }
 
+    /// Puts a node of another kind in the place of a host, before any time has passed. The host's
+    /// own flows, pings and streams do not run.
+    ///
+    /// # Errors
+    /// As [`Simulation::run_until`].
+    pub fn replace_host(&mut self, id: HostId, mut node: Box<dyn Node>) -> Result<(), FabricError> {
+        let own = NodeId::Host(id);
+        for laid in self.wires.lines.iter().filter(|laid| laid.from.node == own) {
+            node.attach(laid.from.port, laid.line.spec());
+        }
+        self.replaced.insert(id, node);
+        self.settle(own, None)
+    }
+
+    /// Puts a node in the place of a switch: one that was loaded again. Its counters go on, and
+    /// packets inside count as dropped by the restart.
+    ///
+    /// # Errors
+    /// As [`Simulation::run_until`].
+    pub fn replace_switch(
+        &mut self,
+        id: SwitchId,
+        mut node: Box<dyn Node>,
+    ) -> Result<(), FabricError> {
+        let own = NodeId::Switch(id);
+        for laid in self.wires.lines.iter().filter(|laid| laid.from.node == own) {
+            node.attach(laid.from.port, laid.line.spec());
+        }
+        let before = std::mem::replace(&mut self.switches[id.0], node);
+        let mut counts = before.tally();
+        counts
+            .dropped
+            .push((RESTARTED, std::mem::take(&mut counts.held)));
+        self.restarted.entry(id).or_default().add(counts);
+        self.settle(own, None)
+    }
+
+    /// Schedules a node again, after its next action was changed from outside.
+    ///
+    /// # Errors
+    /// As [`Simulation::run_until`].
+    pub fn wake(&mut self, node: NodeId) -> Result<(), FabricError> {
+        let now = self.now;
+        self.node(node).step(now);
+        self.settle(node, None)
+    }
+
     /// Adds a flow. It starts at its time, or now if that is past.
     ///
     /// # Errors
@@ -317,7 +373,13 @@ impl Simulation {
     }
 
     fn node(&mut self, node: NodeId) -> &mut dyn Node {
-        node_of(&mut self.hosts, &mut self.switches, &mut self.servers, node)
+        node_of(
+            &mut self.hosts,
+            &mut self.replaced,
+            &mut self.switches,
+            &mut self.servers,
+            node,
+        )
     }
 
     /// Processes all events up to `end`.
@@ -435,7 +497,13 @@ impl Simulation {
     /// packet that a switch forwards.
     fn settle(&mut self, id: NodeId, cause: Option<Cause>) -> Result<(), FabricError> {
         let now = self.now;
-        let node = node_of(&mut self.hosts, &mut self.switches, &mut self.servers, id);
+        let node = node_of(
+            &mut self.hosts,
+            &mut self.replaced,
+            &mut self.switches,
+            &mut self.servers,
+            id,
+        );
         let wires = &mut self.wires;
         let hops = cause.map_or(1, |(_, hops)| hops + 1);
         let mut sent = 0;
@@ -548,8 +616,17 @@ impl Simulation {
     /// Returns the packet counters of a node.
     pub fn tally(&self, node: NodeId) -> NodeCounts {
         let mut tally = match node {
-            NodeId::Host(id) => self.hosts[id.0].tally(),
-            NodeId::Switch(id) => self.switches[id.0].tally(),
+            NodeId::Host(id) => match self.replaced.get(&id) {
+                Some(node) => node.tally(),
+                None => self.hosts[id.0].tally(),
+            },
+            NodeId::Switch(id) => {
+                let mut counts = self.switches[id.0].tally();
+                if let Some(before) = self.restarted.get(&id) {
+                    counts.add(before.clone());
+                }
+                counts
+            }
             NodeId::Server(id) => self.servers[id.0].tally(),
         };
         // The node counted these frames as sent, but there was no link.
@@ -626,8 +703,9 @@ impl Simulation {
                 let ends = (self.topology.end_text(*from), self.topology.end_text(*to));
                 format!("{} to {}", ends.0, ends.1)
             };
-            balanced(&place, counts.offered, went)?;
+            balanced(&place, counts.offered + counts.duplicated, went)?;
             ended += counts.lost + counts.overflowed + line.in_flight();
+            made += counts.duplicated;
         }
         balanced(&|| "the fabric".to_owned(), made, ended)
     }
@@ -655,7 +733,13 @@ impl Wires {
         // Frames of nodes do not exceed the maximum length.
         let copied = frame.assign(bytes);
         debug_assert!(copied.is_ok());
-        line.put(frame);
+        let mut copy = line.put(frame).then(|| self.pool.get());
+        if let Some(mut copy) = copy.take() {
+            let copied = copy.assign(bytes);
+            debug_assert!(copied.is_ok());
+            line.put_copy(copy);
+            self.events.push(arrival, Event::Arrival(id, hops));
+        }
         let is_now = arrival == now;
         let hops = if is_now { hops } else { 0 };
         self.events.push(arrival, Event::Arrival(id, hops));
@@ -665,12 +749,16 @@ impl Wires {
 
 fn node_of<'a>(
     hosts: &'a mut [HostNode],
+    replaced: &'a mut BTreeMap<HostId, Box<dyn Node>>,
     switches: &'a mut [Box<dyn Node>],
     servers: &'a mut [Box<dyn Node>],
     node: NodeId,
 ) -> &'a mut dyn Node {
     match node {
-        NodeId::Host(id) => &mut hosts[id.0],
+        NodeId::Host(id) => match replaced.get_mut(&id) {
+            Some(node) => node.as_mut(),
+            None => &mut hosts[id.0],
+        },
         NodeId::Switch(id) => switches[id.0].as_mut(),
         NodeId::Server(id) => servers[id.0].as_mut(),
     }

@@ -123,6 +123,7 @@ fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String>
         .map(|workload| workload.scaled(options.scale));
     topology.seed = options.seed.unwrap_or(topology.seed);
     let mut maker = Maker::new(options.choice, topology.seed);
+    maker.set_routes(&topology)?;
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
     let end = Nanos::from_secs(options.seconds);

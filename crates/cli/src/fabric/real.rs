@@ -147,13 +147,14 @@ impl Running {
             ));
         }
         let mut maker = Maker::new(choice, topology.seed);
+        maker.set_routes(topology)?;
         let mut running = Running {
             namespaces: Namespaces::make(topology)?,
             switches: Vec::new(),
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
-            let plane = maker.plane(&spec.plane).map_err(named)?;
+            let plane = maker.plane(spec).map_err(named)?;
             let ports = running
                 .namespaces
                 .open(topology, SwitchId(number), io.into());

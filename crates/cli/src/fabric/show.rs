@@ -114,6 +114,9 @@ struct SwitchJson<'a> {
 enum PlaneJson<'a> {
     Alone(FunctionJson),
     Split(SplitJson<'a>),
+    Aggregate {
+        slots: u32,
+    },
     Shared {
         vpdps: Vec<VpdpJson<'a>>,
         shared: Vec<SharingJson>,
@@ -295,6 +298,10 @@ fn switch_text(switch: &SwitchSpec) {
                 servers.join(", ")
             ));
         }
+        PlaneSpec::Aggregate { slots } => {
+            let slots = amount::count((*slots).into(), "slot");
+            out::line(&format!("switch {name}: {slots} for reductions, {time}"));
+        }
         PlaneSpec::Shared(shared) => {
             let vpdps = amount::count(shared.vpdps.len() as u64, "virtual data plane");
             out::line(&format!("switch {name}: {vpdps}, {time}"));
@@ -348,7 +355,7 @@ fn link_text(spec: &LinkSpec) -> String {
     let rate = spec.rate.map(|rate| amount::bit_rate(rate.0 as f64));
     let rate = rate.unwrap_or_else(|| "no limit".to_owned());
     let delay = amount::time(spec.delay.into());
-    let loss = match spec.loss.0 {
+    let loss = match spec.faults.drop.0 {
         0 => String::new(),
         loss => format!(", {} % lost", f64::from(loss) / 1e4),
     };
@@ -381,6 +388,7 @@ fn plane_json(plane: &PlaneSpec) -> PlaneJson<'_> {
     let shared = match plane {
         PlaneSpec::Alone(function) => return PlaneJson::Alone(function_json(function)),
         PlaneSpec::Split(split) => return PlaneJson::Split(split_json(split)),
+        PlaneSpec::Aggregate { slots } => return PlaneJson::Aggregate { slots: *slots },
         PlaneSpec::Shared(shared) => shared,
     };
     let vpdps = shared.vpdps.iter().map(|vpdp| VpdpJson {
@@ -427,7 +435,7 @@ fn json(topology: &Topology) -> Json<'_> {
         ends: link.ends.map(|end| topology.end_text(end)),
         bits_per_second: link.spec.rate.map(|rate| rate.0),
         delay_seconds: link.spec.delay.as_secs_f64(),
-        loss: f64::from(link.spec.loss.0) / 1e6,
+        loss: f64::from(link.spec.faults.drop.0) / 1e6,
         queue: link.spec.queue,
     });
     let host = |id: HostId| topology.name_of(NodeId::Host(id));

@@ -138,7 +138,7 @@ fn vpdps_of(topology: &Topology, node: NodeId) -> Vec<&str> {
         return Vec::new();
     };
     match &topology.switches[id.0].plane {
-        PlaneSpec::Alone(_) | PlaneSpec::Split(_) => Vec::new(),
+        PlaneSpec::Alone(_) | PlaneSpec::Split(_) | PlaneSpec::Aggregate { .. } => Vec::new(),
         PlaneSpec::Shared(shared) => shared.vpdps.iter().map(|v| v.name.as_str()).collect(),
     }
 }

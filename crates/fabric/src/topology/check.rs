@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use packet::{Nanos, PortId};
-use port::PerMillion;
+use port::{FaultRates, PerMillion};
 use support::mac::octets;
 use toml::Spanned;
 
@@ -296,6 +296,9 @@ impl Check<'_> {
             rate: link.rate.clone(),
             delay: link.delay.clone(),
             loss: link.loss.clone(),
+            duplicate: link.duplicate.clone(),
+            reorder: link.reorder.clone(),
+            corrupt: link.corrupt.clone(),
             queue: link.queue.clone(),
         };
         let spec = self.link_spec(&parts, Some(defaults));
@@ -314,7 +317,7 @@ impl Check<'_> {
         let defaults = defaults.unwrap_or(LinkSpec {
             rate: None,
             delay: Nanos::ZERO,
-            loss: PerMillion(0),
+            faults: FaultRates::default(),
             queue: QUEUE,
         });
         let rate = parts.rate.as_ref().and_then(|rate| {
@@ -326,20 +329,38 @@ impl Check<'_> {
             }
             Some(BitRate(bits.max(1)))
         });
-        let loss = parts.loss.as_ref().map(|loss| {
-            let share = *loss.get_ref();
-            if !(0.0..=1.0).contains(&share) {
-                let mend = "write the share of frames that are lost, from 0 to 1, as in 0.001";
-                self.mistake(loss, format!("{share} is no share of frames"), mend);
-            }
-            PerMillion((share * 1e6).round() as u32)
-        });
+        let known = defaults.faults;
+        let faults = FaultRates {
+            drop: self.share(&parts.loss, "lost", known.drop),
+            duplicate: self.share(&parts.duplicate, "duplicated", known.duplicate),
+            reorder: self.share(&parts.reorder, "reordered", known.reorder),
+            corrupt: self.share(&parts.corrupt, "corrupted", known.corrupt),
+        };
         LinkSpec {
             rate: rate.or(defaults.rate),
             delay: self.time(&parts.delay, defaults.delay),
-            loss: loss.unwrap_or(defaults.loss),
+            faults,
             queue: self.number(&parts.queue, 1, defaults.queue),
         }
+    }
+
+    /// Parses the share of frames that have a fault.
+    fn share(
+        &mut self,
+        given: &Option<Spanned<f64>>,
+        fault: &str,
+        default: PerMillion,
+    ) -> PerMillion {
+        let Some(given) = given else {
+            return default;
+        };
+        let share = *given.get_ref();
+        if !(0.0..=1.0).contains(&share) {
+            let mend =
+                format!("write the share of frames that are {fault}, from 0 to 1, as in 0.001");
+            self.mistake(given, format!("{share} is no share of frames"), mend);
+        }
+        PerMillion((share * 1e6).round() as u32)
     }
 
     /// Parses a link's end: `h1` or `s1:2`.

@@ -56,6 +56,9 @@ pub(super) struct LinkParts {
     pub(super) rate: Option<Text>,
     pub(super) delay: Option<Text>,
     pub(super) loss: Option<Spanned<f64>>,
+    pub(super) duplicate: Option<Spanned<f64>>,
+    pub(super) reorder: Option<Spanned<f64>>,
+    pub(super) corrupt: Option<Spanned<f64>>,
     pub(super) queue: Option<Spanned<i64>>,
 }
 
@@ -73,6 +76,8 @@ pub(super) struct Switch {
     pub(super) name: Text,
     pub(super) program: Option<Text>,
     pub(super) entries: Option<Text>,
+    /// Slots for reductions, of a switch without a program of its own.
+    pub(super) slots: Option<Spanned<i64>>,
     pub(super) service: Option<Text>,
     pub(super) backlog: Option<Spanned<i64>>,
     #[serde(default, rename = "vpdp")]
@@ -167,6 +172,9 @@ pub(super) struct Link {
     pub(super) rate: Option<Text>,
     pub(super) delay: Option<Text>,
     pub(super) loss: Option<Spanned<f64>>,
+    pub(super) duplicate: Option<Spanned<f64>>,
+    pub(super) reorder: Option<Spanned<f64>>,
+    pub(super) corrupt: Option<Spanned<f64>>,
     pub(super) queue: Option<Spanned<i64>>,
 }
 

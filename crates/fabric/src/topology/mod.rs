@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use ::split::SplitPlacement;
 use packet::{Nanos, PortId};
-use port::PerMillion;
+use port::FaultRates;
 use tenancy::{Connection, Rule, Share, VpdpId};
 
 /// Switches, hosts, links, and traffic. Names are unique, and all references are valid.
@@ -88,13 +88,18 @@ pub enum PlaneSpec {
     Shared(SharedSpec),
     /// The switch half of a program, and its servers.
     Split(Box<SplitSpec>),
+    /// IPv4 forwarding by shortest paths, and reductions of jobs in this number of slots.
+    Aggregate {
+        /// Slots of all reductions, in both of their banks.
+        slots: u32,
+    },
 }
 
 impl PlaneSpec {
     /// Returns the number of virtual data planes.
     pub fn vpdps(&self) -> usize {
         match self {
-            PlaneSpec::Alone(_) | PlaneSpec::Split(_) => 0,
+            PlaneSpec::Alone(_) | PlaneSpec::Split(_) | PlaneSpec::Aggregate { .. } => 0,
             PlaneSpec::Shared(shared) => shared.vpdps.len(),
         }
     }
@@ -308,8 +313,8 @@ pub struct LinkSpec {
     pub rate: Option<BitRate>,
     /// Propagation delay.
     pub delay: Nanos,
-    /// Probability of a frame loss.
-    pub loss: PerMillion,
+    /// Probabilities of faults in transit.
+    pub faults: FaultRates,
     /// Maximum number of queued frames. At a switch's port, this applies per priority.
     pub queue: usize,
 }

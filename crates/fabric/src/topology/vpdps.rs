@@ -37,8 +37,14 @@ impl Check<'_> {
         default: Option<&Text>,
     ) -> PlaneSpec {
         let written = switch.get_ref();
+        if written.slots.is_some() {
+            self.check_no_program(written, "slots for reductions");
+            self.check_no_sharing(written);
+            let slots = self.number(&written.slots, 0, 0);
+            return PlaneSpec::Aggregate { slots };
+        }
         if !written.vpdps.is_empty() {
-            self.check_no_program(written);
+            self.check_no_program(written, "virtual data planes");
             return PlaneSpec::Shared(self.shared(written));
         }
         self.check_no_sharing(written);
@@ -57,12 +63,13 @@ impl Check<'_> {
         })
     }
 
-    /// Refuses a program beside virtual data planes, because it would receive no packets.
-    fn check_no_program(&mut self, switch: &file::Switch) {
+    /// Refuses a program beside `others`, because it would receive no packets.
+    fn check_no_program(&mut self, switch: &file::Switch, others: &str) {
         for text in switch.program.iter().chain(&switch.entries) {
             let name = switch.name.get_ref();
-            let message = format!("{name} has virtual data planes and a program of its own");
-            self.mistake(text, message, "give it to one of the [[switch.vpdp]]");
+            let message = format!("{name} has {others} and a program of its own");
+            let mend = "give the program to a [[switch.vpdp]], or leave it away";
+            self.mistake(text, message, mend);
         }
     }
 

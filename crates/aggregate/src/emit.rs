@@ -1,0 +1,353 @@
+//! P4 text of a switch: IPv4 forwarding, and the reductions of which it holds slots.
+//!
+//! The program keeps its state in registers alone and has no loop: code for a pair is repeated for
+//! each pair of a message. docs/internals/aggregate.md explains the registers.
+
+use std::fmt::Write;
+
+use crate::message::{Flags, Kind, VERSION};
+use crate::pair::{Operator, Shape};
+
+/// Candidates of a key in the index, from one CRC-32 by double hashing.
+const CANDIDATES: u32 = 4;
+
+/// Bits of a slot's number in the index.
+const SLOT_BITS: u32 = 24;
+
+/// Maximum number of slots of an epoch.
+pub const MAX_SLOTS: u32 = 1 << (SLOT_BITS - 1);
+
+/// A reduction in a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchReduction {
+    /// Its number.
+    pub job: u16,
+    /// Operator and classes.
+    pub shape: Shape,
+    /// Slots of an epoch. There are two banks of them.
+    pub slots: u32,
+    /// Messages of a flow in flight: a power of two.
+    pub window: u32,
+    /// Number of flows: mappers and switches.
+    pub flows: u32,
+    /// Maximum number of pairs in a message.
+    pub pairs_per_message: usize,
+}
+
+impl SwitchReduction {
+    /// Returns the number of bits of an index into a bank's part of the index: four places for
+    /// each slot.
+    fn index_bits(&self) -> u32 {
+        (self.slots.max(1) * CANDIDATES)
+            .next_power_of_two()
+            .trailing_zeros()
+    }
+
+    /// Returns the number of bytes of the registers.
+    pub fn state_bytes(&self) -> u64 {
+        let slots = 2 * u64::from(self.slots);
+        let slot = self.shape.keys.bytes() + 4 + self.shape.values.bytes();
+        let index = 2u64 << self.index_bits();
+        let cells = u64::from(self.window) * u64::from(self.flows);
+        slots * slot as u64 + index * 8 + cells * 16 + 2 * 8 + 8
+    }
+}
+
+/// Returns the program of a switch. Without reductions it forwards alone.
+pub fn emit(reductions: &[SwitchReduction]) -> String {
+    let mut parts = Parts::default();
+    for (number, reduction) in reductions.iter().enumerate() {
+        parts.add(number, reduction);
+    }
+    let places = [
+        ("@HEADERS@\n", &parts.headers),
+        ("@STACKS@\n", &parts.stacks),
+        ("@SELECT@\n", &parts.select),
+        ("@STATES@\n", &parts.states),
+        ("@VERIFY@\n", &parts.verify),
+        ("@CONTROLS@\n", &parts.controls),
+        ("@INSTANCES@\n", &parts.instances),
+        ("@APPLIES@\n", &parts.applies),
+        ("@UPDATE@\n", &parts.update),
+        ("@EMIT@\n", &parts.emit),
+    ];
+    let mut text = include_str!("emit.p4").to_owned();
+    for (place, part) in places {
+        text = text.replace(place, part);
+    }
+    text
+}
+
+/// Parts of the text that depend on the reductions.
+#[derive(Default)]
+struct Parts {
+    headers: String,
+    stacks: String,
+    select: String,
+    states: String,
+    verify: String,
+    controls: String,
+    instances: String,
+    applies: String,
+    update: String,
+    emit: String,
+}
+
+impl Parts {
+    fn add(&mut self, number: usize, reduction: &SwitchReduction) {
+        self.try_add(number, reduction)
+            .expect("writing to a string succeeds");
+    }
+
+    fn try_add(&mut self, r: usize, reduction: &SwitchReduction) -> std::fmt::Result {
+        let Shape {
+            operator,
+            keys,
+            values,
+        } = reduction.shape;
+        let (key_bits, value_bits) = (keys.bytes() * 8, values.bytes() * 8);
+        let pairs = reduction.pairs_per_message;
+        writeln!(self.headers, "header pair_{r}_t {{")?;
+        writeln!(self.headers, "    bit<{key_bits}> key;")?;
+        writeln!(self.headers, "    bit<{value_bits}> value;\n}}\n")?;
+        writeln!(self.stacks, "    pair_{r}_t[{pairs}] pairs_{r};")?;
+        let select = |kind: Kind, state: &str| {
+            format!(
+                "            ({VERSION}, {}, {}, {}, {}, {}): {state};\n",
+                kind.code(),
+                reduction.job,
+                operator.code(),
+                keys.code(),
+                values.code()
+            )
+        };
+        self.select += &select(Kind::Data, &format!("data_{r}"));
+        self.select += &select(Kind::Collect, &format!("bank_{r}"));
+        self.select += &select(Kind::Reply, &format!("bank_{r}"));
+        self.select += &select(Kind::Clear, &format!("clear_{r}"));
+        let fields: String = (0..pairs)
+            .map(|i| format!(",\n            hdr.pairs_{r}[{i}].key, hdr.pairs_{r}[{i}].value"))
+            .collect();
+        let reduction_number = r + 1;
+        for (part, function) in [
+            (&mut self.verify, "verify_checksum"),
+            (&mut self.update, "update_checksum"),
+        ] {
+            let condition = match function {
+                "verify_checksum" => format!("meta.reduction == {reduction_number}"),
+                _ => format!("meta.reduction == {reduction_number} && meta.is_changed"),
+            };
+            for (with_bank, bank) in [
+                ("!hdr.bank.isValid()", ""),
+                (
+                    "hdr.bank.isValid()",
+                    ",\n            hdr.bank.first, hdr.bank.used, hdr.bank.counts",
+                ),
+            ] {
+                let head = include_str!("udp_fields.p4").trim_end();
+                writeln!(part, "        {function}({condition} && {with_bank}, {{")?;
+                writeln!(part, "{head}{bank}{fields}")?;
+                writeln!(part, "        }}, hdr.udp.checksum, HashAlgorithm.csum16);")?;
+            }
+        }
+        writeln!(self.states, "    state clear_{r} {{")?;
+        writeln!(self.states, "        meta.reduction = {reduction_number};")?;
+        writeln!(self.states, "        transition accept;\n    }}\n")?;
+        writeln!(self.states, "    state bank_{r} {{")?;
+        writeln!(self.states, "        packet.extract(hdr.bank);")?;
+        writeln!(self.states, "        transition data_{r};\n    }}\n")?;
+        writeln!(self.states, "    state data_{r} {{")?;
+        writeln!(self.states, "        meta.reduction = {reduction_number};")?;
+        writeln!(self.states, "        meta.left = hdr.agg.pairs;")?;
+        writeln!(self.states, "        transition select(hdr.agg.pairs) {{")?;
+        writeln!(self.states, "            0 .. {pairs}: pairs_{r};")?;
+        writeln!(
+            self.states,
+            "            default: opaque;\n        }}\n    }}\n"
+        )?;
+        writeln!(self.states, "    state pairs_{r} {{")?;
+        writeln!(self.states, "        transition select(meta.left) {{")?;
+        writeln!(self.states, "            0: accept;")?;
+        writeln!(
+            self.states,
+            "            default: pair_{r};\n        }}\n    }}\n"
+        )?;
+        writeln!(self.states, "    state pair_{r} {{")?;
+        writeln!(self.states, "        packet.extract(hdr.pairs_{r}.next);")?;
+        writeln!(self.states, "        meta.left = meta.left - 1;")?;
+        writeln!(self.states, "        transition pairs_{r};\n    }}\n")?;
+        writeln!(self.emit, "        packet.emit(hdr.pairs_{r});")?;
+        writeln!(self.instances, "    Reduction{r}() reduction_{r};")?;
+        let begin = match r {
+            0 => "                if",
+            _ => " else if",
+        };
+        write!(
+            self.applies,
+            "{begin} (meta.reduction == {reduction_number}) {{\n                    \
+             reduction_{r}.apply(hdr, meta, standard_metadata);\n                }}"
+        )?;
+        self.controls += &control(r, reduction);
+        Ok(())
+    }
+}
+
+/// Returns the control of a reduction.
+fn control(r: usize, reduction: &SwitchReduction) -> String {
+    let Shape { keys, values, .. } = reduction.shape;
+    let value_bits = values.bytes() * 8;
+    let pairs = 0..reduction.pairs_per_message;
+    let each = |code: &dyn Fn(usize) -> String| pairs.clone().map(code).collect::<String>();
+    let index_bits = reduction.index_bits();
+    let parts = [
+        ("@R@", r.to_string()),
+        ("@KEY_BITS@", (keys.bytes() * 8).to_string()),
+        ("@VALUE_BITS@", value_bits.to_string()),
+        ("@SLOT_VALUE_BITS@", (value_bits + 32).to_string()),
+        ("@SLOTS@", reduction.slots.to_string()),
+        ("@ALL_SLOTS@", (2 * reduction.slots).to_string()),
+        ("@INDEX@", (1u64 << index_bits).to_string()),
+        ("@ALL_INDEX@", (2u64 << index_bits).to_string()),
+        (
+            "@CELLS@",
+            (reduction.window * reduction.flows.max(1)).to_string(),
+        ),
+        ("@WINDOW@", reduction.window.to_string()),
+        ("@FLOWS@", reduction.flows.to_string()),
+        ("@PAIR_BYTES@", reduction.shape.pair_bytes().to_string()),
+        (
+            "@CUT_ALL@\n",
+            each(&|i| format!("        hdr.pairs_{r}[{i}].setInvalid();\n")),
+        ),
+        ("@CUT_MASK@\n", each(&|i| cut_by_mask(r, i))),
+        ("@ABSORB@\n", each(&|i| absorb(r, i, reduction))),
+        ("@FILL@\n", each(&|i| fill(r, i, value_bits))),
+    ];
+    let mut text = include_str!("reduction.p4").to_owned();
+    for (place, part) in parts {
+        text = text.replace(place, &part);
+    }
+    text
+}
+
+/// Returns the code that cuts a pair of a repeated message which was cut the first time.
+fn cut_by_mask(r: usize, i: usize) -> String {
+    format!(
+        "        if (mask[{i}:{i}] == 1) {{
+            hdr.pairs_{r}[{i}].setInvalid();
+            cut = cut + 1;
+        }}\n"
+    )
+}
+
+/// Returns the code that combines a pair with its slot.
+fn absorb(r: usize, i: usize, reduction: &SwitchReduction) -> String {
+    let pair = format!("hdr.pairs_{r}[{i}]");
+    let index_bits = reduction.index_bits();
+    let mut search = String::from("                found = SEARCH_EMPTY;\n");
+    for candidate in (0..CANDIDATES).rev() {
+        let next = match candidate + 1 < CANDIDATES {
+            true => format!("                place = place + step;\n{search}"),
+            false => "                found = SEARCH_FULL;\n".to_owned(),
+        };
+        search = format!(
+            "            position = index_base + (bit<32>) place[{}:0];
+            index_{r}.read(entry, position);
+            if (entry[63:24] != generation) {{
+                found = SEARCH_EMPTY;
+            }} else {{
+                keys_{r}.read(key, slot_base + (bit<32>) entry[23:0]);
+                if (key == {pair}.key) {{
+                    found = SEARCH_HIT;
+                }} else {{
+{next}                }}
+            }}\n",
+            index_bits - 1
+        );
+    }
+    let (fits, combined) = combine(reduction.shape, &pair);
+    format!(
+        "        if ({pair}.isValid()) {{
+            hash(place, HashAlgorithm.crc32, 32w0, {{ {pair}.key }}, 64w0x100000000);
+            step = (place >> 16) | 1;
+{search}            is_taken = false;
+            if (found == SEARCH_HIT) {{
+                slot = slot_base + (bit<32>) entry[23:0];
+                values_{r}.read(held, slot);
+                old = held[{top}:0];
+                new = {pair}.value;
+{combined}                if ({fits}) {{
+                    values_{r}.write(slot, (held[{count_top}:{value_bits}] + 1) ++ new);
+                    is_taken = true;
+                }}
+            }} else if (found == SEARCH_EMPTY && used < {slots}) {{
+                slot = slot_base + used;
+                keys_{r}.write(slot, {pair}.key);
+                values_{r}.write(slot, 32w1 ++ {pair}.value);
+                index_{r}.write(position, generation ++ used[23:0]);
+                used = used + 1;
+                is_taken = true;
+            }} else {{
+                hdr.agg.flags = hdr.agg.flags | {full};
+            }}
+            if (is_taken) {{
+                mask[{i}:{i}] = 1;
+                {pair}.setInvalid();
+                cut = cut + 1;
+            }}
+        }}\n",
+        top = reduction.shape.values.bytes() * 8 - 1,
+        count_top = reduction.shape.values.bytes() * 8 + 31,
+        value_bits = reduction.shape.values.bytes() * 8,
+        slots = reduction.slots,
+        full = Flags::FULL.0,
+    )
+}
+
+/// Returns the condition under which the combined value fits, and the code that combines.
+fn combine(shape: Shape, pair: &str) -> (String, String) {
+    let Shape {
+        operator, values, ..
+    } = shape;
+    let bits = values.bytes() * 8;
+    let indent = " ".repeat(16);
+    let number = |name: &str| match values.is_signed() {
+        true => format!("(int<{bits}>) {name}"),
+        false => name.to_owned(),
+    };
+    let keep_old = |compare: &str| {
+        let (old, new) = (number("old"), number("new"));
+        format!("{indent}if ({old} {compare} {new}) {{\n{indent}    new = old;\n{indent}}}\n")
+    };
+    let sign = format!("[{0}:{0}]", bits - 1);
+    match operator {
+        Operator::Max => ("true".to_owned(), keep_old(">")),
+        Operator::Min => ("true".to_owned(), keep_old("<")),
+        Operator::Add => {
+            let add = format!("{indent}new = old + new;\n");
+            let fits = match values.is_signed() {
+                // The sum overflows if both terms have the other sign.
+                true => format!("((old ^ new) & ({pair}.value ^ new)){sign} == 0"),
+                false => "new >= old".to_owned(),
+            };
+            (fits, add)
+        }
+    }
+}
+
+/// Returns the code that fills a pair of a reply from its slot.
+fn fill(r: usize, i: usize, value_bits: usize) -> String {
+    format!(
+        "        if (hdr.bank.first + {i} < used) {{
+            slot = slot_base + hdr.bank.first + {i};
+            hdr.pairs_{r}[{i}].setValid();
+            keys_{r}.read(hdr.pairs_{r}[{i}].key, slot);
+            values_{r}.read(held, slot);
+            hdr.pairs_{r}[{i}].value = held[{top}:0];
+            hdr.bank.counts = hdr.bank.counts + (bit<64>) held[{count_top}:{value_bits}];
+            filled = filled + 1;
+        }}\n",
+        top = value_bits - 1,
+        count_top = value_bits + 31,
+    )
+}

@@ -1,0 +1,211 @@
+//! A host of a simulated fabric with mappers and reducers.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+use fabric::topology::{BitRate, LinkSpec};
+use fabric::{Node, NodeCounts};
+use packet::{Nanos, PortId};
+
+use crate::datagram::{self, Endpoint};
+use crate::mapper::Mapper;
+use crate::message::{Body, Kind, Message, PORTS};
+use crate::reducer::Reducer;
+
+/// Name of the drop reason for frames that are no message for this host.
+const NOT_FOR_US: &str = "not_for_this_host";
+
+/// A mapper or a reducer on a host.
+pub(crate) enum Role {
+    /// A mapper of the flow, and its reducer's address.
+    Mapper {
+        /// The mapper.
+        mapper: Mapper,
+        /// Number of the reduction.
+        job: u16,
+        /// Number of the flow.
+        flow: u16,
+        /// The reducer.
+        reducer: Endpoint,
+    },
+    /// A reducer, with the host to which messages of each flow go. Messages to a switch go to a
+    /// host behind it.
+    Reducer {
+        /// The reducer.
+        reducer: Box<Reducer>,
+        /// Number of the reduction.
+        job: u16,
+        /// Destinations by flow.
+        flows: Vec<Endpoint>,
+    },
+}
+
+/// Mappers and reducers of a host, shared with the one who reads their results.
+pub(crate) type Roles = Rc<RefCell<Vec<Role>>>;
+
+/// A simulated host.
+pub(crate) struct HostNode {
+    own: Endpoint,
+    roles: Roles,
+    rate: Option<BitRate>,
+    free_at: Nanos,
+    /// Frames with the start of their transmission.
+    sent: VecDeque<(Vec<u8>, Nanos)>,
+    /// The role that sends next: they take turns.
+    turn: usize,
+    /// True if a role may send more when the link is free.
+    is_limited: bool,
+    counts: NodeCounts,
+    other: u64,
+}
+
+impl HostNode {
+    /// Creates a host.
+    pub(crate) fn new(mac: [u8; 6], address: Ipv4Addr, roles: Roles) -> HostNode {
+        HostNode {
+            own: endpoint(mac, address),
+            roles,
+            rate: None,
+            free_at: Nanos::ZERO,
+            sent: VecDeque::new(),
+            turn: 0,
+            is_limited: false,
+            counts: NodeCounts::default(),
+            other: 0,
+        }
+    }
+
+    /// Returns the next frame of a role, each in its turn.
+    fn next_frame(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        let mut roles = self.roles.borrow_mut();
+        let len = roles.len();
+        for offset in 0..len {
+            let index = (self.turn + offset) % len;
+            let (to, message) = match &mut roles[index] {
+                Role::Mapper {
+                    mapper, reducer, ..
+                } => match mapper.poll(now) {
+                    Some(message) => (*reducer, message),
+                    None => continue,
+                },
+                Role::Reducer { reducer, flows, .. } => match reducer.poll(now) {
+                    Some(addressed) => match flows.get(usize::from(addressed.flow)) {
+                        Some(to) => (*to, addressed.message),
+                        None => continue,
+                    },
+                    None => continue,
+                },
+            };
+            self.turn = (index + 1) % len;
+            return Some(datagram::write(self.own, to, &message.write()));
+        }
+        None
+    }
+
+    /// Sends what the link has time for.
+    fn send(&mut self, now: Nanos) {
+        self.is_limited = false;
+        while self.free_at <= now {
+            let Some(frame) = self.next_frame(now) else {
+                return;
+            };
+            let time = self
+                .rate
+                .map_or(Nanos::ZERO, |rate| rate.time_of(frame.len()));
+            self.free_at = self.free_at.max(now) + time;
+            self.counts.made += 1;
+            self.sent.push_back((frame, now));
+        }
+        self.is_limited = true;
+    }
+}
+
+/// Returns the end of messages at a host.
+pub(crate) fn endpoint(mac: [u8; 6], address: Ipv4Addr) -> Endpoint {
+    Endpoint {
+        mac,
+        address,
+        port: *PORTS.start(),
+    }
+}
+
+/// Passes a message to the roles of a host that it concerns. Returns false if there is none.
+pub(crate) fn deliver(roles: &mut [Role], message: &Message, now: Nanos) -> bool {
+    let header = &message.header;
+    let is_for_mapper = matches!(message.body, Body::Receipts(_) | Body::State(_));
+    let is_request = header.kind == Kind::Collect
+        || header.kind == Kind::Clear && !header.flags.has(crate::message::Flags::ACK);
+    let mut is_taken = false;
+    for role in roles {
+        match role {
+            Role::Mapper {
+                mapper, job, flow, ..
+            } if is_for_mapper && (*job, *flow) == (header.job, header.flow) => {
+                mapper.receive(message, now);
+                is_taken = true;
+            }
+            Role::Reducer { reducer, job, .. }
+                if !is_for_mapper && !is_request && *job == header.job =>
+            {
+                reducer.receive(message, now);
+                is_taken = true;
+            }
+            _ => {}
+        }
+    }
+    is_taken
+}
+
+impl Node for HostNode {
+    fn attach(&mut self, _: PortId, link: &LinkSpec) {
+        self.rate = link.rate;
+    }
+
+    fn receive(&mut self, _: PortId, bytes: &[u8], now: Nanos) {
+        self.counts.received += 1;
+        let is_own_mac = bytes.get(..6) == Some(&self.own.mac[..]);
+        let datagram = datagram::read(bytes).filter(|datagram| {
+            is_own_mac && datagram.to == self.own.address && PORTS.contains(&datagram.port)
+        });
+        let message = datagram.and_then(|datagram| Message::read(datagram.payload));
+        let is_taken =
+            message.is_some_and(|message| deliver(&mut self.roles.borrow_mut(), &message, now));
+        match is_taken {
+            true => self.counts.delivered += 1,
+            false => self.other += 1,
+        }
+    }
+
+    fn step(&mut self, now: Nanos) {
+        self.send(now);
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let roles = self.roles.borrow();
+        let times = roles.iter().filter_map(|role| match role {
+            Role::Mapper { mapper, .. } => mapper.next_time(),
+            Role::Reducer { reducer, .. } => reducer.next_time(),
+        });
+        let limited = self.is_limited.then_some(self.free_at);
+        let next = times.chain(limited).min();
+        next.map(|at| at.max(self.free_at))
+    }
+
+    fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
+        while let Some((frame, at)) = self.sent.pop_front() {
+            self.counts.sent += 1;
+            take(PortId(0), &frame, at);
+        }
+    }
+
+    fn tally(&self) -> NodeCounts {
+        let mut counts = self.counts.clone();
+        counts.held = self.sent.len() as u64;
+        if self.other > 0 {
+            counts.dropped.push((NOT_FOR_US, self.other));
+        }
+        counts
+    }
+}

@@ -1,0 +1,36 @@
+//! Crate `aggregate`: reduces key-value pairs on their way through switches, exactly once.
+//!
+//! **In:** pairs of mappers, a topology with programmable switches. **Out:** the plan of a job, the
+//! P4 text and entries of each switch, and the state machines of mappers and reducers.
+//!
+//! It imports no engine: others compile the text and run it. It reads no file.
+//!
+//! Invariants:
+//! - Mapper and reducer do no I/O and have no clock: messages and times go in, messages come out.
+//! - A result is exact, or the reduction fails with a name. Loss, repeats, order, restarts of
+//!   switches and full switches change the time alone (docs/internals/aggregate.md).
+//!
+//! Tests: `tests/`, with the emitted programs on `interp`.
+
+mod datagram;
+mod emit;
+mod host;
+mod mapper;
+mod message;
+mod pair;
+mod plan;
+mod reducer;
+mod simulate;
+mod timing;
+
+pub use emit::{MAX_SLOTS, SwitchReduction, emit};
+pub use mapper::{FlowConfig, KeyTooLongError, Mapper, MapperCounts};
+pub use message::{
+    Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,
+};
+pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
+pub use plan::{
+    MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
+};
+pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
+pub use simulate::{MakeSwitch, Outcome, Run, RunError, RunOptions};

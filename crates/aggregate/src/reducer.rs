@@ -1,0 +1,844 @@
+//! The reducer's part of a reduction: it receives what switches leave over, collects what they
+//! hold, and checks both against what the mappers sent.
+//!
+//! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+
+use packet::Nanos;
+
+use crate::mapper::FlowConfig;
+use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
+use crate::pair::Pair;
+use crate::timing::RoundTrip;
+
+/// Requests for slots in flight to a switch.
+const REQUESTS: usize = 32;
+
+/// Maximum number of epochs of a reduction. Epochs' numbers do not come round again.
+const MAX_EPOCHS: u64 = 1 << 12;
+
+/// Number of places in the order of keys.
+const ALL_PLACES: u64 = 1 << 32;
+
+/// Share of a bank's slots that an epoch is planned to fill, in percent.
+const FILL: u64 = 95;
+
+/// A switch that takes part in a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchPlace {
+    /// Its number among the flows: its replies are a flow of this number.
+    pub flow: u16,
+    /// Distance from the mappers, from 0. What a level holds passes the next ones.
+    pub level: u16,
+}
+
+/// Parameters of a reducer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReducerConfig {
+    /// Parameters of its flows.
+    pub flows: FlowConfig,
+    /// Number of mappers. Their flows are 0 and up.
+    pub mappers: u16,
+    /// The switches.
+    pub switches: Vec<SwitchPlace>,
+    /// Slots of an epoch in each switch.
+    pub slots: u32,
+    /// Number of epochs that mappers may send at once. Switches hold two.
+    pub open_epochs: u16,
+    /// Time without a message of a mapper or a switch after which it counts as failed.
+    pub patience: Nanos,
+}
+
+/// Failure of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReductionError {
+    /// The counts of an epoch differ: pairs are missing, or were counted twice.
+    Unbalanced {
+        /// The epoch.
+        epoch: u16,
+        /// Pairs that were sent, or combined in switches.
+        expected: u64,
+        /// Pairs that arrived, or were collected.
+        found: u64,
+    },
+    /// A mapper does not answer.
+    MapperSilent {
+        /// Its flow.
+        flow: u16,
+    },
+    /// A switch does not answer.
+    SwitchSilent {
+        /// Its flow.
+        flow: u16,
+    },
+}
+
+impl fmt::Display for ReductionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReductionError::Unbalanced {
+                epoch,
+                expected,
+                found,
+            } => write!(
+                f,
+                "epoch {epoch} is not complete: {expected} pairs are expected, {found} found"
+            ),
+            ReductionError::MapperSilent { flow } => {
+                write!(f, "mapper {flow} does not answer")
+            }
+            ReductionError::SwitchSilent { flow } => {
+                write!(f, "the switch with flow {flow} does not answer")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReductionError {}
+
+/// Counters of a reducer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReducerCounts {
+    /// Completed epochs.
+    pub epochs: u64,
+    /// Pairs that mappers sent in completed epochs.
+    pub pairs: u64,
+    /// Pairs of them that switches took out.
+    pub absorbed: u64,
+    /// Pairs in replies of switches.
+    pub collected: u64,
+    /// Messages of other attempts or incarnations, or of unknown flows.
+    pub strays: u64,
+    /// Messages that arrived again.
+    pub repeats: u64,
+    /// Restarts by new incarnations.
+    pub restarts: u64,
+}
+
+/// Progress of a mapper in an epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowEpoch {
+    messages: u32,
+    left: u64,
+    absorbed: u64,
+    /// Messages and pairs that the mapper counted.
+    end: Option<(u32, u64)>,
+}
+
+impl FlowEpoch {
+    fn is_complete(&self) -> bool {
+        self.end
+            .is_some_and(|(messages, _)| messages == self.messages)
+    }
+}
+
+/// An announced epoch.
+struct Epoch {
+    /// Place of its last key.
+    end: u32,
+    flows: Vec<FlowEpoch>,
+    partial: HashMap<Box<[u8]>, i128>,
+}
+
+/// Received messages of a mapper.
+#[derive(Default)]
+struct Received {
+    base: u32,
+    /// True for each arrived message from the base on.
+    arrived: VecDeque<bool>,
+    heard_at: Nanos,
+    /// Number of keys of the mapper.
+    keys: Option<u64>,
+}
+
+/// Collection of the slots of a switch.
+#[derive(Default)]
+struct Collection {
+    /// Sequence number of the next request of this incarnation.
+    next_sequence: u32,
+    /// Next slot to request.
+    next_slot: u32,
+    /// Number of slots, when a reply has arrived.
+    used: Option<u32>,
+    /// Requests without a reply, by sequence number.
+    requests: BTreeMap<u32, Request>,
+    counts: u64,
+    heard_at: Nanos,
+}
+
+impl Collection {
+    fn begin(&mut self, now: Nanos) {
+        self.next_slot = 0;
+        self.used = None;
+        self.counts = 0;
+        self.heard_at = now;
+    }
+
+    fn is_complete(&self) -> bool {
+        self.used.is_some_and(|used| self.next_slot >= used) && self.requests.is_empty()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    first: u32,
+    at: Nanos,
+    transmissions: u32,
+}
+
+/// Order to a switch to forget an epoch.
+#[derive(Clone, Copy)]
+struct Clearing {
+    at: Nanos,
+    transmissions: u32,
+}
+
+/// Step of the work on the base epoch.
+enum Phase {
+    /// Not all mappers have told their number of keys.
+    Waiting,
+    /// Mappers send.
+    Filling,
+    /// The switches of a level are collected.
+    Collecting {
+        level: u16,
+        absorbed: u64,
+    },
+    /// Switches forget the epoch before the base. By index of the switch.
+    Clearing(BTreeMap<usize, Clearing>),
+    Complete,
+    Failed(ReductionError),
+}
+
+/// A message for a mapper or a switch, by the number of its flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// The flow of the mapper or the switch.
+    pub flow: u16,
+    /// The message.
+    pub message: Message,
+}
+
+/// A reducer.
+pub struct Reducer {
+    config: ReducerConfig,
+    incarnation: u32,
+    phase: Phase,
+    flows: Vec<Received>,
+    collections: Vec<Collection>,
+    /// Number of the base epoch, and place of its first key.
+    base: u16,
+    start: u32,
+    epochs: VecDeque<Epoch>,
+    /// Number of places of the next epoch.
+    width: u64,
+    round_trip: RoundTrip,
+    outbox: VecDeque<Addressed>,
+    result: HashMap<Box<[u8]>, i128>,
+    counts: ReducerCounts,
+}
+
+impl Reducer {
+    /// Creates a reducer, with the number of the first load of its switches.
+    pub fn new(config: ReducerConfig, incarnation: u32) -> Reducer {
+        let flows = (0..config.mappers).map(|_| Received::default());
+        let collections = config.switches.iter().map(|_| Collection::default());
+        Reducer {
+            flows: flows.collect(),
+            collections: collections.collect(),
+            incarnation,
+            phase: Phase::Waiting,
+            base: 0,
+            start: 0,
+            epochs: VecDeque::new(),
+            width: ALL_PLACES,
+            round_trip: RoundTrip::default(),
+            outbox: VecDeque::new(),
+            result: HashMap::new(),
+            counts: ReducerCounts::default(),
+            config,
+        }
+    }
+
+    /// Returns the counters.
+    pub fn counts(&self) -> ReducerCounts {
+        self.counts
+    }
+
+    /// Returns true if the result is complete.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Complete)
+    }
+
+    /// Returns the failure, if the reduction has failed.
+    pub fn failure(&self) -> Option<ReductionError> {
+        match self.phase {
+            Phase::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Returns the reduced pairs so far, sorted by key.
+    pub fn result(&self) -> Vec<Pair> {
+        let pairs = self.result.iter();
+        let pairs = pairs.map(|(key, value)| Pair::new(key.clone(), *value));
+        let mut pairs: Vec<Pair> = pairs.collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
+    /// Begins the open epochs again, since the switches have been loaded again under this
+    /// number. What they held of these epochs is lost.
+    pub fn restart(&mut self, incarnation: u32, now: Nanos) {
+        if incarnation <= self.incarnation || self.is_complete() {
+            return;
+        }
+        self.incarnation = incarnation;
+        self.counts.restarts += 1;
+        for flow in &mut self.flows {
+            flow.base = 0;
+            flow.arrived.clear();
+            flow.heard_at = now;
+        }
+        self.collections.fill_with(Collection::default);
+        self.epochs.clear();
+        self.base = 0;
+        if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
+            self.fill(now);
+        }
+    }
+
+    /// Processes a message of a mapper or a switch.
+    pub fn receive(&mut self, message: &Message, now: Nanos) {
+        let header = &message.header;
+        let own = (self.config.flows.job, self.config.flows.attempt);
+        if (header.job, header.attempt) != own || !header.flags.has(Flags::VALID) {
+            self.counts.strays += 1;
+            return;
+        }
+        if let Body::Question { pairs } = message.body {
+            // A mapper that has seen no state yet knows no incarnation.
+            self.answer(header.flow, pairs, now);
+        } else if header.incarnation != self.incarnation {
+            self.counts.strays += 1;
+        } else {
+            match &message.body {
+                Body::Pairs(_) | Body::Large(_) | Body::End { .. } => self.take(message, now),
+                Body::Bank(bank, pairs) if header.kind == Kind::Reply => {
+                    self.collect(header, *bank, pairs, now);
+                }
+                Body::Nothing if header.kind == Kind::Clear => self.cleared(header, now),
+                _ => self.counts.strays += 1,
+            }
+        }
+        self.advance(now);
+    }
+
+    /// Answers a mapper's question for the state.
+    fn answer(&mut self, flow: u16, keys: u64, now: Nanos) {
+        let Some(received) = self.flows.get_mut(usize::from(flow)) else {
+            self.counts.strays += 1;
+            return;
+        };
+        received.heard_at = now;
+        received.keys = Some(keys);
+        if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
+            self.signal(flow);
+        }
+    }
+
+    /// Sends the state to a mapper.
+    fn signal(&mut self, flow: u16) {
+        let mut header = self.header(Kind::Signal, flow, self.base);
+        header.flags = header.flags.with(Flags::ACK);
+        if self.is_complete() {
+            header.flags = header.flags.with(Flags::LAST);
+        }
+        let state = State {
+            base: self.base,
+            start: self.start,
+            ends: self.epochs.iter().map(|epoch| epoch.end).collect(),
+        };
+        let body = Body::State(state);
+        self.send(flow, Message { header, body });
+    }
+
+    fn header(&self, kind: Kind, flow: u16, epoch: u16) -> Header {
+        Header {
+            flow,
+            epoch,
+            ..self.config.flows.header(kind, self.incarnation)
+        }
+    }
+
+    fn send(&mut self, flow: u16, message: Message) {
+        self.outbox.push_back(Addressed { flow, message });
+    }
+
+    /// Takes a message with pairs, or an epoch's end, and sends a receipt.
+    fn take(&mut self, message: &Message, now: Nanos) {
+        let header = &message.header;
+        let window = self.config.flows.window;
+        let Some(flow) = self.flows.get_mut(usize::from(header.flow)) else {
+            self.counts.strays += 1;
+            return;
+        };
+        flow.heard_at = now;
+        let offset = header.sequence.wrapping_sub(flow.base);
+        let is_old = offset as i32 <= -1;
+        let has_arrived = is_old || flow.arrived.get(offset as usize) == Some(&true);
+        if has_arrived {
+            self.counts.repeats += 1;
+        } else {
+            let epoch = usize::from(header.epoch.wrapping_sub(self.base));
+            if offset >= window || epoch >= self.epochs.len() {
+                self.counts.strays += 1;
+                return;
+            }
+            if header.flags.has(Flags::OLD) {
+                // A switch has processed later messages of this place of the window, so this one
+                // has a receipt already; its pairs are gone.
+                self.counts.strays += 1;
+                return;
+            }
+            let len = flow.arrived.len().max(offset as usize + 1);
+            flow.arrived.resize(len, false);
+            flow.arrived[offset as usize] = true;
+            while flow.arrived.front() == Some(&true) {
+                flow.arrived.pop_front();
+                flow.base = flow.base.wrapping_add(1);
+            }
+            self.add(epoch, message);
+        }
+        self.acknowledge(header);
+    }
+
+    /// Adds the pairs of a new message to their epoch.
+    fn add(&mut self, epoch: usize, message: &Message) {
+        let operator = self.config.flows.shape.operator;
+        let epoch = &mut self.epochs[epoch];
+        let flow = &mut epoch.flows[usize::from(message.header.flow)];
+        match &message.body {
+            Body::Pairs(pairs) | Body::Large(pairs) => {
+                flow.messages += 1;
+                flow.left += pairs.len() as u64;
+                flow.absorbed += u64::from(message.header.absorbed);
+                combine(&mut epoch.partial, pairs, operator);
+            }
+            Body::End { messages, pairs } => flow.end = Some((*messages, *pairs)),
+            _ => {}
+        }
+    }
+
+    fn acknowledge(&mut self, of: &Header) {
+        let flow = &self.flows[usize::from(of.flow)];
+        let bits = flow.arrived.iter().take(64).enumerate();
+        let arrived = bits.fold(0, |bits, (bit, is_set)| bits | u64::from(*is_set) << bit);
+        let receipts = Receipts {
+            base: flow.base,
+            arrived,
+        };
+        let mut header = self.header(Kind::Ack, of.flow, of.epoch);
+        header.flags = header.flags.with(Flags::ACK);
+        header.flags.0 |= of.flags.0 & Flags::FULL.0;
+        header.sequence = of.sequence;
+        header.credit = self.config.flows.window.min(u32::from(u16::MAX)) as u16;
+        let body = Body::Receipts(receipts);
+        self.send(of.flow, Message { header, body });
+    }
+
+    /// Does what the state allows without further messages.
+    fn advance(&mut self, now: Nanos) {
+        loop {
+            let is_done = match &self.phase {
+                Phase::Waiting => self.begin(now),
+                Phase::Filling => self.finish_filling(now),
+                Phase::Collecting { level, absorbed } => {
+                    let (level, absorbed) = (*level, *absorbed);
+                    self.finish_level(level, absorbed, now)
+                }
+                Phase::Clearing(left) if left.is_empty() => {
+                    self.fill(now);
+                    false
+                }
+                Phase::Clearing(_) | Phase::Complete | Phase::Failed(_) => false,
+            };
+            if !is_done {
+                return;
+            }
+        }
+    }
+
+    /// Begins when all mappers have told their number of keys.
+    fn begin(&mut self, now: Nanos) -> bool {
+        let keys: Option<Vec<u64>> = self.flows.iter().map(|flow| flow.keys).collect();
+        let Some(keys) = keys else {
+            return false;
+        };
+        // The first epoch holds all keys even if no two mappers have the same.
+        let all: u64 = keys.iter().sum();
+        self.width = self.width_for(all, ALL_PLACES);
+        self.fill(now);
+        false
+    }
+
+    /// Returns the width of an epoch that fills a bank, where so many keys are in `width` places.
+    fn width_for(&self, keys: u64, width: u64) -> u64 {
+        let room = u128::from(self.config.slots) * u128::from(FILL) / 100;
+        let least = ALL_PLACES / MAX_EPOCHS;
+        match keys <= u64::from(self.config.slots) && width == ALL_PLACES || keys == 0 {
+            true => ALL_PLACES,
+            false => (u128::from(width) * room / u128::from(keys)) as u64,
+        }
+        .clamp(least, ALL_PLACES)
+    }
+
+    /// Announces epochs.
+    fn fill(&mut self, now: Nanos) {
+        self.phase = Phase::Filling;
+        while self.epochs.len() < usize::from(self.config.open_epochs) {
+            let first = match self.epochs.back() {
+                Some(Epoch { end: u32::MAX, .. }) => break,
+                Some(epoch) => u64::from(epoch.end) + 1,
+                None => u64::from(self.start),
+            };
+            let end = (first + self.width - 1).min(ALL_PLACES - 1);
+            self.epochs.push_back(Epoch {
+                end: end as u32,
+                flows: vec![FlowEpoch::default(); self.flows.len()],
+                partial: HashMap::new(),
+            });
+        }
+        for flow in 0..self.config.mappers {
+            self.flows[usize::from(flow)].heard_at = now;
+            self.signal(flow);
+        }
+    }
+
+    /// Ends filling when all mappers have left the base epoch and all of its messages are here.
+    fn finish_filling(&mut self, now: Nanos) -> bool {
+        let Some(epoch) = self.epochs.front() else {
+            return false;
+        };
+        if !epoch.flows.iter().all(FlowEpoch::is_complete) {
+            return false;
+        }
+        let sent = epoch.flows.iter().filter_map(|flow| flow.end);
+        let sent: u64 = sent.map(|(_, pairs)| pairs).sum();
+        let absorbed: u64 = epoch.flows.iter().map(|flow| flow.absorbed).sum();
+        let left: u64 = epoch.flows.iter().map(|flow| flow.left).sum();
+        if !self.check(sent, left + absorbed) {
+            return false;
+        }
+        self.counts.pairs += sent;
+        self.counts.absorbed += absorbed;
+        match absorbed {
+            0 => self.commit(now),
+            _ => self.collect_level(0, absorbed, now),
+        }
+        true
+    }
+
+    /// Fails if counts differ.
+    fn check(&mut self, expected: u64, found: u64) -> bool {
+        if expected != found {
+            self.phase = Phase::Failed(ReductionError::Unbalanced {
+                epoch: self.base,
+                expected,
+                found,
+            });
+        }
+        expected == found
+    }
+
+    fn collect_level(&mut self, level: u16, absorbed: u64, now: Nanos) {
+        self.phase = Phase::Collecting { level, absorbed };
+        for index in self.of_level(level) {
+            self.collections[index].begin(now);
+            self.request(index, now);
+        }
+    }
+
+    /// Returns the indices of the switches of a level.
+    fn of_level(&self, level: u16) -> Vec<usize> {
+        let places = self.config.switches.iter().enumerate();
+        let of_level = places.filter(|(_, place)| place.level == level);
+        of_level.map(|(index, _)| index).collect()
+    }
+
+    /// Requests slots of a switch: the first ones until their number is known, then as many as
+    /// may be in flight.
+    fn request(&mut self, index: usize, now: Nanos) {
+        let step = self.config.flows.pairs_per_message as u32;
+        let window = self.config.flows.window;
+        loop {
+            let collection = &mut self.collections[index];
+            let is_more = match collection.used {
+                None => collection.next_slot == 0,
+                Some(used) => collection.next_slot < used,
+            };
+            let oldest = collection.requests.keys().next();
+            let span = oldest.map_or(0, |oldest| collection.next_sequence - oldest);
+            if !is_more || collection.requests.len() >= REQUESTS || span >= window {
+                return;
+            }
+            let sequence = collection.next_sequence;
+            let request = Request {
+                first: collection.next_slot,
+                at: now,
+                transmissions: 1,
+            };
+            collection.next_sequence += 1;
+            collection.next_slot += step;
+            collection.requests.insert(sequence, request);
+            self.send_request(index, sequence, request);
+        }
+    }
+
+    fn send_request(&mut self, index: usize, sequence: u32, request: Request) {
+        let flow = self.config.switches[index].flow;
+        let mut header = self.header(Kind::Collect, flow, self.base);
+        header.sequence = sequence;
+        header.credit = request.transmissions as u16;
+        let bank = Bank {
+            first: request.first,
+            ..Bank::default()
+        };
+        let body = Body::Bank(bank, Vec::new());
+        self.send(flow, Message { header, body });
+    }
+
+    /// Takes a reply of a switch.
+    fn collect(&mut self, header: &Header, bank: Bank, pairs: &[Pair], now: Nanos) {
+        let level = match self.phase {
+            Phase::Collecting { level, .. } if header.epoch == self.base => level,
+            _ => return,
+        };
+        let mut places = self.config.switches.iter();
+        let index = places.position(|place| place.flow == header.flow && place.level == level);
+        let Some(index) = index else {
+            self.counts.strays += 1;
+            return;
+        };
+        let collection = &mut self.collections[index];
+        collection.heard_at = now;
+        let Some(request) = collection.requests.remove(&header.sequence) else {
+            self.counts.repeats += 1;
+            return;
+        };
+        if request.transmissions == 1 {
+            self.round_trip.add(now.since(request.at));
+        }
+        collection.used = Some(bank.used);
+        collection.counts += bank.counts;
+        let step = self.config.flows.pairs_per_message as u32;
+        let expected = bank.used.saturating_sub(request.first).min(step);
+        let found = pairs.len() as u64 + u64::from(header.absorbed);
+        if !self.check(expected.into(), found) {
+            return;
+        }
+        if let Phase::Collecting { absorbed, .. } = &mut self.phase {
+            *absorbed += u64::from(header.absorbed);
+        }
+        self.counts.collected += pairs.len() as u64;
+        if let Some(epoch) = self.epochs.front_mut() {
+            combine(&mut epoch.partial, pairs, self.config.flows.shape.operator);
+        }
+        self.request(index, now);
+    }
+
+    /// Goes on to the next level, or to the result, when a level is collected. `absorbed` is the
+    /// number of pairs that switches took out of messages and replies.
+    fn finish_level(&mut self, level: u16, absorbed: u64, now: Nanos) -> bool {
+        let of_level = self.of_level(level);
+        let mut collections = of_level.iter().map(|index| &self.collections[*index]);
+        if !collections.all(Collection::is_complete) {
+            return false;
+        }
+        let is_last = self
+            .config
+            .switches
+            .iter()
+            .all(|place| place.level <= level);
+        if !is_last {
+            self.collect_level(level + 1, absorbed, now);
+            return true;
+        }
+        let counts = self.collections.iter().map(|collection| collection.counts);
+        if self.check(absorbed, counts.sum()) {
+            self.commit(now);
+        }
+        true
+    }
+
+    /// Adds the base epoch to the result, and has the switches forget it.
+    fn commit(&mut self, now: Nanos) {
+        let Some(epoch) = self.epochs.pop_front() else {
+            return;
+        };
+        let width = u64::from(epoch.end) - u64::from(self.start) + 1;
+        self.width = self.width_for(epoch.partial.len() as u64, width);
+        // Keys of an epoch are in no other, so nothing is combined here.
+        self.result.extend(epoch.partial);
+        self.counts.epochs += 1;
+        if epoch.end == u32::MAX {
+            self.phase = Phase::Complete;
+            for flow in 0..self.config.mappers {
+                self.signal(flow);
+            }
+            return;
+        }
+        self.start = epoch.end + 1;
+        self.base += 1;
+        let clearing = Clearing {
+            at: now,
+            transmissions: 1,
+        };
+        let all = 0..self.config.switches.len();
+        self.phase = Phase::Clearing(all.clone().map(|index| (index, clearing)).collect());
+        for index in all {
+            self.collections[index].heard_at = now;
+            self.send_clear(index, 1);
+        }
+    }
+
+    fn send_clear(&mut self, index: usize, transmissions: u32) {
+        let flow = self.config.switches[index].flow;
+        let mut header = self.header(Kind::Clear, flow, self.base.wrapping_sub(1));
+        header.credit = transmissions as u16;
+        let body = Body::Nothing;
+        self.send(flow, Message { header, body });
+    }
+
+    /// Takes a switch's answer that it has forgotten an epoch.
+    fn cleared(&mut self, header: &Header, now: Nanos) {
+        let mut places = self.config.switches.iter();
+        let index = places.position(|place| place.flow == header.flow);
+        let is_answer = header.flags.has(Flags::ACK) && header.epoch.wrapping_add(1) == self.base;
+        match (&mut self.phase, index) {
+            (Phase::Clearing(left), Some(index)) if is_answer => {
+                self.collections[index].heard_at = now;
+                left.remove(&index);
+            }
+            _ => self.counts.strays += 1,
+        }
+    }
+
+    /// Returns the next message to send now, if there is one.
+    pub fn poll(&mut self, now: Nanos) -> Option<Addressed> {
+        self.step(now);
+        self.outbox.pop_front()
+    }
+
+    /// Repeats what is due, and notices who is silent.
+    fn step(&mut self, now: Nanos) {
+        let round_trip = self.round_trip;
+        let is_due = |at: Nanos, transmissions: u32| at + round_trip.timeout(transmissions) <= now;
+        match &mut self.phase {
+            Phase::Waiting | Phase::Filling => {
+                let patience = self.config.patience;
+                let silent = self.expected().find(|(_, at)| now.since(*at) > patience);
+                if let Some((flow, _)) = silent {
+                    self.phase = Phase::Failed(ReductionError::MapperSilent { flow });
+                }
+            }
+            Phase::Collecting { level, .. } => {
+                let level = *level;
+                for index in self.of_level(level) {
+                    let collection = &mut self.collections[index];
+                    let mut due = Vec::new();
+                    for (sequence, request) in &mut collection.requests {
+                        if is_due(request.at, request.transmissions) {
+                            request.at = now;
+                            request.transmissions += 1;
+                            due.push((*sequence, *request));
+                        }
+                    }
+                    for (sequence, request) in due {
+                        self.send_request(index, sequence, request);
+                    }
+                }
+                let mut waiting = self.of_level(level);
+                waiting.retain(|index| !self.collections[*index].is_complete());
+                self.fail_if_silent(&waiting, now);
+            }
+            Phase::Clearing(left) => {
+                let waiting: Vec<usize> = left.keys().copied().collect();
+                let mut due = Vec::new();
+                for (index, clearing) in left.iter_mut() {
+                    if is_due(clearing.at, clearing.transmissions) {
+                        clearing.at = now;
+                        clearing.transmissions += 1;
+                        due.push((*index, clearing.transmissions));
+                    }
+                }
+                for (index, transmissions) in due {
+                    self.send_clear(index, transmissions);
+                }
+                self.fail_if_silent(&waiting, now);
+            }
+            Phase::Complete | Phase::Failed(_) => {}
+        }
+    }
+
+    /// Iterates over the mappers that have to send something, each with the time at which it was
+    /// heard last.
+    fn expected(&self) -> impl Iterator<Item = (u16, Nanos)> {
+        let epoch = self.epochs.front();
+        let flows = self.flows.iter().enumerate();
+        let expected = flows.filter(move |(index, flow)| match epoch {
+            Some(epoch) => !epoch.flows[*index].is_complete(),
+            None => flow.keys.is_none(),
+        });
+        expected.map(|(index, flow)| (index as u16, flow.heard_at))
+    }
+
+    fn fail_if_silent(&mut self, switches: &[usize], now: Nanos) {
+        let patience = self.config.patience;
+        let mut switches = switches.iter();
+        let silent =
+            switches.find(|index| now.since(self.collections[**index].heard_at) > patience);
+        if let Some(index) = silent {
+            let flow = self.config.switches[*index].flow;
+            self.phase = Phase::Failed(ReductionError::SwitchSilent { flow });
+        }
+    }
+
+    /// Returns the time of the next action without a message.
+    pub fn next_time(&self) -> Option<Nanos> {
+        if !self.outbox.is_empty() {
+            return Some(Nanos::ZERO);
+        }
+        let deadline = |at: Nanos, transmissions| at + self.round_trip.timeout(transmissions);
+        match &self.phase {
+            Phase::Waiting | Phase::Filling => {
+                let heard = self.expected().map(|(_, at)| at);
+                heard.min().map(|at| at + self.config.patience + Nanos(1))
+            }
+            Phase::Collecting { level, .. } => {
+                let of_level = self.of_level(*level);
+                let collections = of_level.iter().map(|index| &self.collections[*index]);
+                let requests = collections.flat_map(|collection| collection.requests.values());
+                requests
+                    .map(|request| deadline(request.at, request.transmissions))
+                    .min()
+            }
+            Phase::Clearing(left) => left
+                .values()
+                .map(|clearing| deadline(clearing.at, clearing.transmissions))
+                .min(),
+            Phase::Complete | Phase::Failed(_) => None,
+        }
+    }
+}
+
+fn combine(into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair], operator: crate::pair::Operator) {
+    for pair in pairs {
+        let value = into.entry(pair.key.clone());
+        value
+            .and_modify(|value| *value = operator.combine(*value, pair.value))
+            .or_insert(pair.value);
+    }
+}

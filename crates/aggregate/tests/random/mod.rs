@@ -1,0 +1,270 @@
+//! Random reductions in simulated fabrics with faults, compared with plain maps.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use aggregate::{
+    KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape, ValueClass,
+};
+use exec::Engine;
+use fabric::topology::{HostId, SwitchId};
+use fabric::{Node, SwitchNode, Topology};
+use packet::Nanos;
+use support::rng::Rng;
+use switch::{Device, DeviceConfig};
+
+/// A random job, made from a seed.
+pub(crate) struct Case {
+    /// The topology.
+    pub(crate) topology: Topology,
+    /// The reductions.
+    pub(crate) requests: Vec<ReductionRequest>,
+    /// Pairs of each mapper of each reduction.
+    pub(crate) pairs: Vec<Vec<Vec<Pair>>>,
+    /// Restarts and limits.
+    pub(crate) options: RunOptions,
+}
+
+/// Counts of a run, for summaries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Summary {
+    /// Pairs that mappers sent.
+    pub(crate) pairs: u64,
+    /// Pairs that switches took out.
+    pub(crate) absorbed: u64,
+    /// Messages that were sent again.
+    pub(crate) repeats: u64,
+    /// Epochs.
+    pub(crate) epochs: u64,
+    /// Restarts of switches that reducers noticed.
+    pub(crate) restarts: u64,
+}
+
+impl Summary {
+    /// Adds the counts of another run.
+    pub(crate) fn add(&mut self, other: &Summary) {
+        self.pairs += other.pairs;
+        self.absorbed += other.absorbed;
+        self.repeats += other.repeats;
+        self.epochs += other.epochs;
+        self.restarts += other.restarts;
+    }
+}
+
+impl Case {
+    /// Makes the job of a seed.
+    pub(crate) fn random(seed: u64) -> Case {
+        let mut rng = Rng::new(seed);
+        let racks = rng.between(1, 3) as usize;
+        let mappers = rng.between(1, 12) as usize;
+        let reducers = rng.between(1, 4) as usize;
+        let text = topology_text(&mut rng, racks, mappers + reducers);
+        let topology = Topology::read("case", &text, Path::new("."));
+        let topology = topology.unwrap_or_else(|error| panic!("{error}"));
+        let mut requests = Vec::new();
+        let mut pairs = Vec::new();
+        for number in 0..reducers {
+            let shape = Shape {
+                operator: Operator::ALL[rng.index(Operator::ALL.len())],
+                keys: KeyClass::ALL[rng.index(KeyClass::ALL.len())],
+                values: ValueClass::ALL[rng.index(ValueClass::ALL.len())],
+            };
+            let count = rng.between(1, mappers as u64) as usize;
+            let most = 1 << rng.below(8);
+            let keys = rng.between(1, most) as usize;
+            let slots = rng.between(1, 2 * keys as u64) as u32;
+            requests.push(ReductionRequest {
+                name: format!("r{number}"),
+                shape,
+                mappers: (0..count).map(|host| (HostId(host), 1)).collect(),
+                reducer: HostId(mappers + number),
+                slots,
+                tiers: rng.below(4) as u16,
+            });
+            pairs.push(
+                (0..count)
+                    .map(|_| random_pairs(&mut rng, shape, keys))
+                    .collect(),
+            );
+        }
+        let open_epochs = rng.between(1, 4) as u16;
+        let restarts = (0..rng.below(3)).map(|_| {
+            let at = Nanos(rng.below(3_000_000));
+            (at, SwitchId(rng.index(topology.switches.len())))
+        });
+        let options = RunOptions {
+            open_epochs,
+            restarts: restarts.collect(),
+            ..RunOptions::default()
+        };
+        Case {
+            topology,
+            requests,
+            pairs,
+            options,
+        }
+    }
+
+    /// Runs the job on an engine, and compares each result with a plain map.
+    ///
+    /// # Errors
+    /// A result that differs, a failure, or a run that does not end.
+    pub(crate) fn check(&self, engine: &dyn Engine) -> Result<Summary, String> {
+        let plan = Plan::new(&self.topology, &self.requests).map_err(|e| e.to_string())?;
+        let specs = self.topology.switches.clone();
+        let mut programs: BTreeMap<SwitchId, Arc<ir::Program>> = BTreeMap::new();
+        let mut make = |id: SwitchId, program: &str, entries: &str| {
+            if !programs.contains_key(&id) {
+                let compiled = driver::compile_text("switch.p4", program);
+                let compiled = compiled.map_err(|error| error.to_string())?;
+                programs.insert(id, Arc::new(compiled));
+            }
+            let program = Arc::clone(&programs[&id]);
+            let device = Device::new(Arc::clone(&program), engine, &DeviceConfig::default());
+            let mut device = device.map_err(|error| error.to_string())?;
+            let file = entries::read(&program, "entries", entries);
+            let file = file.map_err(|errors| errors[0].to_string())?;
+            apply_entries::apply_file(&mut device, &file).map_err(|error| error.to_string())?;
+            let node = SwitchNode::new(device, specs[id.0].service);
+            Ok::<Box<dyn Node>, String>(Box::new(node))
+        };
+        let (topology, pairs) = (self.topology.clone(), self.pairs.clone());
+        let run = Run::new(topology, plan, pairs, self.options.clone(), &mut make);
+        let mut run = run.map_err(|error| error.to_string())?;
+        run.run(&mut make, &mut |_| true)
+            .map_err(|error| error.to_string())?;
+        let balance = run.simulation().check_conservation();
+        balance.map_err(|error| error.to_string())?;
+        let mut summary = Summary::default();
+        for ((request, pairs), outcome) in self.requests.iter().zip(&self.pairs).zip(run.outcomes())
+        {
+            compare(request, pairs, &outcome)?;
+            summary.pairs += outcome.reducer.pairs;
+            summary.absorbed += outcome.reducer.absorbed;
+            summary.epochs += outcome.reducer.epochs;
+            summary.restarts += outcome.reducer.restarts;
+            summary.repeats += outcome.mappers.iter().map(|m| m.repeats).sum::<u64>();
+        }
+        Ok(summary)
+    }
+}
+
+/// Compares an outcome with a plain map over all pairs.
+fn compare(
+    request: &ReductionRequest,
+    pairs: &[Vec<Pair>],
+    outcome: &Outcome,
+) -> Result<(), String> {
+    let name = &request.name;
+    if let Some(failure) = outcome.failure {
+        return Err(format!("{name}: {failure}"));
+    }
+    if !outcome.is_complete {
+        return Err(format!("{name}: it does not end: {outcome:?}"));
+    }
+    let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
+    for pair in pairs.iter().flatten() {
+        let combine = |old: i128| request.shape.operator.combine(old, pair.value);
+        let value = expected
+            .get(&*pair.key)
+            .copied()
+            .map_or(pair.value, combine);
+        expected.insert(&pair.key, value);
+    }
+    let found: BTreeMap<&[u8], i128> = outcome.result.iter().map(|p| (&*p.key, p.value)).collect();
+    for (key, value) in &expected {
+        if found.get(key) != Some(value) {
+            let found = found.get(key);
+            return Err(format!(
+                "{name}: {}: {value} expected, {found:?} found",
+                key.escape_ascii()
+            ));
+        }
+    }
+    match found.len() == expected.len() {
+        true => Ok(()),
+        false => Err(format!(
+            "{name}: {} keys expected, {} found",
+            expected.len(),
+            found.len()
+        )),
+    }
+}
+
+/// Returns keys, each once, with values. Some keys are empty, end in zeros or exceed their class,
+/// and some sums overflow.
+fn random_pairs(rng: &mut Rng, shape: Shape, keys: usize) -> Vec<Pair> {
+    let mut pairs = BTreeMap::new();
+    for _ in 0..rng.below(2 * keys as u64 + 1) {
+        let number = rng.index(keys);
+        let mut key = format!("{number}").into_bytes();
+        match number % 16 {
+            0 => key.clear(),
+            1 => key = vec![0; number % 5],
+            2 => key.resize(shape.keys.longest(), b'x'),
+            3 => key.resize(shape.keys.bytes() + 1, b'y'),
+            _ => {}
+        }
+        let bits = shape.values.bytes() as u32 * 8;
+        let magnitude = match rng.below(4) {
+            0 => bits - 1,
+            1 => bits + 3,
+            _ => 10,
+        };
+        let value = i128::from(rng.bits()) & ((1i128 << magnitude) - 1);
+        let is_negative = shape.values.is_signed() && rng.one_in(2);
+        pairs.insert(key, if is_negative { -value } else { value });
+    }
+    let pairs = pairs.into_iter();
+    pairs.map(|(key, value)| Pair::new(key, value)).collect()
+}
+
+/// Returns a topology of racks below one spine switch, with faults on all links.
+fn topology_text(rng: &mut Rng, racks: usize, hosts: usize) -> String {
+    let share = |rng: &mut Rng, most: u64| rng.below(most) as f64 / 1000.0;
+    let faulty = u64::from(!rng.one_in(4));
+    let mut text = format!(
+        "seed = {}\n[defaults.link]\nrate = \"1 Gbit/s\"\ndelay = \"{} us\"\nqueue = {}\n\
+         loss = {}\nduplicate = {}\nreorder = {}\ncorrupt = {}\n",
+        rng.below(1 << 40),
+        rng.between(1, 50),
+        rng.between(20, 200),
+        share(rng, 1 + 100 * faulty),
+        share(rng, 1 + 100 * faulty),
+        share(rng, 1 + 200 * faulty),
+        share(rng, 1 + 10 * faulty),
+    );
+    let written: std::fmt::Result = (|| {
+        for rack in 0..racks {
+            let slots = if rng.one_in(5) { 0 } else { 100_000 };
+            writeln!(
+                text,
+                "[[switch]]\nname = \"tor{rack}\"\nslots = {slots}\nservice = \"1 us\""
+            )?;
+        }
+        if racks > 1 {
+            let slots = if rng.one_in(3) { 0 } else { 100_000 };
+            writeln!(text, "[[switch]]\nname = \"spine\"\nslots = {slots}")?;
+            for rack in 0..racks {
+                writeln!(
+                    text,
+                    "[[link]]\nends = [\"tor{rack}:99\", \"spine:{rack}\"]"
+                )?;
+            }
+        }
+        for host in 0..hosts {
+            let rack = rng.index(racks);
+            writeln!(
+                text,
+                "[[host]]\nname = \"h{host}\"\nmac = \"02:00:00:00:01:{host:02x}\"\n\
+                 ip = \"10.0.0.{}/16\"\n[[link]]\nends = [\"h{host}\", \"tor{rack}:{host}\"]",
+                host + 1
+            )?;
+        }
+        Ok(())
+    })();
+    written.expect("writing to a string succeeds");
+    text
+}
