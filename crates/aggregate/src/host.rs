@@ -30,8 +30,8 @@ pub(crate) enum Role {
         /// The reducer.
         reducer: Endpoint,
     },
-    /// A reducer, with the host to which messages of each flow go. Messages to a switch go to a
-    /// host behind it.
+    /// A reducer, with the host to which messages of each flow go. Messages to a switch go to
+    /// the switch's own address.
     Reducer {
         /// The reducer.
         reducer: Box<Reducer>,

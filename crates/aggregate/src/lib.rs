@@ -15,6 +15,8 @@
 mod datagram;
 mod emit;
 mod host;
+mod job;
+pub mod map;
 mod mapper;
 mod message;
 mod pair;
@@ -24,6 +26,7 @@ mod simulate;
 mod timing;
 
 pub use emit::{MAX_SLOTS, SwitchReduction, emit};
+pub use job::{DataPart, Job, JobError, MapFunction, MapperLine, Position, ReducerLine};
 pub use mapper::{FlowConfig, KeyTooLongError, Mapper, MapperCounts};
 pub use message::{
     Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,

@@ -12,10 +12,10 @@ use crate::pair::{Pair, Shape};
 use crate::timing::RoundTrip;
 
 /// Time between two questions of a mapper that waits.
-const QUESTION: Nanos = Nanos::from_millis(2);
+const QUESTION_INTERVAL: Nanos = Nanos::from_millis(2);
 
 /// Longest time between two questions.
-const LONGEST_QUESTION: Nanos = Nanos::from_millis(100);
+const MAX_QUESTION_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Transmissions of a message after which the mapper asks for the state.
 const UNANSWERED: u32 = 3;
@@ -116,7 +116,7 @@ impl Ordered {
         Ordered { pairs, next: 0 }
     }
 
-    /// Returns to the first pair at this place or behind it.
+    /// Returns to the first pair at this place or after it.
     fn rewind(&mut self, start: u32) {
         self.next = self.pairs.partition_point(|(place, _)| *place < start);
     }
@@ -255,7 +255,7 @@ impl Mapper {
         if is_new || has_more {
             self.state = Some(state.clone());
             self.questions = 0;
-            self.question_at = now + QUESTION;
+            self.question_at = now + QUESTION_INTERVAL;
         }
     }
 
@@ -454,8 +454,8 @@ impl Mapper {
             return None;
         }
         self.questions += 1;
-        let pause = QUESTION.0 << self.questions.min(8);
-        self.question_at = now + Nanos(pause).min(LONGEST_QUESTION);
+        let pause = QUESTION_INTERVAL.0 << self.questions.min(8);
+        self.question_at = now + Nanos(pause).min(MAX_QUESTION_INTERVAL);
         let mut header = self.config.header(Kind::Signal, self.incarnation);
         header.flow = self.flow;
         header.credit = self.questions as u16;

@@ -15,7 +15,7 @@ pub(crate) const VERSION: u8 = 1;
 /// Length of the header.
 pub const HEADER_BYTES: usize = 24;
 
-/// Length of the fields behind the header of [`Kind::Collect`] and [`Kind::Reply`].
+/// Length of the fields after the header of [`Kind::Collect`] and [`Kind::Reply`].
 pub(crate) const BANK_BYTES: usize = 16;
 
 /// Maximum number of pairs in a message.
@@ -72,7 +72,7 @@ impl Flags {
     pub const VALID: Flags = Flags(1 << 7);
     /// A receipt (CPK).
     pub const ACK: Flags = Flags(1 << 6);
-    /// A switch is to be collected (CPD).
+    /// Slots of a switch must be collected (CPD).
     pub const COLLECT: Flags = Flags(1 << 5);
     /// A switch had no free slot for a pair of this message.
     pub const FULL: Flags = Flags(1 << 4);
@@ -114,7 +114,7 @@ pub struct Header {
     pub sequence: u32,
     /// Number of the last load of the reduction's switches.
     pub incarnation: u32,
-    /// Number of pairs of the shape behind the header.
+    /// Number of pairs of the shape after the header.
     pub pairs: u8,
     /// Number of pairs that switches have taken out.
     pub absorbed: u8,
@@ -154,7 +154,7 @@ pub struct Receipts {
     pub arrived: u64,
 }
 
-/// Content behind the header.
+/// Content after the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Pairs of the shape.

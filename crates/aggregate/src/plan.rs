@@ -57,7 +57,7 @@ pub struct PlannedSwitch {
 pub struct PlannedReduction {
     /// Its number, from 1.
     pub job: u16,
-    /// What was asked for.
+    /// The request.
     pub request: ReductionRequest,
     /// The switches, from the mappers to the reducer.
     pub switches: Vec<PlannedSwitch>,
@@ -358,13 +358,13 @@ fn place(
     let cost_of = |switch: &SwitchId| -> u64 {
         let hops = paths.iter().map(|(path, bytes)| {
             let to = path.iter().position(|on| on == switch);
-            // Behind the switch, a flow is one of those that were combined.
+            // After the switch, a flow is one of those that were combined.
             let hops = to.map_or(path.len() + 1, |to| to + 1);
             bytes.max(&1) * hops as u64
         });
-        let behind = tree.get(&NodeId::Switch(*switch)).map_or(0, |(_, _, d)| *d);
+        let onward = tree.get(&NodeId::Switch(*switch)).map_or(0, |(_, _, d)| *d);
         let most = paths.iter().map(|(_, bytes)| bytes.max(&1)).max();
-        hops.sum::<u64>() + behind * most.unwrap_or(&1)
+        hops.sum::<u64>() + onward * most.unwrap_or(&1)
     };
     let candidates = all.iter().filter(|switch| has_room(switch));
     let name = |switch: &SwitchId| topology.switches[switch.0].name.clone();

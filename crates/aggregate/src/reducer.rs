@@ -197,7 +197,7 @@ struct Clearing {
 
 /// Step of the work on the base epoch.
 enum Phase {
-    /// Not all mappers have told their number of keys.
+    /// Not all mappers have reported their number of keys.
     Waiting,
     /// Mappers send.
     Filling,
@@ -237,6 +237,7 @@ pub struct Reducer {
     round_trip: RoundTrip,
     outbox: VecDeque<Addressed>,
     result: HashMap<Box<[u8]>, i128>,
+    completed_at: Option<Nanos>,
     counts: ReducerCounts,
 }
 
@@ -257,6 +258,7 @@ impl Reducer {
             round_trip: RoundTrip::default(),
             outbox: VecDeque::new(),
             result: HashMap::new(),
+            completed_at: None,
             counts: ReducerCounts::default(),
             config,
         }
@@ -270,6 +272,11 @@ impl Reducer {
     /// Returns true if the result is complete.
     pub fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Complete)
+    }
+
+    /// Returns the time at which the result was complete.
+    pub fn completed_at(&self) -> Option<Nanos> {
+        self.completed_at
     }
 
     /// Returns the failure, if the reduction has failed.
@@ -471,7 +478,7 @@ impl Reducer {
         }
     }
 
-    /// Begins when all mappers have told their number of keys.
+    /// Begins when all mappers have reported their number of keys.
     fn begin(&mut self, now: Nanos) -> bool {
         let keys: Option<Vec<u64>> = self.flows.iter().map(|flow| flow.keys).collect();
         let Some(keys) = keys else {
@@ -484,7 +491,7 @@ impl Reducer {
         false
     }
 
-    /// Returns the width of an epoch that fills a bank, where so many keys are in `width` places.
+    /// Returns the width of an epoch that fills a bank, where `keys` keys are in `width` places.
     fn width_for(&self, keys: u64, width: u64) -> u64 {
         let room = u128::from(self.config.slots) * u128::from(FILL) / 100;
         let least = ALL_PLACES / MAX_EPOCHS;
@@ -685,6 +692,7 @@ impl Reducer {
         self.counts.epochs += 1;
         if epoch.end == u32::MAX {
             self.phase = Phase::Complete;
+            self.completed_at = Some(now);
             for flow in 0..self.config.mappers {
                 self.signal(flow);
             }

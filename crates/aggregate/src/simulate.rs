@@ -320,6 +320,9 @@ impl Run {
                             outcome.result = reducer.result();
                             outcome.failure = reducer.failure();
                             outcome.is_complete = reducer.is_complete();
+                            if let Some(at) = reducer.completed_at() {
+                                outcome.ended_at = at;
+                            }
                             outcome.reducer = reducer.counts();
                         }
                         Role::Mapper {

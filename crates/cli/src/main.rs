@@ -8,6 +8,7 @@
 //! run the built binary as a new user would.
 
 mod address;
+mod aggregate;
 mod artefacts;
 mod cells;
 mod check;
@@ -103,6 +104,8 @@ enum Command {
     Demo(demo::Options),
     /// Run many switches, hosts and links of a topology: simulated, or as network namespaces.
     Fabric(fabric::Options),
+    /// Reduce key-value pairs in switches on their way to a reducer (MapReduce), exactly.
+    Aggregate(aggregate::Options),
     /// Measure figures of papers, and compare them with the papers' own.
     #[cfg(feature = "lab")]
     Experiment(lab::experiment::ExperimentOptions),
@@ -200,6 +203,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Host(_)
         | Command::Replay(_)
         | Command::Split(_)
+        | Command::Aggregate(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
@@ -230,6 +234,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Compile(options) => artefacts::run(&options),
         Command::Ctl(options) => ctl::run(&options, &early),
         Command::Fabric(options) => fabric::run(&options, &early),
+        Command::Aggregate(options) => aggregate::run(&options, &early),
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),

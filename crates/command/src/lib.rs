@@ -6,7 +6,7 @@
 //! [`args`] has the options; [`engine`] selects an engine; [`compile`] compiles a program or a
 //! policy and shows its diagnostics; [`handlers`] compiles its C code; [`configure`] loads it with
 //! its entries; [`captures`] merges capture files into one stream of packets; [`topology`] reads
-//! and simulates a fabric, and [`switches`] makes its switches.
+//! and simulates a fabric, and [`switches`] makes its switches; [`reductions`] reads and simulates jobs.
 //!
 //! Invariants: files are read only by paths of the command line, up to a limit of bytes.
 //!
@@ -18,6 +18,7 @@ pub mod compile;
 pub mod configure;
 pub mod engine;
 pub mod handlers;
+pub mod reductions;
 pub mod split_bed;
 pub mod split_text;
 pub mod switches;

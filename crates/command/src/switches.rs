@@ -112,6 +112,26 @@ impl Maker {
         })
     }
 
+    /// Creates a switch for simulated time. If it has no program of its own, it gets the given
+    /// program and entries.
+    ///
+    /// # Errors
+    /// As for [`Maker::make`].
+    pub fn make_with(
+        &mut self,
+        spec: &SwitchSpec,
+        program: &str,
+        entries: &str,
+    ) -> Result<Box<dyn Node>, String> {
+        match spec.plane {
+            PlaneSpec::Aggregate { .. } => {
+                let device = self.text_device(program, entries)?;
+                Ok(Box::new(SwitchNode::new(device, spec.service)))
+            }
+            _ => self.make(spec),
+        }
+    }
+
     /// Creates the data plane of a switch.
     ///
     /// # Errors

@@ -1,0 +1,413 @@
+//! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
+//!
+//! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
+//! This module prints.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use aggregate::{Job, Pair, Plan, RunOptions};
+use clap::{Args, Subcommand, ValueEnum};
+use command::reductions::{self, SimulatedJob};
+use command::topology::read as read_topology;
+use fabric::Topology;
+use fabric::topology::{PlaneSpec, SwitchId};
+use packet::Nanos;
+use runtime::ProcessSetup;
+use serde::Serialize;
+
+use crate::engine::Choice;
+use crate::{Ended, amount, out};
+
+/// Reduced pairs that are shown.
+const SHOWN: usize = 10;
+
+#[derive(Args)]
+#[command(
+    subcommand_required = true,
+    after_help = "Examples:\n  \
+        polyplane aggregate check examples/aggregate/words.job\n  \
+        polyplane aggregate plan examples/aggregate/words.job --fabric examples/aggregate/rack.toml\n  \
+        polyplane aggregate run examples/aggregate/words.job --fabric examples/aggregate/rack.toml --verify\n\n\
+        docs/AGGREGATE.md explains jobs, messages and limits. Exit status: 0 when all is done, 1 for errors in what was given, failed reductions or results that differ, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Report the errors of a job file.
+    Check(CheckOptions),
+    /// Print the switches that reduce, and what they hold.
+    Plan(PlanOptions),
+    /// Write the P4 text and entries of each switch.
+    Compile(CompileOptions),
+    /// Run a job in simulated time, where the same seed gives the same run.
+    Run(SimulateOptions),
+}
+
+#[derive(Args)]
+struct CheckOptions {
+    /// The job file.
+    #[arg(value_name = "JOB")]
+    job: PathBuf,
+}
+
+#[derive(Args)]
+struct PlanOptions {
+    #[command(flatten)]
+    input: Input,
+    /// Write the plan as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+struct Input {
+    /// The job file. Paths of its parts are relative to its directory.
+    #[arg(value_name = "JOB")]
+    job: PathBuf,
+    /// The topology (docs/reference/topology.md). Switches with `slots` reduce.
+    #[arg(long, value_name = "TOPO.toml")]
+    fabric: PathBuf,
+}
+
+#[derive(Args)]
+struct CompileOptions {
+    #[command(flatten)]
+    input: Input,
+    /// Directory to write to.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+struct SimulateOptions {
+    #[command(flatten)]
+    input: Input,
+    /// The way of the pairs.
+    #[arg(long, value_enum, default_value_t)]
+    scheme: Scheme,
+    /// Compute the result from the inputs in one map too, and compare all pairs.
+    #[arg(long)]
+    verify: bool,
+    /// Maximum simulated time in seconds.
+    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seconds: u64,
+    /// Seed of faults, in place of the topology's own seed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    choice: Choice,
+    /// Write results and counters as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The way of the pairs to the reducer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Scheme {
+    /// Switches reduce.
+    #[default]
+    P4com,
+    /// Switches forward; the same transport.
+    Direct,
+}
+
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    match &options.command {
+        Command::Check(options) => check(options),
+        Command::Plan(options) => plan(options),
+        Command::Compile(options) => compile(options),
+        Command::Run(options) => simulate(options, early),
+    }
+}
+
+fn check(options: &CheckOptions) -> Result<Ended, String> {
+    let job = reductions::read_job(&options.job)?;
+    let (mappers, reducers) = (job.mappers.len() as u64, job.reducers.len() as u64);
+    let (mappers, reducers) = (
+        amount::count(mappers, "mapper"),
+        amount::count(reducers, "reducer"),
+    );
+    out::line(&format!(
+        "{}: {mappers}, {reducers}, no errors",
+        options.job.display()
+    ));
+    Ok(Ended::Well)
+}
+
+/// A job with its topology and plan.
+struct Planned {
+    job: Job,
+    directory: PathBuf,
+    topology: Topology,
+    plan: Plan,
+}
+
+impl Planned {
+    fn new(input: &Input, scheme: Scheme) -> Result<Planned, String> {
+        let job = reductions::read_job(&input.job)?;
+        let topology = read_topology(&input.fabric)?;
+        let directory = input.job.parent().unwrap_or(Path::new("")).to_owned();
+        let mut requests = reductions::requests(&job, &topology, &directory)?;
+        if scheme == Scheme::Direct {
+            for request in &mut requests {
+                request.tiers = 0;
+            }
+        }
+        let plan = Plan::new(&topology, &requests).map_err(|error| error.to_string())?;
+        Ok(Planned {
+            job,
+            directory,
+            topology,
+            plan,
+        })
+    }
+
+    /// Returns the switches with a program of the plan.
+    fn switches(&self) -> impl Iterator<Item = (SwitchId, &str)> {
+        let switches = self.topology.switches.iter().enumerate();
+        switches.filter_map(|(number, switch)| {
+            let is_planned = matches!(switch.plane, PlaneSpec::Aggregate { .. });
+            is_planned.then_some((SwitchId(number), switch.name.as_str()))
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct ReductionJson<'a> {
+    name: &'a str,
+    job: u16,
+    mappers: Vec<&'a str>,
+    reducer: &'a str,
+    switches: Vec<SwitchJson<'a>>,
+    cost: u64,
+}
+
+#[derive(Serialize)]
+struct SwitchJson<'a> {
+    name: &'a str,
+    level: u16,
+    state_bytes: u64,
+}
+
+fn plan(options: &PlanOptions) -> Result<Ended, String> {
+    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let (topology, plan) = (&planned.topology, &planned.plan);
+    let reductions = plan.reductions.iter().map(|reduction| {
+        let request = &reduction.request;
+        let switches = reduction.switches.iter().map(|switch| SwitchJson {
+            name: &topology.switches[switch.switch.0].name,
+            level: switch.place.level,
+            state_bytes: plan.state_bytes(switch.switch),
+        });
+        let mappers = request.mappers.iter();
+        ReductionJson {
+            name: &request.name,
+            job: reduction.job,
+            mappers: mappers
+                .map(|(host, _)| topology.hosts[host.0].name.as_str())
+                .collect(),
+            reducer: &topology.hosts[request.reducer.0].name,
+            switches: switches.collect(),
+            cost: reduction.cost,
+        }
+    });
+    let reductions: Vec<ReductionJson> = reductions.collect();
+    if options.json {
+        out::json(&reductions);
+        return Ok(Ended::Well);
+    }
+    for reduction in reductions {
+        let ReductionJson {
+            name,
+            mappers,
+            reducer,
+            switches,
+            cost,
+            ..
+        } = reduction;
+        out::line(&format!(
+            "{name}: {} to {reducer}; bytes times hops: {cost}",
+            mappers.join(", ")
+        ));
+        for SwitchJson {
+            name,
+            level,
+            state_bytes,
+        } in &switches
+        {
+            let bytes = amount::bytes(*state_bytes);
+            out::line(&format!(
+                "  switch {name}, tier {}: {bytes} of registers",
+                level + 1
+            ));
+        }
+        if switches.is_empty() {
+            out::line("  no switch reduces: none with slots is on the paths, or tiers is 0");
+        }
+    }
+    Ok(Ended::Well)
+}
+
+fn compile(options: &CompileOptions) -> Result<Ended, String> {
+    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let out = &options.out;
+    let wrong = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::create_dir_all(out).map_err(|error| wrong(out, error))?;
+    for (switch, name) in planned.switches() {
+        let plan = &planned.plan;
+        let files = [
+            (format!("{name}.p4"), plan.program(switch)),
+            (format!("{name}.entries"), plan.entries(switch, 1, 1)),
+        ];
+        for (file, text) in files {
+            let path = out.join(file);
+            std::fs::write(&path, text).map_err(|error| wrong(&path, error))?;
+            out::line(&path.display().to_string());
+        }
+    }
+    Ok(Ended::Well)
+}
+
+#[derive(Serialize)]
+struct OutcomeJson<'a> {
+    name: &'a str,
+    is_complete: bool,
+    failure: Option<String>,
+    keys: usize,
+    seconds: f64,
+    epochs: u64,
+    pairs: u64,
+    absorbed: u64,
+    repeats: u64,
+    reducer_link_bytes: u64,
+    is_verified: Option<bool>,
+    result: Vec<(String, String)>,
+}
+
+fn simulate(options: &SimulateOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let mut planned = Planned::new(&options.input, options.scheme)?;
+    planned.topology.seed = options.seed.unwrap_or(planned.topology.seed);
+    let pairs = reductions::map(&planned.job, &planned.directory)?;
+    let run_options = RunOptions {
+        end: Nanos::from_secs(options.seconds),
+        ..RunOptions::default()
+    };
+    let job = reductions::simulate(
+        &planned.topology,
+        &planned.plan,
+        pairs.clone(),
+        (run_options, options.choice),
+        &|| early.take_signal(),
+    )?;
+    if let Some(signal) = job.signal {
+        return Err(format!("interrupted by {signal}"));
+    }
+    let outcomes = outcomes(&planned, &job, options.verify.then_some(&pairs));
+    let is_well = outcomes
+        .iter()
+        .all(|outcome| outcome.is_complete && outcome.is_verified != Some(false));
+    match options.json {
+        true => out::json(&outcomes),
+        false => outcomes.iter().for_each(show),
+    }
+    Ok(if is_well {
+        Ended::Well
+    } else {
+        Ended::WithErrors
+    })
+}
+
+/// Returns what is reported of each reduction. `inputs` are the mappers' pairs, to verify.
+fn outcomes<'a>(
+    planned: &'a Planned,
+    job: &SimulatedJob,
+    inputs: Option<&Vec<Vec<Vec<Pair>>>>,
+) -> Vec<OutcomeJson<'a>> {
+    let reductions = planned.plan.reductions.iter().zip(&job.outcomes);
+    let of_reduction = reductions
+        .enumerate()
+        .map(|(number, (reduction, outcome))| {
+            let request = &reduction.request;
+            let reducer = &planned.topology.hosts[request.reducer.0].name;
+            let links = job.report.links.iter().filter(|link| link.to == *reducer);
+            let is_verified = inputs.map(|inputs| {
+                let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
+                for pair in inputs[number].iter().flatten() {
+                    let old = expected.get(&*pair.key);
+                    let combine = |old: &i128| request.shape.operator.combine(*old, pair.value);
+                    let value = old.map_or(pair.value, combine);
+                    expected.insert(&pair.key, value);
+                }
+                let found = outcome.result.iter().map(|pair| (&*pair.key, pair.value));
+                expected.into_iter().eq(found)
+            });
+            OutcomeJson {
+                name: &request.name,
+                is_complete: outcome.is_complete,
+                failure: outcome.failure.map(|failure| failure.to_string()),
+                keys: outcome.result.len(),
+                seconds: outcome.ended_at.as_secs_f64(),
+                epochs: outcome.reducer.epochs,
+                pairs: outcome.reducer.pairs,
+                absorbed: outcome.reducer.absorbed,
+                repeats: outcome.mappers.iter().map(|mapper| mapper.repeats).sum(),
+                reducer_link_bytes: links.map(|link| link.bytes).sum(),
+                is_verified,
+                result: outcome
+                    .result
+                    .iter()
+                    .map(|pair| (pair.key.escape_ascii().to_string(), pair.value.to_string()))
+                    .collect(),
+            }
+        });
+    of_reduction.collect()
+}
+
+fn show(outcome: &OutcomeJson<'_>) {
+    let OutcomeJson {
+        name,
+        keys,
+        seconds,
+        pairs,
+        absorbed,
+        repeats,
+        reducer_link_bytes,
+        ..
+    } = outcome;
+    match &outcome.failure {
+        Some(failure) => out::line(&format!("{name}: failed: {failure}")),
+        None if !outcome.is_complete => {
+            out::line(&format!(
+                "{name}: not complete; --seconds gives it more time"
+            ));
+        }
+        None => out::line(&format!(
+            "{name}: {keys} keys in {seconds:.6} s of simulated time"
+        )),
+    }
+    let share = *absorbed as f64 * 100.0 / (*pairs).max(1) as f64;
+    out::line(&format!(
+        "  {pairs} pairs sent, {absorbed} ({share:.1} %) taken out by switches, {}",
+        amount::count(*repeats, "repeated message")
+    ));
+    let bytes = amount::bytes(*reducer_link_bytes);
+    out::line(&format!("  {bytes} on the reducer's link"));
+    if let Some(is_verified) = outcome.is_verified {
+        let text = if is_verified {
+            "equal to"
+        } else {
+            "DIFFERENT from"
+        };
+        out::line(&format!("  result {text} that of one map over all inputs"));
+    }
+    let mut pairs: Vec<&(String, String)> = outcome.result.iter().collect();
+    pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.parse::<i128>().unwrap_or(0)));
+    for (key, value) in pairs.into_iter().take(SHOWN) {
+        out::line(&format!("  {key}\t{value}"));
+    }
+}
