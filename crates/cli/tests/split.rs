@@ -73,6 +73,39 @@ fn a_handler_may_have_the_name_of_a_function_of_libc() {
 }
 
 #[test]
+fn c_that_crashes_or_never_ends_ends_the_command_and_slow_c_does_not() {
+    let dir = Directory::new("split-endless");
+    // 20 ms of processor time.
+    let slow = "#include <time.h>\n\
+        int answer(clip_t *c, const struct Request *q, struct Response *r) {\n\
+        clock_t begin = clock(); (void)c;\n\
+        while (q->a == 0xfd) { volatile int more = 1; (void)more; }\n\
+        if (q->a == 0xfe) __builtin_trap();\n\
+        while (clock() - begin < CLOCKS_PER_SEC / 50) { }\n\
+        r->a = q->a * 2;\n    return CLIP_OK;\n}\n";
+    let program = dir.with("slow.p4c", program(&format!("extern \"C\" {{\n{slow}}}")));
+    let well = "packet 0 21\nexpect 1 42 $\n".repeat(8);
+    let test = dir.with("well.stf", &well);
+    let told = said(&["test", &program, &test]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    for (last, what) in [
+        ("fd", "did not end within 100 ms of processor time"),
+        ("fe", "ended with SIGILL"),
+    ] {
+        let test = dir.with("ended.stf", format!("{well}packet 0 {last}\n"));
+        let trace = ["trace", &program, "--packet", last];
+        let on = |engine| ["test", &program, &test, "--engine", engine];
+        let (interp, jit) = (on("interp"), on("jit"));
+        for (arguments, packet) in [(&interp[..], 9), (&jit[..], 9), (&trace[..], 1)] {
+            let told = said(arguments);
+            assert_eq!(told.status, Some(1), "{}", told.err);
+            let line = format!("error: the C handler `answer` {what} at packet {packet}\n");
+            assert_eq!(told.err, line);
+        }
+    }
+}
+
+#[test]
 fn errors_in_c_have_their_place_in_the_program() {
     let dir = Directory::new("split-errors");
     let wrong = DOUBLE.replace("q->a * 2", "q->b * 2");

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use driver::ForeignBlock;
-use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
+use exec::{
+    DropReason, Engine, FastPath, HandlerCall, Loaded, Natives, RemoteHandler, Unsupported,
+};
 use foreign::{
-    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, HandlerState, LoadOptions,
-    PoolLeases, Severity,
+    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, HandlerState, LoadError,
+    LoadOptions, OpenedCode, PoolLeases, Severity,
 };
 use ir::{ExternKind, Layout, Program};
 use placement::ServerId;
@@ -66,6 +68,27 @@ pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine
         true => engine,
         false => Box::new(WithHandlers { engine, handlers }),
     }
+}
+
+/// Handler of a device that gets its own handlers before packets arrive.
+struct Placeholder;
+
+impl RemoteHandler for Placeholder {
+    fn call(&self, _: HandlerCall<'_>) -> Result<(), DropReason> {
+        Err(DropReason::Handler)
+    }
+}
+
+/// Returns the engine for a device that gets its handlers by [`switch::Device::set_handlers`]. The
+/// engine does not keep their code in memory.
+pub fn engine_without_code(engine: Box<dyn Engine>, program: &Program) -> Box<dyn Engine> {
+    let mut handlers = Natives::default();
+    for instance in program.externs.values() {
+        if matches!(instance.kind, ExternKind::Handler { .. }) {
+            handlers.insert_handler(&instance.name, Arc::new(Placeholder));
+        }
+    }
+    engine_with(engine, handlers)
 }
 
 /// Returns the texts in C of a program: its blocks, or the file given with `--c`.
@@ -135,23 +158,51 @@ impl Handlers {
         self.group.pools()
     }
 
+    /// Returns the state of a server of the group, before handlers were loaded.
+    pub fn server_state(&self) -> HandlerState {
+        self.group.of_same_group()
+    }
+
     /// Loads the handlers into the server with this number, or into the only device. The interface
     /// of `program` is that of the compiled one. Shows errors, and returns `None` if there are any.
     pub fn load(&self, program: &Program, server: u32) -> Option<Natives> {
-        let Some(compiled) = &self.compiled else {
-            return Some(Natives::default());
+        self.load_into(&self.server_state(), program, server)
+    }
+
+    /// Loads the handlers as [`Handlers::load`] does. They take over this state.
+    pub fn load_into(
+        &self,
+        state: &HandlerState,
+        program: &Program,
+        server: u32,
+    ) -> Option<Natives> {
+        let opened = match self.open(program) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Some(Natives::default()),
+            Err(error) => {
+                out::error(&error.to_string());
+                return None;
+            }
         };
         let options = LoadOptions {
             server,
             ..LoadOptions::default()
         };
-        match foreign::load(compiled, program, &self.group.of_same_group(), &options) {
-            Ok(natives) => Some(natives),
-            Err(error) => {
-                out::error(&error.to_string());
-                None
-            }
-        }
+        let natives = opened.take_over(state, &options);
+        natives
+            .inspect_err(|error| out::error(&error.to_string()))
+            .ok()
+    }
+
+    /// Loads the code into memory; `None` if the program has none.
+    ///
+    /// # Errors
+    /// The loader refuses it.
+    pub fn open(&self, program: &Program) -> Result<Option<OpenedCode>, LoadError> {
+        let compiled = self.compiled.as_ref();
+        compiled
+            .map(|compiled| foreign::open(compiled, program))
+            .transpose()
     }
 }
 

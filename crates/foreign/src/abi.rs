@@ -209,7 +209,7 @@ impl Function {
             code,
         };
         let mark = Mark::of_thread();
-        mark.begin(name, context.packet.random.packet_number());
+        let turn = mark.begin(name, context.packet.random.packet_number());
         // SAFETY:
         // - the wrapper reads and writes as many limbs as the records have, which the caller has
         //   checked, and the interface of the code is the program's;
@@ -217,7 +217,7 @@ impl Function {
         //   them meanwhile;
         // - the functions of `HOST` do not unwind.
         let result = unsafe { (self.wrapper)(&raw mut context, request, response) };
-        mark.end();
+        mark.end(turn);
         result
     }
 }
@@ -424,8 +424,8 @@ unsafe extern "C" fn log(context: *mut Context<'_>, text: *const c_char, len: u3
     host::log(context.packet, text);
 }
 
-/// Name of a handler, for messages. It is never freed: other threads read it.
-#[derive(Debug)]
+/// Name of a handler, for marks. It is never freed: other threads read it.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HandlerName(pub(crate) String);
 
 /// Mark of a thread: the handler that runs on it. Marks are never freed, and used again by later
@@ -435,8 +435,17 @@ pub(crate) struct HandlerName(pub(crate) String);
 pub(crate) struct Mark {
     /// Number of calls that have begun and ended: odd while a handler runs.
     turns: AtomicU64,
-    name: AtomicPtr<HandlerName>,
+    handler: AtomicPtr<HandlerName>,
     packet: AtomicU64,
+}
+
+/// Call of a handler that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunningCall {
+    turn: u64,
+    handler: &'static HandlerName,
+    /// Number of the packet at its worker.
+    packet: u64,
 }
 
 thread_local! {
@@ -449,40 +458,48 @@ impl Mark {
     /// Returns the mark of this thread.
     #[inline]
     fn of_thread() -> &'static Mark {
-        MARK.get().unwrap_or_else(|| {
-            let mark = watchdog::mark_of_thread();
-            MARK.set(Some(mark));
-            mark
-        })
+        MARK.get().unwrap_or_else(Mark::make_of_thread)
     }
 
-    /// Notes that a handler begins.
+    #[cold]
+    #[inline(never)]
+    fn make_of_thread() -> &'static Mark {
+        let mark = watchdog::mark_of_thread();
+        MARK.set(Some(mark));
+        mark
+    }
+
+    /// Notes that a handler begins. Returns the turn, for [`Mark::end`].
     #[inline]
-    fn begin(&self, name: &'static HandlerName, packet: u64) {
-        self.name.store(ptr::from_ref(name).cast_mut(), Relaxed);
+    fn begin(&self, handler: &'static HandlerName, packet: u64) -> u64 {
+        self.handler.store(ptr::from_ref(handler).cast_mut(), Relaxed);
         self.packet.store(packet, Relaxed);
         // Only this thread writes, so there is no need for a read-modify-write operation.
-        self.turns.store(self.turns.load(Relaxed) + 1, Release);
+        let turn = self.turns.load(Relaxed).wrapping_add(1);
+        self.turns.store(turn, Release);
+        turn
     }
 
     /// Notes that the handler has ended.
     #[inline]
-    fn end(&self) {
-        self.turns.store(self.turns.load(Relaxed) + 1, Release);
+    fn end(&self, turn: u64) {
+        self.turns.store(turn.wrapping_add(1), Release);
     }
 
-    /// Returns a number of the call that runs; `None` if none does.
-    pub(crate) fn call(&self) -> Option<u64> {
-        let turns = self.turns.load(Acquire);
-        (turns % 2 == 1).then_some(turns)
-    }
-
-    /// Returns the name of the handler that runs or ran last, and the number of its packet.
-    pub(crate) fn handler(&self) -> (&'static str, u64) {
-        let name = self.name.load(Relaxed);
+    /// Returns the call that runs.
+    pub(crate) fn running(&self) -> Option<RunningCall> {
+        let turn = self.turns.load(Acquire);
+        if turn.is_multiple_of(2) {
+            return None;
+        }
         // SAFETY: the pointer is null or comes from a reference that is valid for ever.
-        let name = unsafe { name.as_ref() };
-        (name.map_or("", |name| &name.0), self.packet.load(Relaxed))
+        let handler = unsafe { self.handler.load(Relaxed).as_ref() }?;
+        let packet = self.packet.load(Relaxed);
+        Some(RunningCall {
+            turn,
+            handler,
+            packet,
+        })
     }
 }
 
@@ -555,10 +572,9 @@ pub(crate) fn watch_signals() {
 /// it.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let at = SIGNALS.iter().position(|(known, _)| *known == signal);
-    let running = MARK.get().filter(|mark| mark.call().is_some());
-    if let Some(mark) = running {
+    if let Some(call) = MARK.get().and_then(Mark::running) {
         let name = at.map_or(&b"a signal"[..], |at| SIGNALS[at].1);
-        end_process(mark, &[b"ended with ", name]);
+        end_process(call, &[b"ended with ", name]);
     }
     let before = at.and_then(|at| BEFORE.get()?.get(at));
     let Some(before) = before else { return };
@@ -572,18 +588,16 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_voi
     }
 }
 
-/// Ends the process with one line: what became of the handler that runs on a thread. Signal
-/// handlers may call it.
-pub(crate) fn end_process(mark: &Mark, what: &[&[u8]]) -> ! {
-    let (name, packet) = mark.handler();
-    let name = name.as_bytes();
+/// Ends the process with one line: what became of a call. Signal handlers may call it.
+pub(crate) fn end_process(call: RunningCall, what: &[&[u8]]) -> ! {
+    let name = call.handler.0.as_bytes();
     let mut line = Line::default();
     line.push(b"error: the C handler `");
     line.push(&name[..name.len().min(128)]);
     line.push(b"` ");
     what.iter().for_each(|part| line.push(part));
     line.push(b" at packet ");
-    line.push_number(packet);
+    line.push_number(call.packet);
     line.push(b"\n");
     let text = &line.bytes[..line.length];
     // SAFETY: the buffer has these bytes. Both functions are safe in signal handlers.

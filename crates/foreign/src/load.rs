@@ -99,7 +99,7 @@ pub(crate) struct HandlerCode {
     pub(crate) server: u32,
     /// Mirrored tables, by the number of the table in the program.
     tables: HashMap<u32, TableCode>,
-    pub(crate) variables: Arc<Variables>,
+    pub(crate) variables: Variables,
 }
 
 impl HandlerCode {

@@ -31,8 +31,8 @@ pub struct HandlerState {
 #[derive(Debug, Default)]
 struct Known {
     variables: BTreeMap<String, Arc<Variable>>,
-    /// As this code has them.
-    latest: Weak<Variables>,
+    /// Addresses that workers have used.
+    lanes: Option<Weak<[OnceLock<Addresses>]>>,
 }
 
 /// Kind of a variable, as its descriptor in C has it.
@@ -189,7 +189,7 @@ impl HandlerState {
         &self,
         forms: &[VariableForm],
         may_lose: bool,
-    ) -> Result<Arc<Variables>, LoadError> {
+    ) -> Result<Variables, LoadError> {
         let mut known = self.lock();
         check(&known.variables, forms, may_lose)?;
         let slots: Box<[_]> = forms
@@ -202,18 +202,18 @@ impl HandlerState {
             .collect();
         let named = forms.iter().map(|form| form.name.clone());
         known.variables = named.zip(slots.iter().cloned()).collect();
-        let variables = Arc::new(Variables {
+        let variables = Variables {
             slots,
             lanes: (0..MAX_LANES).map(|_| OnceLock::new()).collect(),
-        });
+        };
+        let before = known.lanes.replace(Arc::downgrade(&variables.lanes));
         // Workers that are running need not make their variables when they first call the code.
-        if let Some(before) = known.latest.upgrade() {
-            let lanes = before.lanes.iter().zip(0..);
-            for (_, lane) in lanes.filter(|(lane, _)| lane.get().is_some()) {
+        if let Some(before) = before.and_then(|lanes| lanes.upgrade()) {
+            let used = before.iter().zip(0..);
+            for (_, lane) in used.filter(|(lane, _)| lane.get().is_some()) {
                 variables.lane(CounterShard::new(lane));
             }
         }
-        known.latest = Arc::downgrade(&variables);
         Ok(variables)
     }
 }
@@ -294,7 +294,7 @@ type Addresses = Box<[AtomicPtr<u8>]>;
 pub(crate) struct Variables {
     slots: Box<[Arc<Variable>]>,
     /// Addresses of the variables, by worker.
-    lanes: Box<[OnceLock<Addresses>]>,
+    lanes: Arc<[OnceLock<Addresses>]>,
 }
 
 impl Variables {

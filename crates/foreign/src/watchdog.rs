@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::abi::{self, HandlerName, Mark, ThreadClock};
+use crate::abi::{self, HandlerName, Mark, RunningCall, ThreadClock};
 use crate::load::LoadError;
 
 /// Processor time within which a handler ends. Time in which the thread cannot run, because the
@@ -29,7 +29,7 @@ struct Watched {
 
 /// Call that was running when it was observed.
 struct WatchedCall {
-    number: u64,
+    call: RunningCall,
     /// Processor time of the thread at the first observation.
     began: Duration,
     /// Sum of the intervals since then. An interval in which the process was stopped counts once.
@@ -123,27 +123,27 @@ pub(crate) fn start() -> Result<(), LoadError> {
 impl Watched {
     /// Ends the process if the call that runs has run for too long.
     fn observe(&mut self) {
-        let (Some(number), Some(used)) = (self.mark.call(), self.clock.now()) else {
+        let (Some(running), Some(used)) = (self.mark.running(), self.clock.now()) else {
             self.call = None;
             return;
         };
         match &mut self.call {
-            Some(call) if call.number == number => {
-                call.waited += INTERVAL;
-                let ran = used.saturating_sub(call.began);
-                let limit: &[u8] = match (ran >= LIMIT, call.waited >= WAIT_LIMIT) {
+            Some(watched) if watched.call == running => {
+                watched.waited += INTERVAL;
+                let ran = used.saturating_sub(watched.began);
+                let limit: &[u8] = match (ran >= LIMIT, watched.waited >= WAIT_LIMIT) {
                     (true, _) => b"100 ms of processor time",
                     (false, true) => b"1 s",
                     (false, false) => return,
                 };
                 // It may have ended since then.
-                if self.mark.call() == Some(number) {
-                    abi::end_process(self.mark, &[b"did not end within ", limit]);
+                if self.mark.running() == Some(running) {
+                    abi::end_process(running, &[b"did not end within ", limit]);
                 }
             }
             _ => {
                 self.call = Some(WatchedCall {
-                    number,
+                    call: running,
                     began: used,
                     waited: Duration::ZERO,
                 });

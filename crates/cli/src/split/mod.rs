@@ -6,6 +6,7 @@ mod emit;
 mod operator;
 mod placement;
 mod plane;
+mod server_code;
 mod show;
 mod test;
 
@@ -60,6 +61,8 @@ enum Task {
     Join(operator::Join),
     /// Let a server leave the group, under traffic. Its flows stay with it until they end.
     Leave(operator::Leave),
+    /// Let all servers run the C code that their files have now, under traffic.
+    Reload(operator::Reload),
     /// Change the placement of entries and the order of packets, under traffic.
     Policy(operator::Policy),
 }
@@ -90,6 +93,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Task::Status(status) => status.run(),
         Task::Join(join) => join.run(early),
         Task::Leave(leave) => leave.run(early),
+        Task::Reload(reload) => reload.run(early),
         Task::Policy(policy) => policy.run(),
     }
 }
