@@ -284,6 +284,57 @@ fn emit_writes_a_program_with_its_p4info_frames_header_and_c_code() {
 }
 
 #[test]
+fn what_build_writes_runs_like_the_program_without_the_compilers() {
+    let dir = Directory::new("split-build");
+    let out = dir.file("made/snat");
+    let [program, topology, test] =
+        ["snat.p4c", "snat.toml", "snat.stf"].map(|file| example(&format!("split/{file}")));
+    let build = |program: &str| {
+        said(&[
+            "split", "build", program, "--topo", &topology, "--out", &out,
+        ])
+    };
+    let told = build(&program);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    for (file, part) in [
+        ("whole.ir", "program snat"),
+        ("switch.p4info.txt", "NatIngress.outbound"),
+        ("server.p4info.txt", "NatIngress.outbound"),
+        ("frame.json", "\"header_bytes\""),
+        ("clip.h", "struct outbound_key {"),
+        ("handlers.c", "#line "),
+        ("whole.entries", "port_side {"),
+        ("start.txt", "--server 1=10"),
+    ] {
+        let text = std::fs::read_to_string(format!("{out}/{file}")).expect("a file");
+        assert!(text.contains(part), "{file}:\n{text}");
+    }
+    let mut command = lab::polyplane();
+    command.env("CC", "/no/compiler");
+    command.args(["split", "test", &out, &test]);
+    let told = lab::Running::start(&mut command).finish();
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let told = said(&["split", "test", &out, &test, "--phv", "200B"]);
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.one_line()
+            .contains("give them to `polyplane split build`")
+    );
+    let server = std::fs::read_to_string(format!("{out}/server.ir")).expect("a file");
+    std::fs::write(format!("{out}/server.ir"), server.replace("1024", "1025")).expect("a file");
+    let told = said(&["split", "test", &out, &test]);
+    assert_eq!(told.status, Some(1));
+    assert!(told.one_line().contains("build it again"), "{}", told.err);
+    let told = build(&example("split/fib.p4"));
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.one_line().contains("its [split] has the program"),
+        "{}",
+        told.err
+    );
+}
+
+#[test]
 fn packets_after_the_first_of_a_flow_find_its_entry_in_the_switch() {
     let files = ["split/snat.p4c", "split/snat.stf"].map(example);
     let told = said(&["split", "test", &files[0], &files[1]]);

@@ -388,12 +388,25 @@ impl Counting {
         let code = directory.with("counter.c", COUNTER_C);
         let (server, server_address, lines) =
             start(&cables, &server_arguments(&program, &code, "127.0.0.1:0"));
-        let ports = ["--port", "0=port0", "--port", "1=port1", "--port", "2=port2"];
+        let ports = [
+            "--port", "0=port0", "--port", "1=port1", "--port", "2=port2",
+        ];
         let serving = ["--p4runtime", "127.0.0.1:0"];
-        let arguments = [&["switch", &program, "--server", "1=2"][..], &ports, &serving];
+        let arguments = [
+            &["switch", &program, "--server", "1=2"][..],
+            &ports,
+            &serving,
+        ];
         let (switch, switch_address, _) = start(&cables, &arguments.concat());
         let first = format!("1={server_address}");
-        let arguments = ["control", &program, "--switch", &switch_address, "--server", &first];
+        let arguments = [
+            "control",
+            &program,
+            "--switch",
+            &switch_address,
+            "--server",
+            &first,
+        ];
         let (coordinator, control, _) = start(&cables, &[&arguments[..], &serving].concat());
         Some(Counting {
             cables,
@@ -444,7 +457,10 @@ impl Counting {
             if self.received().iter().any(|one| one.number == self.sent) {
                 return;
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "no packet comes back");
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "no packet comes back"
+            );
         }
     }
 
@@ -452,7 +468,10 @@ impl Counting {
         let mut command = polyplane();
         command.args(["split", "reload", "--addr", &self.control]);
         command.args(options);
-        self.cables.switch.run(|| Running::start(&mut command)).unwrap()
+        self.cables
+            .switch
+            .run(|| Running::start(&mut command))
+            .unwrap()
     }
 
     /// Changes the C code while packets arrive every millisecond, and reloads it. Returns what the
@@ -475,10 +494,16 @@ impl Counting {
         }
         let start = Instant::now();
         while received.last().is_none_or(|last| last.number != self.sent) {
-            assert!(start.elapsed() < Duration::from_secs(10), "the last packet is lost");
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "the last packet is lost"
+            );
             received.extend(self.received());
         }
-        println!("{} packets, at most {longest:?} between two", received.len());
+        println!(
+            "{} packets, at most {longest:?} between two",
+            received.len()
+        );
         let numbers = received.iter().map(|one| one.number);
         assert!(numbers.eq(first..=self.sent), "{received:?}");
         (command.finish(), received)
@@ -487,7 +512,16 @@ impl Counting {
 
 fn server_arguments<'a>(program: &'a str, code: &'a str, address: &'a str) -> [&'a str; 10] {
     [
-        "server", program, "--c", code, "--id", "1", "--port", "0=srv1", "--p4runtime", address,
+        "server",
+        program,
+        "--c",
+        code,
+        "--id",
+        "1",
+        "--port",
+        "0=srv1",
+        "--p4runtime",
+        address,
     ]
 }
 
@@ -533,7 +567,11 @@ fn new_c_code_runs_under_traffic_keeps_the_state_and_loses_no_packet() {
     group.directory.with("counter.p4", other);
     let (told, received) = group.reload_under_traffic(COUNTER_C, &[]);
     assert_eq!(told.status, Some(1));
-    assert!(told.err.contains("more than the C code differs"), "{}", told.err);
+    assert!(
+        told.err.contains("more than the C code differs"),
+        "{}",
+        told.err
+    );
     assert_eq!(received.last().unwrap().version, 3);
 }
 
@@ -555,7 +593,10 @@ fn a_server_with_c_that_never_ends_stops_and_joins_when_it_is_started_again() {
     println!("ended after {:?}", begin.elapsed());
     assert_eq!(status.code(), Some(1));
     let line = group.lines.iter().last().unwrap_or_default();
-    let (before, after) = ("error: the C handler `count` did not end within 100 ms", "at packet ");
+    let (before, after) = (
+        "error: the C handler `count` did not end within 100 ms",
+        "at packet ",
+    );
     assert!(line.starts_with(before) && line.contains(after), "{line}");
     let [program, code] = ["counter.p4", "counter.c"].map(|name| group.directory.file(name));
     let address = group.server_address.clone();

@@ -12,8 +12,8 @@ use exec::{
     DropReason, Engine, FastPath, HandlerCall, Loaded, Natives, RemoteHandler, Unsupported,
 };
 use foreign::{
-    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, HandlerState, LoadError,
-    LoadOptions, OpenedCode, PoolLeases, Severity,
+    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, Compiled, HandlerState,
+    LoadError, LoadOptions, OpenedCode, PoolLeases, Severity,
 };
 use ir::{ExternKind, Layout, Program};
 use placement::ServerId;
@@ -68,6 +68,11 @@ pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine
         true => engine,
         false => Box::new(WithHandlers { engine, handlers }),
     }
+}
+
+fn has_handlers(program: &Program) -> bool {
+    let mut externs = program.externs.values();
+    externs.any(|instance| matches!(instance.kind, ExternKind::Handler { .. }))
 }
 
 /// Handler of a device that gets its own handlers before packets arrive.
@@ -133,11 +138,40 @@ impl PoolOwners for LeaseOwners {
 /// Compiled handlers of a program, which each server loads for itself.
 #[derive(Default)]
 pub struct Handlers {
-    compiled: Option<foreign::Compiled>,
+    compiled: Option<Compiled>,
     group: HandlerState,
 }
 
 impl Handlers {
+    /// Reads compiled handlers from a directory in which [`Handlers::write_to`] has written them.
+    ///
+    /// # Errors
+    /// A file cannot be read, or was written for another program or by another version.
+    pub fn read_from(directory: &Path, program: &Program) -> Result<Handlers, String> {
+        let compiled = match has_handlers(program) {
+            true => {
+                let compiled = Compiled::read_from(directory, program);
+                Some(compiled.map_err(|error| error.to_string())?)
+            }
+            false => None,
+        };
+        Ok(Handlers {
+            compiled,
+            group: HandlerState::default(),
+        })
+    }
+
+    /// Writes the compiled handlers into a directory. Returns the paths of the files.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_to(&self, directory: &Path) -> Result<Vec<PathBuf>, String> {
+        let compiled = self.compiled.as_ref();
+        let written = compiled.map(|compiled| compiled.write_to(directory));
+        let written = written.transpose().map_err(|error| error.to_string())?;
+        Ok(written.into_iter().flatten().collect())
+    }
+
     /// Lets the servers of this process lease only one of `of` equal parts of each pool.
     pub fn set_part(&mut self, part: u32, of: u32) {
         self.group = HandlerState::of_part(part, of);

@@ -17,7 +17,8 @@ use table::{
 use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
 use crate::state::ProfileState;
 use crate::{
-    ExpireProfiles, ExternState, HashParameters, Natives, Registers, State, StateHandlers, TableState,
+    ExpireProfiles, ExternState, HashParameters, Natives, Registers, State, StateHandlers,
+    TableState,
 };
 
 /// Tables, profiles and cells of a program. Packets see a change from the next

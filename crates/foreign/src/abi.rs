@@ -472,7 +472,8 @@ impl Mark {
     /// Notes that a handler begins. Returns the turn, for [`Mark::end`].
     #[inline]
     fn begin(&self, handler: &'static HandlerName, packet: u64) -> u64 {
-        self.handler.store(ptr::from_ref(handler).cast_mut(), Relaxed);
+        self.handler
+            .store(ptr::from_ref(handler).cast_mut(), Relaxed);
         self.packet.store(packet, Relaxed);
         // Only this thread writes, so there is no need for a read-modify-write operation.
         let turn = self.turns.load(Relaxed).wrapping_add(1);

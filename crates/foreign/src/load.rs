@@ -203,8 +203,7 @@ pub fn open(compiled: &Compiled, program: &Program) -> Result<OpenedCode, LoadEr
         .map(|name| library.variable(name))
         .collect::<Result<Vec<_>, _>>()?;
     let functions = interface.handlers.iter().map(|handler| {
-        let function =
-            Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function))?;
+        let function = Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function))?;
         let (request, response) = records(program, &handler.name).unwrap_or_default();
         let shape = HandlerShape {
             name: handler.name.clone(),

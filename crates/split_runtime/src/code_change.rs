@@ -171,7 +171,11 @@ impl CoordinatorLoop {
         if servers.is_empty() {
             return Err("no server is connected".to_owned());
         }
-        let number = self.code.as_ref().map_or_else(first_number, |task| task.number) + 1;
+        let number = self
+            .code
+            .as_ref()
+            .map_or_else(first_number, |task| task.number)
+            + 1;
         let (task, messages) = CodeTask::begin(number, servers, reload.may_lose, Instant::now());
         self.code = Some(task);
         self.send_all(messages);

@@ -6,9 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{
-    Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported,
-};
+use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
 use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, Improved, LearnedEntry};

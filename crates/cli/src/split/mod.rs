@@ -1,5 +1,6 @@
 //! `polyplane split`: programs over a switch and servers, in P4 with C.
 
+mod build;
 mod control;
 mod demo;
 mod emit;
@@ -42,6 +43,8 @@ enum Task {
     /// Write the switch half as P4_16 text for a switch that is not ours, with its P4Info, the
     /// layout of frames, `clip.h` and the C code.
     Emit(emit::Options),
+    /// Write both halves, compiled, into a directory from which the processes start.
+    Build(build::Options),
     /// Run an STF test of the program over a switch and servers in this process. All that it
     /// expects from one device must come out.
     Test(test::Options),
@@ -85,6 +88,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         }
         Task::Show(options) => show::run(options),
         Task::Emit(options) => emit::run(options),
+        Task::Build(options) => build::run(options),
         Task::Test(options) => test::run(options),
         Task::Switch(options) => options.run(early),
         Task::Server(options) => options.run(early),
@@ -152,13 +156,16 @@ struct Prepared {
     handlers: Handlers,
 }
 
-/// Compiles and splits a program. Shows errors, and returns `None` if there are any. `with_c` also
-/// compiles its handlers.
+/// Compiles and splits a program, or reads a directory of `split build`. Shows errors, and returns
+/// `None` if there are any. `with_c` also compiles its handlers.
 fn prepare(
     source: &Source,
     options: &SplitOptions,
     with_c: bool,
 ) -> Result<Option<Prepared>, String> {
+    if source.program.is_dir() {
+        return build::read(source, options, with_c).map(Some);
+    }
     let Some((program, blocks)) = split_source(source, options)? else {
         return Ok(None);
     };

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use command::handlers;
+use command::handlers::{self, Handlers};
 use foreign::{HandlerState, LoadOptions, OpenedCode};
 use ir::Program;
 use p4info::polyplane::split::v1::Pool;
 use passes::split::{SplitOptions, split};
 use split_runtime::{HandlerSource, NewHandlers, PreparedHandlers};
 
+use super::{Prepared, build};
 use crate::args::Source;
 use crate::out;
 
@@ -41,20 +42,23 @@ impl ServerCode {
     }
 }
 
-impl HandlerSource for ServerCode {
-    fn prepare(&self, may_lose: bool) -> Result<Box<dyn PreparedHandlers>, String> {
+impl ServerCode {
+    /// Compiles the handlers as the files have them now. Returns them with the server half.
+    ///
+    /// # Errors
+    /// The files have errors, or another program.
+    fn compile(&self) -> Result<(Program, Handlers), String> {
+        if self.source.program.is_dir() {
+            let Prepared { program, handlers } = build::read(&self.source, &self.options, true)?;
+            self.compare(&program.whole)?;
+            return Ok((program.server, handlers));
+        }
         let files = self.source.files();
         let compiled = driver::compile(&self.source.program(&files), &self.source.options());
         let Some(program) = compiled.program else {
             return Err(compiled.diagnostics.render(false).trim_end().to_owned());
         };
-        if program.text_without_positions() != self.whole {
-            return Err(format!(
-                "{}: more than the C code differs from the program that runs: start all processes \
-                 with the new program",
-                self.source.program.display()
-            ));
-        }
+        self.compare(&program)?;
         let split = split(&program, &self.options).map_err(|error| error.to_string())?;
         let texts = handlers::texts(compiled.foreign, self.source.c_file.as_deref())?;
         let (handlers, messages) = handlers::diagnose(&split.whole, &texts);
@@ -65,8 +69,26 @@ impl HandlerSource for ServerCode {
         for warning in &messages {
             out::note(warning);
         }
+        Ok((split.server, handlers))
+    }
+
+    fn compare(&self, whole: &Program) -> Result<(), String> {
+        match whole.text_without_positions() == self.whole {
+            true => Ok(()),
+            false => Err(format!(
+                "{}: more than the C code differs from the program that runs: start all processes \
+                 with the new program",
+                self.source.program.display()
+            )),
+        }
+    }
+}
+
+impl HandlerSource for ServerCode {
+    fn prepare(&self, may_lose: bool) -> Result<Box<dyn PreparedHandlers>, String> {
+        let (server, handlers) = self.compile()?;
         let opened = handlers
-            .open(&split.server)
+            .open(&server)
             .map_err(|error| error.to_string())?
             .ok_or("the program has no C code")?;
         let checked = opened.check(&self.state, may_lose);

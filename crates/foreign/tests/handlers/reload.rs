@@ -126,7 +126,9 @@ fn new_code_takes_over_the_state_under_traffic_and_no_packet_is_lost() {
         return;
     }
     let program = counting();
-    let versions: Vec<_> = (1..=12).map(|v| compile(&program, &code(v), "cc")).collect();
+    let versions: Vec<_> = (1..=12)
+        .map(|v| compile(&program, &code(v), "cc"))
+        .collect();
     for engine in engines() {
         let state = HandlerState::default();
         let mut device = device_with(&program, &versions[0], &state, &engine);
