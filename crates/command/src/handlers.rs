@@ -70,9 +70,9 @@ pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine
     }
 }
 
-fn has_handlers(program: &Program) -> bool {
-    let mut externs = program.externs.values();
-    externs.any(|instance| matches!(instance.kind, ExternKind::Handler { .. }))
+fn handlers_of(program: &Program) -> impl Iterator<Item = &ir::Extern> {
+    let externs = program.externs.values();
+    externs.filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }))
 }
 
 /// Handler of a device that gets its own handlers before packets arrive.
@@ -88,10 +88,8 @@ impl RemoteHandler for Placeholder {
 /// engine does not keep their code in memory.
 pub fn engine_without_code(engine: Box<dyn Engine>, program: &Program) -> Box<dyn Engine> {
     let mut handlers = Natives::default();
-    for instance in program.externs.values() {
-        if matches!(instance.kind, ExternKind::Handler { .. }) {
-            handlers.insert_handler(&instance.name, Arc::new(Placeholder));
-        }
+    for instance in handlers_of(program) {
+        handlers.insert_handler(&instance.name, Arc::new(Placeholder));
     }
     engine_with(engine, handlers)
 }
@@ -148,12 +146,12 @@ impl Handlers {
     /// # Errors
     /// A file cannot be read, or was written for another program or by another version.
     pub fn read_from(directory: &Path, program: &Program) -> Result<Handlers, String> {
-        let compiled = match has_handlers(program) {
-            true => {
+        let compiled = match handlers_of(program).next() {
+            Some(_) => {
                 let compiled = Compiled::read_from(directory, program);
                 Some(compiled.map_err(|error| error.to_string())?)
             }
-            false => None,
+            None => None,
         };
         Ok(Handlers {
             compiled,
@@ -258,10 +256,7 @@ pub fn compile(program: &Program, texts: &[CodeText]) -> Option<Handlers> {
 /// Compiles the handlers of a program. Returns them if there are no errors, and the messages.
 pub fn diagnose(program: &Program, texts: &[CodeText]) -> (Option<Handlers>, Vec<CodeDiagnostic>) {
     let group = HandlerState::default();
-    let mut handlers = program
-        .externs
-        .values()
-        .filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }));
+    let mut handlers = handlers_of(program);
     let error = |place: Option<CodePlace>, text: String| CodeDiagnostic {
         place,
         severity: Severity::Error,
