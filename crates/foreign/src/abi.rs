@@ -1,5 +1,6 @@
 //! The boundary to C: loading of shared objects, calls of handlers, the functions that handlers
-//! call, signals that handlers cause, and marks of those that run. All `unsafe` code of the crate is here.
+//! call, signals that handlers cause, and marks of those that run. All `unsafe` code of the crate
+//! is here.
 //!
 //! The C code runs in this process and can do anything. Nothing here protects from code that writes
 //! outside its memory. What is promised is that correct C code is run correctly.

@@ -45,7 +45,8 @@ fn programs_at_other_places_have_one_text_without_positions() {
         let place = part
             .bytes()
             .take_while(|byte| byte.is_ascii_digit() || *byte == b':');
-        let (place, rest) = part.split_at(place.count());
+        let place = part[..place.count()].trim_end_matches(':');
+        let rest = &part[place.len()..];
         let column = if place.is_empty() { "" } else { "0" };
         moved += &format!(" @{place}{column}{rest}");
     }

@@ -1,5 +1,5 @@
-//! A change of the C code: all servers compile the code of their files, and run it when the last one
-//! has.
+//! A change of the C code: all servers compile the code of their files, and run it when the last
+//! one has.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

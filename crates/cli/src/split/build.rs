@@ -27,8 +27,8 @@ use crate::{Ended, artefacts, out};
 pub(super) struct Options {
     #[command(flatten)]
     source: Source,
-    /// The topology whose [split] section has the budget and the entries of the program, and whose
-    /// links have the ports of its servers.
+    /// Topology with a section [split] for the program: its budget, its entries, and the ports of
+    /// its servers.
     #[arg(long, value_name = "T.toml")]
     topo: Option<PathBuf>,
     /// Write the files into this directory, which is created if it does not exist.

@@ -48,7 +48,7 @@ int h(clip_t *c, const struct req *q, struct res *r)
     text.replace("VERSION", &version.to_string())
 }
 
-/// What a worker's thread saw.
+/// Observations of a worker's thread.
 #[derive(Default)]
 struct Seen {
     packets: u64,
@@ -57,7 +57,7 @@ struct Seen {
     bursts: Vec<Duration>,
 }
 
-/// Sends packets until it is told to stop. Each must come back, and count.
+/// Sends packets until the test is done. Each must come back, and count.
 fn send(mut worker: Worker, version: &AtomicU64, is_done: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut last = (0, Instant::now());
