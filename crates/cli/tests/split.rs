@@ -73,6 +73,39 @@ fn a_handler_may_have_the_name_of_a_function_of_libc() {
 }
 
 #[test]
+fn c_that_crashes_or_never_ends_ends_the_command_and_slow_c_does_not() {
+    let dir = Directory::new("split-endless");
+    // 20 ms of processor time.
+    let slow = "#include <time.h>\n\
+        int answer(clip_t *c, const struct Request *q, struct Response *r) {\n\
+        clock_t begin = clock(); (void)c;\n\
+        while (q->a == 0xfd) { volatile int more = 1; (void)more; }\n\
+        if (q->a == 0xfe) __builtin_trap();\n\
+        while (clock() - begin < CLOCKS_PER_SEC / 50) { }\n\
+        r->a = q->a * 2;\n    return CLIP_OK;\n}\n";
+    let program = dir.with("slow.p4c", program(&format!("extern \"C\" {{\n{slow}}}")));
+    let well = "packet 0 21\nexpect 1 42 $\n".repeat(8);
+    let test = dir.with("well.stf", &well);
+    let told = said(&["test", &program, &test]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    for (last, what) in [
+        ("fd", "did not end within 100 ms of processor time"),
+        ("fe", "ended with SIGILL"),
+    ] {
+        let test = dir.with("ended.stf", format!("{well}packet 0 {last}\n"));
+        let trace = ["trace", &program, "--packet", last];
+        let on = |engine| ["test", &program, &test, "--engine", engine];
+        let (interp, jit) = (on("interp"), on("jit"));
+        for (arguments, packet) in [(&interp[..], 9), (&jit[..], 9), (&trace[..], 1)] {
+            let told = said(arguments);
+            assert_eq!(told.status, Some(1), "{}", told.err);
+            let line = format!("error: the C handler `answer` {what} at packet {packet}\n");
+            assert_eq!(told.err, line);
+        }
+    }
+}
+
+#[test]
 fn errors_in_c_have_their_place_in_the_program() {
     let dir = Directory::new("split-errors");
     let wrong = DOUBLE.replace("q->a * 2", "q->b * 2");
@@ -248,6 +281,57 @@ fn emit_writes_a_program_with_its_p4info_frames_header_and_c_code() {
         let text = std::fs::read_to_string(format!("{out}/{file}")).expect("a file");
         assert!(text.contains(part), "{file}:\n{text}");
     }
+}
+
+#[test]
+fn what_build_writes_runs_like_the_program_without_the_compilers() {
+    let dir = Directory::new("split-build");
+    let out = dir.file("made/snat");
+    let [program, topology, test] =
+        ["snat.p4c", "snat.toml", "snat.stf"].map(|file| example(&format!("split/{file}")));
+    let build = |program: &str| {
+        said(&[
+            "split", "build", program, "--topo", &topology, "--out", &out,
+        ])
+    };
+    let told = build(&program);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    for (file, part) in [
+        ("whole.ir", "program snat"),
+        ("switch.p4info.txt", "NatIngress.outbound"),
+        ("server.p4info.txt", "NatIngress.outbound"),
+        ("frame.json", "\"header_bytes\""),
+        ("clip.h", "struct outbound_key {"),
+        ("handlers.c", "#line "),
+        ("whole.entries", "port_side {"),
+        ("start.txt", "--server 1=10"),
+    ] {
+        let text = std::fs::read_to_string(format!("{out}/{file}")).expect("a file");
+        assert!(text.contains(part), "{file}:\n{text}");
+    }
+    let mut command = lab::polyplane();
+    command.env("CC", "/no/compiler");
+    command.args(["split", "test", &out, &test]);
+    let told = lab::Running::start(&mut command).finish();
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+    let told = said(&["split", "test", &out, &test, "--phv", "200B"]);
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.one_line()
+            .contains("give them to `polyplane split build`")
+    );
+    let server = std::fs::read_to_string(format!("{out}/server.ir")).expect("a file");
+    std::fs::write(format!("{out}/server.ir"), server.replace("1024", "1025")).expect("a file");
+    let told = said(&["split", "test", &out, &test]);
+    assert_eq!(told.status, Some(1));
+    assert!(told.one_line().contains("build it again"), "{}", told.err);
+    let told = build(&example("split/fib.p4"));
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.one_line().contains("its [split] has the program"),
+        "{}",
+        told.err
+    );
 }
 
 #[test]

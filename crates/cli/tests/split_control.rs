@@ -2,10 +2,14 @@
 
 mod lab;
 
+use std::io::{BufRead, BufReader};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use lab::cables::Cables;
 use lab::{Directory, Running, Said, example, polyplane, said};
+use packet::{Batch, Frame, Nanos};
+use port::Port;
 
 /// Processes of `examples/split/fib.p4`: one switch and two servers.
 struct Group {
@@ -296,4 +300,308 @@ fn connections_through_the_nat_stay_intact_while_servers_join_and_leave() {
         report["packets"].as_u64() > report["requests"].as_u64(),
         "{report}"
     );
+}
+
+/// A program that sends each packet to a server, which counts it in C.
+const COUNTER: &str = "#include <v1model.p4>\n\
+    header eth_t { bit<48> dst; bit<48> src; bit<16> type; }\n\
+    header h_t { bit<8> op; bit<32> number; bit<32> version; bit<32> mine; bit<32> all; }\n\
+    struct Hs { eth_t eth; h_t h; }\nstruct M { }\n\
+    struct req_t { bit<8> op; @affinity bit<32> number; }\n\
+    struct res_t { bit<32> version; bit<32> mine; bit<32> all; }\n\
+    @remote extern void count(in req_t q, out res_t r);\n\
+    parser P(packet_in p, out Hs hdr, inout M m, inout standard_metadata_t s) {\n\
+      state start { p.extract(hdr.eth); p.extract(hdr.h); transition accept; }\n}\n\
+    control C(inout Hs hdr, inout M m) { apply { } }\n\
+    control I(inout Hs hdr, inout M m, inout standard_metadata_t s) {\n\
+      apply { req_t q = { hdr.h.op, hdr.h.number }; res_t r; count(q, r);\n\
+        hdr.h.version = r.version; hdr.h.mine = r.mine; hdr.h.all = r.all; s.egress_spec = 1; }\n}\n\
+    control E(inout Hs hdr, inout M m, inout standard_metadata_t s) { apply { } }\n\
+    control D(packet_out p, in Hs hdr) { apply { p.emit(hdr); } }\n\
+    V1Switch(P(), C(), I(), E(), C(), D()) main;\n";
+
+/// Operation that never ends.
+const ENDLESS: u8 = 0xee;
+
+/// Version 1 of the C code.
+const COUNTER_C: &str = "#include <stdatomic.h>\n\
+    CLIP_STATE(uint32_t, mine);\nCLIP_SHARED(_Atomic uint32_t, all);\n\
+    int count(clip_t *c, const struct req_t *q, struct res_t *r) {\n\
+      while (q->op == 0xee) { volatile int more = 1; (void)more; }\n\
+      r->version = 1;\n\
+      r->mine = ++*clip_state(c, mine);\n\
+      r->all = atomic_fetch_add(clip_state(c, all), 1) + 1;\n\
+      return CLIP_OK;\n}\n";
+
+/// Processes that run [`COUNTER`]: a switch, one server and a coordinator.
+struct Counting {
+    cables: Cables,
+    directory: Directory,
+    server: Running,
+    /// Later lines of the server on standard error.
+    lines: Receiver<String>,
+    server_address: String,
+    control: String,
+    _running: [Running; 2],
+    sent: u32,
+}
+
+/// Response of the program to a packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Counted {
+    number: u32,
+    version: u32,
+    mine: u32,
+    all: u32,
+}
+
+/// Starts a process in the namespace of the cables. Returns it with its address and its later
+/// lines.
+fn start(cables: &Cables, arguments: &[&str]) -> (Running, String, Receiver<String>) {
+    let mut command = polyplane();
+    command.arg("split").args(arguments);
+    let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let errors = BufReader::new(running.0.stderr.take().unwrap());
+    let mut errors = errors.lines().map_while(Result::ok);
+    let served = errors.find(|line| line.contains(" served at ")).unwrap();
+    let (_, rest) = served.split_once(" served at ").unwrap();
+    let address = rest.split(';').next().unwrap().to_owned();
+    let (sender, lines) = channel();
+    // The test may have ended.
+    std::thread::spawn(move || errors.for_each(|line| drop(sender.send(line))));
+    (running, address, lines)
+}
+
+impl Counting {
+    /// Returns `None` if the machine forbids namespaces.
+    fn start(test: &str) -> Option<Counting> {
+        let cables = Cables::new(2)?;
+        let mut switch = cables.switch.rtnl().unwrap();
+        switch.set_up("lo").unwrap();
+        switch.add_veth("port2", "srv1", None).unwrap();
+        for end in ["port2", "srv1"] {
+            switch.set_mtu(end, 1800).unwrap();
+            switch.set_up(end).unwrap();
+        }
+        let directory = Directory::new(test);
+        let program = directory.with("counter.p4", COUNTER);
+        let code = directory.with("counter.c", COUNTER_C);
+        let (server, server_address, lines) =
+            start(&cables, &server_arguments(&program, &code, "127.0.0.1:0"));
+        let ports = [
+            "--port", "0=port0", "--port", "1=port1", "--port", "2=port2",
+        ];
+        let serving = ["--p4runtime", "127.0.0.1:0"];
+        let arguments = [
+            &["switch", &program, "--server", "1=2"][..],
+            &ports,
+            &serving,
+        ];
+        let (switch, switch_address, _) = start(&cables, &arguments.concat());
+        let first = format!("1={server_address}");
+        let arguments = [
+            "control",
+            &program,
+            "--switch",
+            &switch_address,
+            "--server",
+            &first,
+        ];
+        let (coordinator, control, _) = start(&cables, &[&arguments[..], &serving].concat());
+        Some(Counting {
+            cables,
+            directory,
+            server,
+            lines,
+            server_address,
+            control,
+            _running: [switch, coordinator],
+            sent: 0,
+        })
+    }
+
+    /// Sends one packet. Returns its number.
+    fn send(&mut self, op: u8) -> u32 {
+        self.sent += 1;
+        let head = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0xff, 0xff, op];
+        let number = self.sent.to_be_bytes();
+        let bytes = [&head[..], &number, &[0; 12 + 32]].concat();
+        self.cables.ends[0].tx(&[Frame::from_bytes(&bytes).unwrap()]);
+        self.sent
+    }
+
+    /// Returns the packets that have come back.
+    fn received(&mut self) -> Vec<Counted> {
+        let mut batch = Batch::default();
+        let now = Nanos::from(self.cables.clock.elapsed());
+        let _ = self.cables.ends[1].rx(&mut batch, now);
+        let counted = |frame: &Frame| {
+            let bytes = frame.bytes().get(15..31)?;
+            let number = |at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+            Some(Counted {
+                number: number(0),
+                version: number(4),
+                mine: number(8),
+                all: number(12),
+            })
+        };
+        batch.frames().iter().filter_map(counted).collect()
+    }
+
+    /// Sends packets until one comes back.
+    fn wait(&mut self) {
+        let start = Instant::now();
+        loop {
+            self.send(0);
+            std::thread::sleep(Duration::from_millis(20));
+            if self.received().iter().any(|one| one.number == self.sent) {
+                return;
+            }
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "no packet comes back"
+            );
+        }
+    }
+
+    fn reload(&self, options: &[&str]) -> Running {
+        let mut command = polyplane();
+        command.args(["split", "reload", "--addr", &self.control]);
+        command.args(options);
+        self.cables
+            .switch
+            .run(|| Running::start(&mut command))
+            .unwrap()
+    }
+
+    /// Changes the C code while packets arrive every millisecond, and reloads it. Returns what the
+    /// command said, and the packets that came back.
+    fn reload_under_traffic(&mut self, code: &str, options: &[&str]) -> (Said, Vec<Counted>) {
+        self.directory.with("counter.c", code);
+        let mut command = self.reload(options);
+        let (first, mut received, mut since_end) = (self.sent + 1, Vec::new(), 0);
+        let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+        while since_end < 50 {
+            self.send(0);
+            std::thread::sleep(Duration::from_millis(1));
+            let new = self.received();
+            if !new.is_empty() {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            received.extend(new);
+            since_end += u32::from(command.0.try_wait().unwrap().is_some());
+        }
+        let start = Instant::now();
+        while received.last().is_none_or(|last| last.number != self.sent) {
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "the last packet is lost"
+            );
+            received.extend(self.received());
+        }
+        println!(
+            "{} packets, at most {longest:?} between two",
+            received.len()
+        );
+        let numbers = received.iter().map(|one| one.number);
+        assert!(numbers.eq(first..=self.sent), "{received:?}");
+        (command.finish(), received)
+    }
+}
+
+fn server_arguments<'a>(program: &'a str, code: &'a str, address: &'a str) -> [&'a str; 10] {
+    [
+        "server",
+        program,
+        "--c",
+        code,
+        "--id",
+        "1",
+        "--port",
+        "0=srv1",
+        "--p4runtime",
+        address,
+    ]
+}
+
+#[test]
+fn new_c_code_runs_under_traffic_keeps_the_state_and_loses_no_packet() {
+    let Some(mut group) = Counting::start("split-reload") else {
+        return;
+    };
+    group.wait();
+    let second = COUNTER_C.replace("version = 1", "version = 2");
+    let (told, received) = group.reload_under_traffic(&second, &[]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    assert_eq!(told.out, "new on 1 server\n");
+    // Versions change once, and both counters go on.
+    for pair in received.windows(2) {
+        assert!(pair[0].version <= pair[1].version, "{pair:?}");
+        assert_eq!(pair[0].mine + 1, pair[1].mine);
+        assert_eq!(pair[0].all + 1, pair[1].all);
+    }
+    let versions = (received[0].version, received.last().unwrap().version);
+    assert_eq!(versions, (1, 2));
+    // A variable of another size is refused, and lost if that may be.
+    let third = second
+        .replace("version = 2", "version = 3")
+        .replace("(uint32_t, mine)", "(uint64_t, mine)");
+    let (told, received) = group.reload_under_traffic(&third, &[]);
+    assert_eq!(told.status, Some(1));
+    for part in ["server 1: ", "`mine` has size 8, before 4", "--may-lose"] {
+        assert!(told.one_line().contains(part), "{}", told.err);
+    }
+    let last = *received.last().unwrap();
+    assert_eq!((last.version, last.mine), (2, last.all));
+    let (told, received) = group.reload_under_traffic(&third, &["--may-lose"]);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let last = *received.last().unwrap();
+    assert_eq!(last.version, 3);
+    assert!(last.mine < last.all, "{last:?}");
+    // Code that does not compile, and another program.
+    let (told, _) = group.reload_under_traffic("int count;", &[]);
+    assert_eq!(told.status, Some(1));
+    assert!(told.err.contains("counter.c:1"), "{}", told.err);
+    let other = COUNTER.replace("s.egress_spec = 1", "s.egress_spec = 0");
+    group.directory.with("counter.p4", other);
+    let (told, received) = group.reload_under_traffic(COUNTER_C, &[]);
+    assert_eq!(told.status, Some(1));
+    assert!(
+        told.err.contains("more than the C code differs"),
+        "{}",
+        told.err
+    );
+    assert_eq!(received.last().unwrap().version, 3);
+}
+
+#[test]
+fn a_server_with_c_that_never_ends_stops_and_joins_when_it_is_started_again() {
+    let Some(mut group) = Counting::start("split-endless") else {
+        return;
+    };
+    group.wait();
+    group.send(ENDLESS);
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = group.server.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    println!("ended after {:?}", begin.elapsed());
+    assert_eq!(status.code(), Some(1));
+    let line = group.lines.iter().last().unwrap_or_default();
+    let (before, after) = (
+        "error: the C handler `count` did not end within 100 ms",
+        "at packet ",
+    );
+    assert!(line.starts_with(before) && line.contains(after), "{line}");
+    let [program, code] = ["counter.p4", "counter.c"].map(|name| group.directory.file(name));
+    let address = group.server_address.clone();
+    let arguments = server_arguments(&program, &code, &address);
+    let (server, _, lines) = start(&group.cables, &arguments);
+    (group.server, group.lines) = (server, lines);
+    group.wait();
 }

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use driver::ForeignBlock;
-use exec::{Engine, FastPath, Loaded, Natives, Unsupported};
+use exec::{
+    DropReason, Engine, FastPath, HandlerCall, Loaded, Natives, RemoteHandler, Unsupported,
+};
 use foreign::{
-    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, HandlerState, LoadOptions,
-    PoolLeases, Severity,
+    CodeDiagnostic, CodeError, CodePlace, CodeText, CompileOptions, Compiled, HandlerState,
+    LoadError, LoadOptions, OpenedCode, PoolLeases, Severity,
 };
 use ir::{ExternKind, Layout, Program};
 use placement::ServerId;
@@ -68,6 +70,30 @@ pub fn engine_with(engine: Box<dyn Engine>, handlers: Natives) -> Box<dyn Engine
     }
 }
 
+fn handlers_of(program: &Program) -> impl Iterator<Item = &ir::Extern> {
+    let externs = program.externs.values();
+    externs.filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }))
+}
+
+/// Handler of a device that gets its own handlers before packets arrive.
+struct Placeholder;
+
+impl RemoteHandler for Placeholder {
+    fn call(&self, _: HandlerCall<'_>) -> Result<(), DropReason> {
+        Err(DropReason::Handler)
+    }
+}
+
+/// Returns the engine for a device that gets its handlers by [`switch::Device::set_handlers`]. The
+/// engine does not keep their code in memory.
+pub fn engine_without_code(engine: Box<dyn Engine>, program: &Program) -> Box<dyn Engine> {
+    let mut handlers = Natives::default();
+    for instance in handlers_of(program) {
+        handlers.insert_handler(&instance.name, Arc::new(Placeholder));
+    }
+    engine_with(engine, handlers)
+}
+
 /// Returns the texts in C of a program: its blocks, or the file given with `--c`.
 ///
 /// # Errors
@@ -110,11 +136,40 @@ impl PoolOwners for LeaseOwners {
 /// Compiled handlers of a program, which each server loads for itself.
 #[derive(Default)]
 pub struct Handlers {
-    compiled: Option<foreign::Compiled>,
+    compiled: Option<Compiled>,
     group: HandlerState,
 }
 
 impl Handlers {
+    /// Reads compiled handlers from a directory in which [`Handlers::write_to`] has written them.
+    ///
+    /// # Errors
+    /// A file cannot be read, or was written for another program or by another version.
+    pub fn read_from(directory: &Path, program: &Program) -> Result<Handlers, String> {
+        let compiled = match handlers_of(program).next() {
+            Some(_) => {
+                let compiled = Compiled::read_from(directory, program);
+                Some(compiled.map_err(|error| error.to_string())?)
+            }
+            None => None,
+        };
+        Ok(Handlers {
+            compiled,
+            group: HandlerState::default(),
+        })
+    }
+
+    /// Writes the compiled handlers into a directory. Returns the paths of the files.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_to(&self, directory: &Path) -> Result<Vec<PathBuf>, String> {
+        let compiled = self.compiled.as_ref();
+        let written = compiled.map(|compiled| compiled.write_to(directory));
+        let written = written.transpose().map_err(|error| error.to_string())?;
+        Ok(written.into_iter().flatten().collect())
+    }
+
     /// Lets the servers of this process lease only one of `of` equal parts of each pool.
     pub fn set_part(&mut self, part: u32, of: u32) {
         self.group = HandlerState::of_part(part, of);
@@ -135,23 +190,51 @@ impl Handlers {
         self.group.pools()
     }
 
+    /// Returns the state of a server of the group, before handlers were loaded.
+    pub fn server_state(&self) -> HandlerState {
+        self.group.of_same_group()
+    }
+
     /// Loads the handlers into the server with this number, or into the only device. The interface
     /// of `program` is that of the compiled one. Shows errors, and returns `None` if there are any.
     pub fn load(&self, program: &Program, server: u32) -> Option<Natives> {
-        let Some(compiled) = &self.compiled else {
-            return Some(Natives::default());
+        self.load_into(&self.server_state(), program, server)
+    }
+
+    /// Loads the handlers as [`Handlers::load`] does. They take over this state.
+    pub fn load_into(
+        &self,
+        state: &HandlerState,
+        program: &Program,
+        server: u32,
+    ) -> Option<Natives> {
+        let opened = match self.open(program) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Some(Natives::default()),
+            Err(error) => {
+                out::error(&error.to_string());
+                return None;
+            }
         };
         let options = LoadOptions {
             server,
             ..LoadOptions::default()
         };
-        match foreign::load(compiled, program, &self.group.of_same_group(), &options) {
-            Ok(natives) => Some(natives),
-            Err(error) => {
-                out::error(&error.to_string());
-                None
-            }
-        }
+        let natives = opened.take_over(state, &options);
+        natives
+            .inspect_err(|error| out::error(&error.to_string()))
+            .ok()
+    }
+
+    /// Loads the code into memory; `None` if the program has none.
+    ///
+    /// # Errors
+    /// The loader refuses it.
+    pub fn open(&self, program: &Program) -> Result<Option<OpenedCode>, LoadError> {
+        let compiled = self.compiled.as_ref();
+        compiled
+            .map(|compiled| foreign::open(compiled, program))
+            .transpose()
     }
 }
 
@@ -173,10 +256,7 @@ pub fn compile(program: &Program, texts: &[CodeText]) -> Option<Handlers> {
 /// Compiles the handlers of a program. Returns them if there are no errors, and the messages.
 pub fn diagnose(program: &Program, texts: &[CodeText]) -> (Option<Handlers>, Vec<CodeDiagnostic>) {
     let group = HandlerState::default();
-    let mut handlers = program
-        .externs
-        .values()
-        .filter(|instance| matches!(instance.kind, ExternKind::Handler { .. }));
+    let mut handlers = handlers_of(program);
     let error = |place: Option<CodePlace>, text: String| CodeDiagnostic {
         place,
         severity: Severity::Error,

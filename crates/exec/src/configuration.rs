@@ -16,7 +16,10 @@ use table::{
 
 use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
 use crate::state::ProfileState;
-use crate::{ExpireProfiles, ExternState, HashParameters, Registers, State, TableState};
+use crate::{
+    ExpireProfiles, ExternState, HashParameters, Natives, Registers, State, StateHandlers,
+    TableState,
+};
 
 /// Tables, profiles and cells of a program. Packets see a change from the next
 /// [`Configuration::snapshot`] on. Cells are shared, so their changes are visible at once.
@@ -43,6 +46,7 @@ pub struct Configuration {
     pub next_flow_id: Arc<AtomicU32>,
     /// Lock for `@atomic` code. It belongs to the device: successive programs of a device share it.
     pub atomic: Arc<crate::AtomicGate>,
+    handlers: StateHandlers,
 }
 
 /// Maximum number of bytes of a program's preallocated state: counters, meters, registers, and
@@ -121,6 +125,7 @@ impl Configuration {
             expire_profiles: Arc::default(),
             next_flow_id: Arc::default(),
             atomic: Arc::default(),
+            handlers: StateHandlers::default(),
             program,
         })
     }
@@ -128,6 +133,12 @@ impl Configuration {
     /// Returns the program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    /// Sets the handlers that packets call from the next snapshot on. The others stay those with
+    /// which the program was loaded.
+    pub fn set_handlers(&mut self, natives: &Natives) {
+        self.handlers = StateHandlers::new(&self.program, natives);
     }
 
     /// Allocates counter shards for `lanes` threads. Existing shards are kept. Packets use the new
@@ -187,6 +198,7 @@ impl Configuration {
             expire_profiles: self.expire_profiles.clone(),
             next_flow_id: self.next_flow_id.clone(),
             atomic: self.atomic.clone(),
+            handlers: self.handlers.clone(),
         }
     }
 }

@@ -48,7 +48,7 @@ pub use fast_path::{
     FastPathTest, IDENTITY_ORDER, PackedOutcome, PassInput, PassOutcome, PrefetchStage,
 };
 pub use log::LogBuffer;
-pub use native::{HandlerCall, NativeFunction, Natives, RemoteHandler};
+pub use native::{HandlerCall, NativeFunction, Natives, RemoteHandler, StateHandlers};
 pub use random::RandomStream;
 pub use registers::Registers;
 pub use requests::{CloneRequest, Destination, FrameRequest, MIRROR_SLOTS, Mark, Requests};

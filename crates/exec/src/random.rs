@@ -8,6 +8,7 @@ use support::rng::{INCREMENT, mix};
 pub struct RandomStream {
     key: u64,
     draws: u64,
+    number: u64,
 }
 
 impl RandomStream {
@@ -16,7 +17,13 @@ impl RandomStream {
         RandomStream {
             key: mix(mix(seed.wrapping_add(INCREMENT)) ^ number.wrapping_mul(INCREMENT)),
             draws: 0,
+            number,
         }
+    }
+
+    /// Returns the number of the packet: the device numbers those that it processes from 1.
+    pub fn packet_number(&self) -> u64 {
+        self.number
     }
 
     /// Returns the next draw.

@@ -11,7 +11,7 @@ use table::{
     LearningTable, Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
 };
 
-use crate::{AtomicGate, HashParameters, Registers};
+use crate::{AtomicGate, HashParameters, Registers, StateHandlers};
 
 /// Immutable snapshot that packets read. Its cells (counters, meters, registers) are shared with
 /// the device's other snapshots.
@@ -33,6 +33,8 @@ pub struct State {
     pub next_flow_id: Arc<AtomicU32>,
     /// Lock that serializes `@atomic` code.
     pub atomic: Arc<AtomicGate>,
+    /// Handlers in place of those with which the program was loaded.
+    pub handlers: StateHandlers,
 }
 
 impl State {

@@ -1,5 +1,6 @@
 //! The boundary to C: loading of shared objects, calls of handlers, the functions that handlers
-//! call, and signals that handlers cause. All `unsafe` code of the crate is here.
+//! call, signals that handlers cause, and marks of those that run. All `unsafe` code of the crate
+//! is here.
 //!
 //! The C code runs in this process and can do anything. Nothing here protects from code that writes
 //! outside its memory. What is promised is that correct C code is run correctly.
@@ -9,14 +10,17 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Once, OnceLock};
+use std::time::Duration;
 
 use exec::{DropReason, HandlerCall, MAX_REASON_BYTES, PacketContext, State};
 
 use crate::host;
 use crate::load::{HandlerCode, LoadError, TableCode, number};
 use crate::state::{VariableForm, VariableKind};
+use crate::watchdog;
 
 /// Function that the C wrapper of a handler is: context, request and response.
 type Wrapper = unsafe extern "C" fn(*mut Context<'_>, *const u64, *mut u64) -> i32;
@@ -177,6 +181,7 @@ pub(crate) struct Context<'c> {
 }
 
 /// Wrapper of a handler.
+#[derive(Debug)]
 pub(crate) struct Function {
     wrapper: Wrapper,
     _library: Arc<Library>,
@@ -187,7 +192,7 @@ impl Function {
     /// must have the limbs of the handler's records.
     pub(crate) fn call(
         &self,
-        name: &str,
+        name: &'static HandlerName,
         code: &HandlerCode,
         variables: &[AtomicPtr<u8>],
         call: HandlerCall<'_>,
@@ -204,7 +209,8 @@ impl Function {
             state: call.state,
             code,
         };
-        let running = Running::begin(name);
+        let mark = Mark::of_thread();
+        let turn = mark.begin(name, context.packet.random.packet_number());
         // SAFETY:
         // - the wrapper reads and writes as many limbs as the records have, which the caller has
         //   checked, and the interface of the code is the program's;
@@ -212,7 +218,7 @@ impl Function {
         //   them meanwhile;
         // - the functions of `HOST` do not unwind.
         let result = unsafe { (self.wrapper)(&raw mut context, request, response) };
-        drop(running);
+        mark.end(turn);
         result
     }
 }
@@ -419,33 +425,109 @@ unsafe extern "C" fn log(context: *mut Context<'_>, text: *const c_char, len: u3
     host::log(context.packet, text);
 }
 
+/// Name of a handler, for marks. It is never freed: other threads read it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct HandlerName(pub(crate) String);
+
+/// Mark of a thread: the handler that runs on it. Marks are never freed, and used again by later
+/// threads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Mark {
+    /// Number of calls that have begun and ended: odd while a handler runs.
+    turns: AtomicU64,
+    handler: AtomicPtr<HandlerName>,
+    packet: AtomicU64,
+}
+
+/// Call of a handler that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunningCall {
+    turn: u64,
+    handler: &'static HandlerName,
+    /// Number of the packet at its worker.
+    packet: u64,
+}
+
 thread_local! {
-    /// Name of the handler that runs on this thread; null if none does.
-    static RUNNING: Cell<(*const u8, usize)> = const { Cell::new((ptr::null(), 0)) };
-    /// Number of the packet that this thread processes.
-    static PACKET: Cell<u64> = const { Cell::new(0) };
+    /// Mark of this thread, once a handler has run on it. It has no destructor, so signal handlers
+    /// may read it.
+    static MARK: Cell<Option<&'static Mark>> = const { Cell::new(None) };
 }
 
-/// Sets the number of the packet that this thread processes, for the message about a signal.
-#[inline]
-pub fn set_packet_number(number: u64) {
-    PACKET.set(number);
-}
-
-/// Mark of a thread that a handler runs on it.
-struct Running;
-
-impl Running {
+impl Mark {
+    /// Returns the mark of this thread.
     #[inline]
-    fn begin(name: &str) -> Running {
-        RUNNING.set((name.as_ptr(), name.len()));
-        Running
+    fn of_thread() -> &'static Mark {
+        MARK.get().unwrap_or_else(Mark::make_of_thread)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_of_thread() -> &'static Mark {
+        let mark = watchdog::mark_of_thread();
+        MARK.set(Some(mark));
+        mark
+    }
+
+    /// Notes that a handler begins. Returns the turn, for [`Mark::end`].
+    #[inline]
+    fn begin(&self, handler: &'static HandlerName, packet: u64) -> u64 {
+        self.handler
+            .store(ptr::from_ref(handler).cast_mut(), Relaxed);
+        self.packet.store(packet, Relaxed);
+        // Only this thread writes, so there is no need for a read-modify-write operation.
+        let turn = self.turns.load(Relaxed).wrapping_add(1);
+        self.turns.store(turn, Release);
+        turn
+    }
+
+    /// Notes that the handler has ended.
+    #[inline]
+    fn end(&self, turn: u64) {
+        self.turns.store(turn.wrapping_add(1), Release);
+    }
+
+    /// Returns the call that runs.
+    pub(crate) fn running(&self) -> Option<RunningCall> {
+        let turn = self.turns.load(Acquire);
+        if turn.is_multiple_of(2) {
+            return None;
+        }
+        // SAFETY: the pointer is null or comes from a reference that is valid for ever.
+        let handler = unsafe { self.handler.load(Relaxed).as_ref() }?;
+        let packet = self.packet.load(Relaxed);
+        Some(RunningCall {
+            turn,
+            handler,
+            packet,
+        })
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.set((ptr::null(), 0));
+/// Clock of the processor time that a thread has used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// Returns the clock of this thread; `None` if the system has none.
+    pub(crate) fn of_thread() -> Option<ThreadClock> {
+        let mut clock = 0;
+        // SAFETY: the thread exists, and the pointer is valid.
+        let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
+        (failed == 0).then_some(ThreadClock(clock))
+    }
+
+    /// Returns the time that the thread has used; `None` if it has ended.
+    pub(crate) fn now(self) -> Option<Duration> {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the pointer is valid. An unknown clock is an error.
+        let failed = unsafe { libc::clock_gettime(self.0, &mut time) };
+        let nanos = u32::try_from(time.tv_nsec).ok()?;
+        (failed == 0).then(|| Duration::new(time.tv_sec as u64, nanos))
     }
 }
 
@@ -491,30 +573,33 @@ pub(crate) fn watch_signals() {
 /// Ends the process if a handler of this thread caused the signal. Otherwise the former action gets
 /// it.
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    let (name, length) = RUNNING.get();
     let at = SIGNALS.iter().position(|(known, _)| *known == signal);
-    if name.is_null() {
-        let before = at.and_then(|at| BEFORE.get()?.get(at));
-        let Some(before) = before else { return };
-        // SAFETY: the action was read from the kernel, and `info` is the kernel's.
-        unsafe {
-            libc::sigaction(signal, before, ptr::null_mut());
-            // A fault occurs again. A signal of a process does not.
-            if (*info).si_code <= 0 {
-                libc::raise(signal);
-            }
-        }
-        return;
+    if let Some(call) = MARK.get().and_then(Mark::running) {
+        let name = at.map_or(&b"a signal"[..], |at| SIGNALS[at].1);
+        end_process(call, &[b"ended with ", name]);
     }
-    // SAFETY: the name belongs to the handler, which is running.
-    let name = unsafe { std::slice::from_raw_parts(name, length) };
+    let before = at.and_then(|at| BEFORE.get()?.get(at));
+    let Some(before) = before else { return };
+    // SAFETY: the action was read from the kernel, and `info` is the kernel's.
+    unsafe {
+        libc::sigaction(signal, before, ptr::null_mut());
+        // A fault occurs again. A signal of a process does not.
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// Ends the process with one line: what became of a call. Signal handlers may call it.
+pub(crate) fn end_process(call: RunningCall, what: &[&[u8]]) -> ! {
+    let name = call.handler.0.as_bytes();
     let mut line = Line::default();
     line.push(b"error: the C handler `");
-    line.push(&name[..length.min(128)]);
-    line.push(b"` ended with ");
-    line.push(at.map_or(b"a signal", |at| SIGNALS[at].1));
+    line.push(&name[..name.len().min(128)]);
+    line.push(b"` ");
+    what.iter().for_each(|part| line.push(part));
     line.push(b" at packet ");
-    line.push_number(PACKET.get());
+    line.push_number(call.packet);
     line.push(b"\n");
     let text = &line.bytes[..line.length];
     // SAFETY: the buffer has these bytes. Both functions are safe in signal handlers.

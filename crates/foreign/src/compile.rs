@@ -98,6 +98,74 @@ impl Compiled {
     }
 }
 
+/// Name of the notes about an object in a directory of [`Compiled::write_to`].
+const NOTES: &str = "handlers.txt";
+
+/// Maximum number of bytes of the notes.
+const MAX_NOTES: u64 = 1 << 20;
+
+impl Compiled {
+    /// Writes the object and notes about it into a directory, for [`Compiled::read_from`]. Returns
+    /// their paths. The name of the object depends on its content: a process may still have the
+    /// object of an earlier call in memory.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn write_to(&self, directory: &Path) -> Result<[PathBuf; 2], CodeError> {
+        let key = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = format!("handlers-{}.so", key.get(..16).unwrap_or(&key));
+        let (object, notes) = (directory.join(&name), directory.join(NOTES));
+        let copy = directory.join(format!("{name}.new"));
+        fs::copy(&self.path, &copy).map_err(failed(&copy))?;
+        rename(&copy, &object)?;
+        let variables = self.variables.join(" ");
+        let interface = digest([header::text(&self.interface).as_str()]);
+        write(
+            &notes,
+            &format!("{ABI_VERSION}\n{interface}\n{name}\n{variables}\n"),
+        )?;
+        Ok([object, notes])
+    }
+
+    /// Reads what [`Compiled::write_to`] has written, for a program with the same interface. The
+    /// compiler is not run.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the code was compiled for another program or by another version.
+    pub fn read_from(directory: &Path, program: &Program) -> Result<Compiled, CodeError> {
+        let path = directory.join(NOTES);
+        let unread = |message: String| CodeError::Io {
+            path: path.clone(),
+            error: io::Error::other(message),
+        };
+        let text = support::read::read_text(&path, MAX_NOTES);
+        let text = text.map_err(|error| unread(error.to_string()))?;
+        let interface = Interface::of(program);
+        let expected = digest([header::text(&interface).as_str()]);
+        let lines: Vec<&str> = text.lines().collect();
+        match lines[..] {
+            [version, interface_of, name, ref rest @ ..]
+                if version == ABI_VERSION.to_string()
+                    && interface_of == expected
+                    && !name.contains('/') =>
+            {
+                let variables = rest.iter().flat_map(|line| line.split_whitespace());
+                Ok(Compiled {
+                    path: fs::canonicalize(directory.join(name)).map_err(failed(directory))?,
+                    variables: variables.map(str::to_owned).collect(),
+                    interface,
+                    warnings: Vec::new(),
+                    was_cached: true,
+                })
+            }
+            _ => Err(unread(
+                "the C code was compiled for another program or by another version: build it again"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
 /// Error of a compilation.
 #[derive(Debug)]
 pub enum CodeError {
@@ -235,6 +303,17 @@ fn unit(codes: &[CodeText], interface: &Interface) -> String {
     unit + &format!("#line 1 \"{CALLS}\"\n") + &header::wrappers(interface)
 }
 
+/// Returns a digest of texts in hexadecimal digits.
+fn digest<const N: usize>(parts: [&str; N]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> CodeError {
     let path = path.to_owned();
     move |error| CodeError::Io { path, error }
@@ -307,23 +386,16 @@ impl Compiler {
 
     /// Returns the name of the compiled code in the cache.
     fn key(&self, header: &str, unit: &str) -> String {
-        let mut hash = Sha256::new();
         let version = ABI_VERSION.to_string();
         let flags = [FLAGS, LINK_FLAGS].concat().join(" ");
-        let parts = [
+        digest([
             &version,
             &flags,
             header,
             unit,
             &self.command,
             &self.identity,
-        ];
-        for part in parts {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let digest = hash.finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        ])
     }
 
     /// Runs the compiler with these arguments. Returns true if it succeeded, and its messages.

@@ -21,7 +21,8 @@
 //! - A call allocates nothing and takes no lock, except the first call of a worker and the first
 //!   use of a drop reason's name.
 //! - `unsafe` is used only in `abi`. C code runs in this process, without protection from its
-//!   errors. A signal that it causes ends the process with the handler's name.
+//!   errors. A signal that it causes, and a call that does not end, end the process with the
+//!   handler's name (`watchdog`).
 //!
 //! Tests: in each module, and `tests/`, which runs C code on both engines.
 
@@ -40,11 +41,11 @@ mod object_file;
 mod pool;
 mod state;
 mod tokens;
+mod watchdog;
 
-pub use abi::set_packet_number;
 pub use compile::{
     CodeError, CodeText, CompileOptions, Compiled, DEFAULT_TIME_LIMIT, compile, header,
 };
 pub use diagnostics::{CodeDiagnostic, CodePlace, Severity};
-pub use load::{LoadError, LoadOptions, load};
+pub use load::{LoadError, LoadOptions, OpenedCode, load, open};
 pub use state::{HandlerState, MAX_VARIABLE_BYTES, PoolLeases};

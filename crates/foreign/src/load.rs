@@ -7,11 +7,12 @@ use std::sync::Arc;
 use exec::{DropReason, HandlerCall, Natives, RemoteHandler};
 use ir::{ActionId, ExternKind, HandlerRecord, Program, TableId, limbs_of};
 
-use crate::abi::{self, Function, Library};
+use crate::abi::{self, Function, HandlerName, Library};
 use crate::compile::Compiled;
 use crate::header::CALL_PREFIX;
 use crate::interface::{Interface, MirroredTable};
-use crate::state::{HandlerState, Variables};
+use crate::state::{HandlerState, VariableForm, Variables};
+use crate::watchdog;
 
 /// Options of [`load`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,7 +123,7 @@ pub(crate) struct TableCode {
 
 /// Handler in C.
 struct CHandler {
-    name: String,
+    name: &'static HandlerName,
     function: Function,
     request: usize,
     response: usize,
@@ -137,7 +138,7 @@ impl RemoteHandler for CHandler {
         }
         let lane = self.code.variables.lane(call.packet.lane);
         let variables = lane.ok_or(DropReason::Handler)?;
-        match self.function.call(&self.name, &self.code, variables, call) {
+        match self.function.call(self.name, &self.code, variables, call) {
             0 => Ok(()),
             number => Err(reason(number)),
         }
@@ -167,6 +168,31 @@ pub fn load(
     state: &HandlerState,
     options: &LoadOptions,
 ) -> Result<Natives, LoadError> {
+    open(compiled, program)?.take_over(state, options)
+}
+
+/// Code in memory that has no state yet.
+#[derive(Debug)]
+pub struct OpenedCode {
+    forms: Vec<VariableForm>,
+    library: Arc<Library>,
+    functions: Vec<(HandlerShape, Function)>,
+    tables: HashMap<u32, TableCode>,
+}
+
+/// Name of a handler, and the numbers of limbs of its request and response.
+#[derive(Debug)]
+struct HandlerShape {
+    name: String,
+    request: usize,
+    response: usize,
+}
+
+/// Loads compiled code into memory. That may take milliseconds; the state is not touched.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn open(compiled: &Compiled, program: &Program) -> Result<OpenedCode, LoadError> {
     let interface = Interface::of(program);
     if interface != compiled.interface {
         return Err(LoadError::OtherProgram);
@@ -176,37 +202,70 @@ pub fn load(
     let forms = names
         .map(|name| library.variable(name))
         .collect::<Result<Vec<_>, _>>()?;
-    let functions = interface
-        .handlers
-        .iter()
-        .map(|handler| Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function)));
-    let functions = functions.collect::<Result<Vec<_>, _>>()?;
-    let variables = state.take_over(&forms, options.may_lose)?;
-    for (name, index) in compiled.variables.iter().zip(0..) {
-        library.set_index(name, index);
-    }
-    abi::watch_signals();
+    let functions = interface.handlers.iter().map(|handler| {
+        let function = Library::function(&library, &format!("{CALL_PREFIX}{}", handler.function))?;
+        let (request, response) = records(program, &handler.name).unwrap_or_default();
+        let shape = HandlerShape {
+            name: handler.name.clone(),
+            request,
+            response,
+        };
+        Ok((shape, function))
+    });
+    let functions = functions.collect::<Result<Vec<_>, LoadError>>()?;
     let tables = interface.tables.iter();
-    let code = Arc::new(HandlerCode {
-        server: options.server,
+    abi::watch_signals();
+    watchdog::start()?;
+    Ok(OpenedCode {
+        forms,
+        library,
+        functions,
         tables: tables
             .filter_map(|table| Some((table.id, table_code(program, table)?)))
             .collect(),
-        variables,
-    });
-    let mut natives = Natives::default();
-    for (handler, function) in interface.handlers.iter().zip(functions) {
-        let (request, response) = records(program, &handler.name).unwrap_or_default();
-        let native = CHandler {
-            name: handler.name.clone(),
-            function,
-            request,
-            response,
-            code: Arc::clone(&code),
-        };
-        natives.insert_handler(&handler.name, Arc::new(native));
+    })
+}
+
+impl OpenedCode {
+    /// Checks that the code takes over all variables, or that they may be lost.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn check(&self, state: &HandlerState, may_lose: bool) -> Result<(), LoadError> {
+        state.check(&self.forms, may_lose)
     }
-    Ok(natives)
+
+    /// Takes over the variables. Returns the handlers, by their names in the program.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. The state is unchanged.
+    pub fn take_over(
+        self,
+        state: &HandlerState,
+        options: &LoadOptions,
+    ) -> Result<Natives, LoadError> {
+        let variables = state.take_over(&self.forms, options.may_lose)?;
+        for (form, index) in self.forms.iter().zip(0..) {
+            self.library.set_index(&form.name, index);
+        }
+        let code = Arc::new(HandlerCode {
+            server: options.server,
+            tables: self.tables,
+            variables,
+        });
+        let mut natives = Natives::default();
+        for (shape, function) in self.functions {
+            let native = CHandler {
+                name: watchdog::name_of_handler(&shape.name),
+                function,
+                request: shape.request,
+                response: shape.response,
+                code: Arc::clone(&code),
+            };
+            natives.insert_handler(&shape.name, Arc::new(native));
+        }
+        Ok(natives)
+    }
 }
 
 /// Returns the numbers of limbs of a handler's request and response.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use table::CounterShard;
 
@@ -20,11 +20,19 @@ pub const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 /// [`load`](crate::load()). Code that is loaded later takes over the variables by name and size.
 #[derive(Debug, Default)]
 pub struct HandlerState {
-    variables: Mutex<BTreeMap<String, Arc<Variable>>>,
+    known: Mutex<Known>,
     /// Pools that the servers of a group share.
     pools: Arc<Mutex<BTreeMap<String, Arc<Variable>>>>,
     /// Part of the pools that these servers lease.
     part: PoolPart,
+}
+
+/// Variables of the code that was loaded last.
+#[derive(Debug, Default)]
+struct Known {
+    variables: BTreeMap<String, Arc<Variable>>,
+    /// Addresses that workers have used.
+    lanes: Option<Weak<[OnceLock<Addresses>]>>,
 }
 
 /// Kind of a variable, as its descriptor in C has it.
@@ -114,7 +122,7 @@ impl HandlerState {
     /// leased twice.
     pub fn of_same_group(&self) -> HandlerState {
         HandlerState {
-            variables: Mutex::default(),
+            known: Mutex::default(),
             pools: Arc::clone(&self.pools),
             part: self.part,
         }
@@ -155,15 +163,21 @@ impl HandlerState {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Variable>>> {
-        self.variables
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the names of the variables and pools.
     pub fn names(&self) -> Vec<String> {
-        self.lock().keys().cloned().collect()
+        self.lock().variables.keys().cloned().collect()
+    }
+
+    /// Checks that code with variables of these forms can take over the state.
+    ///
+    /// # Errors
+    /// A variable would be lost, or is too large.
+    pub(crate) fn check(&self, forms: &[VariableForm], may_lose: bool) -> Result<(), LoadError> {
+        check(&self.lock().variables, forms, may_lose)
     }
 
     /// Returns the variables with these forms: those that exist already, and new ones. With
@@ -177,48 +191,66 @@ impl HandlerState {
         may_lose: bool,
     ) -> Result<Variables, LoadError> {
         let mut known = self.lock();
-        let removed = known
-            .keys()
-            .find(|name| !forms.iter().any(|form| form.name == **name));
-        if let (Some(name), false) = (removed, may_lose) {
-            return Err(LoadError::RemovedVariable { name: name.clone() });
-        }
-        for form in forms {
-            let limit = match form.kind {
-                VariableKind::Pool => u32::MAX.into(),
-                _ => MAX_VARIABLE_BYTES,
-            };
-            let name = || form.name.clone();
-            if form.size > limit {
-                return Err(LoadError::TooLarge {
-                    name: name(),
-                    limit,
-                });
-            }
-            let before = known.get(&form.name).map(|variable| &variable.form);
-            if let (Some(before), false) = (before.filter(|before| *before != form), may_lose) {
-                return Err(LoadError::ChangedVariable {
-                    name: name(),
-                    before: before.size,
-                    now: form.size,
-                });
-            }
-        }
+        check(&known.variables, forms, may_lose)?;
         let slots: Box<[_]> = forms
             .iter()
-            .map(|form| match known.get(&form.name) {
+            .map(|form| match known.variables.get(&form.name) {
                 Some(variable) if variable.form == *form => Arc::clone(variable),
                 _ if form.kind == VariableKind::Pool => self.pool(form),
                 _ => Arc::new(Variable::new(form.clone(), self.part)),
             })
             .collect();
         let named = forms.iter().map(|form| form.name.clone());
-        *known = named.zip(slots.iter().cloned()).collect();
-        Ok(Variables {
+        known.variables = named.zip(slots.iter().cloned()).collect();
+        let variables = Variables {
             slots,
             lanes: (0..MAX_LANES).map(|_| OnceLock::new()).collect(),
-        })
+        };
+        let before = known.lanes.replace(Arc::downgrade(&variables.lanes));
+        // Workers that are running need not make their variables when they first call the code.
+        if let Some(before) = before.and_then(|lanes| lanes.upgrade()) {
+            let used = before.iter().zip(0..);
+            for (_, lane) in used.filter(|(lane, _)| lane.get().is_some()) {
+                variables.lane(CounterShard::new(lane));
+            }
+        }
+        Ok(variables)
     }
+}
+
+fn check(
+    known: &BTreeMap<String, Arc<Variable>>,
+    forms: &[VariableForm],
+    may_lose: bool,
+) -> Result<(), LoadError> {
+    let removed = known
+        .keys()
+        .find(|name| !forms.iter().any(|form| form.name == **name));
+    if let (Some(name), false) = (removed, may_lose) {
+        return Err(LoadError::RemovedVariable { name: name.clone() });
+    }
+    for form in forms {
+        let limit = match form.kind {
+            VariableKind::Pool => u32::MAX.into(),
+            _ => MAX_VARIABLE_BYTES,
+        };
+        let name = || form.name.clone();
+        if form.size > limit {
+            return Err(LoadError::TooLarge {
+                name: name(),
+                limit,
+            });
+        }
+        let before = known.get(&form.name).map(|variable| &variable.form);
+        if let (Some(before), false) = (before.filter(|before| *before != form), may_lose) {
+            return Err(LoadError::ChangedVariable {
+                name: name(),
+                before: before.size,
+                now: form.size,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// A pool of a group, with the leases of its values.
@@ -262,7 +294,7 @@ type Addresses = Box<[AtomicPtr<u8>]>;
 pub(crate) struct Variables {
     slots: Box<[Arc<Variable>]>,
     /// Addresses of the variables, by worker.
-    lanes: Box<[OnceLock<Addresses>]>,
+    lanes: Arc<[OnceLock<Addresses>]>,
 }
 
 impl Variables {

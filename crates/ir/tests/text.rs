@@ -32,6 +32,35 @@ fn printing_is_stable() {
 }
 
 #[test]
+fn programs_at_other_places_have_one_text_without_positions() {
+    let program = sample();
+    let text = program.to_string();
+    // Another column at each position, and another directory.
+    let mut parts = text.split(" @");
+    let mut moved = parts
+        .next()
+        .unwrap_or_default()
+        .replace("file \"", "file \"moved/");
+    for part in parts {
+        let place = part
+            .bytes()
+            .take_while(|byte| byte.is_ascii_digit() || *byte == b':');
+        let place = part[..place.count()].trim_end_matches(':');
+        let rest = &part[place.len()..];
+        let column = if place.is_empty() { "" } else { "0" };
+        moved += &format!(" @{place}{column}{rest}");
+    }
+    let moved = read(&moved).unwrap_or_else(|error| panic!("{error}\n{moved}"));
+    assert_ne!(moved, program);
+    assert_eq!(
+        moved.text_without_positions(),
+        program.text_without_positions()
+    );
+    let unplaced = program.text_without_positions();
+    assert_eq!(read(&unplaced).unwrap().text_without_positions(), unplaced);
+}
+
+#[test]
 fn things_with_one_name_and_ids_that_point_nowhere_read_back() {
     let mut program = sample();
     let name = program.fields[FieldId::new(3)].name.clone();

@@ -18,6 +18,7 @@ use split::{Coordinator, Order, PlaneControl, SplitPlacement, WindowCounts, with
 use support::wakeup::WakeupFd;
 use switch::{Change, KeptCells};
 
+use crate::code_change::CodeTask;
 use crate::commit_queue::CommitQueue;
 use crate::connection::{Connection, PlaneAddress, PlaneEvent};
 use crate::group_change::GroupTask;
@@ -100,6 +101,8 @@ pub struct CoordinatorLoop {
     pub(crate) switch_address: String,
     /// The last change of the group.
     pub(crate) task: Option<GroupTask>,
+    /// The last change of the C code.
+    pub(crate) code: Option<CodeTask>,
     /// A server that joins when it is connected, the switch's port to it, and the last time for it.
     pub(crate) joining: Option<(u16, Option<u32>, Instant)>,
     /// The group, as the switch last reported it.
@@ -123,7 +126,7 @@ pub(crate) struct Server {
     /// The last reason why it is not connected.
     pub(crate) reason: String,
     /// Its pools, and the number of servers that share them.
-    pools: (u32, Vec<wire::Pool>),
+    pub(crate) pools: (u32, Vec<wire::Pool>),
     /// Flows that it knew at the last change of the group.
     pub(crate) flows: u64,
 }
@@ -255,6 +258,7 @@ impl CoordinatorLoop {
             switch_reason: String::new(),
             switch_address,
             task: None,
+            code: None,
             joining: None,
             group: wire::GroupState::default(),
             reports: BTreeMap::new(),
@@ -299,6 +303,7 @@ impl CoordinatorLoop {
                 request.answer.give(answer);
             }
             self.advance_group();
+            self.advance_code();
             self.propagate(note);
             if Instant::now() >= next_refresh {
                 next_refresh = Instant::now() + REFRESH;
@@ -476,6 +481,7 @@ impl CoordinatorLoop {
                 self.send_all(messages);
                 if let Some(id) = key {
                     self.fail_server(id);
+                    self.lost_server_of_code(id);
                 }
             }
             PlaneEvent::Activated => {}
@@ -525,7 +531,7 @@ impl CoordinatorLoop {
     }
 
     /// Sends the parts of the servers' pools to the switch.
-    fn send_pools(&mut self, note: &mut dyn FnMut(&str)) {
+    pub(crate) fn send_pools(&mut self, note: &mut dyn FnMut(&str)) {
         let mut pools: BTreeMap<String, wire::PoolParts> = BTreeMap::new();
         let mut with_pools = 0;
         let mut sizes: Vec<u32> = Vec::new();
@@ -590,6 +596,9 @@ impl CoordinatorLoop {
         if let Some(id) = key {
             for change in message.handler_changes {
                 self.learn(id, learned_change(change, now));
+            }
+            if let Some(result) = message.code_result {
+                self.take_code_result(id, &result, note);
             }
             if let Some(list) = message.flows {
                 if let Some(server) = self.servers.get_mut(&id) {

@@ -11,6 +11,7 @@
 //! - `group_change` is the protocol of a change of the group, `group_control` begins changes, and
 //!   `operator` carries out the
 //!   commands of operators.
+//! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
@@ -20,8 +21,9 @@
 //! - A plane that returns gets the whole state. Entries that it holds already stay.
 //! - Messages of planes are checked before they are used as indices.
 //!
-//! Tests: in `request_log`; `cli/tests/split_control.rs` runs all processes.
+//! Tests: in `request_log` and `code_change`; `cli/tests/split_control.rs` runs all processes.
 
+mod code_change;
 mod commit_queue;
 mod connection;
 mod control;
@@ -33,6 +35,7 @@ mod operator;
 mod outbox;
 mod remote_plane;
 mod request_log;
+mod server_code;
 mod server_plane;
 mod switch_plane;
 
@@ -41,5 +44,6 @@ pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use operator::{placement_of, policy_task};
 pub use request_log::{LoggingFilter, RequestLog};
+pub use server_code::{HandlerSource, NewHandlers, PreparedHandlers};
 pub use server_plane::{ServerExtension, ServerIdentity};
 pub use switch_plane::{SwitchExtension, SwitchParts};

@@ -56,10 +56,10 @@ pub(crate) fn read_from_plane(message: &Any) -> Option<wire::FromPlane> {
 }
 
 /// Returns a hash of a half. Processes of the same build with the same program and options have
-/// the same.
+/// the same, also if their C code differs.
 pub(crate) fn program_hash(half: &Program) -> u64 {
     let mut hasher = DefaultHasher::new();
-    half.to_string().hash(&mut hasher);
+    half.text_without_positions().hash(&mut hasher);
     hasher.finish()
 }
 

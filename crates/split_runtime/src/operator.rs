@@ -7,6 +7,7 @@ use packet::Nanos;
 use placement::{Nesting, PlacementOptions, SketchSize};
 use split::{EntryPolicy, Order, SplitPlacement, Window};
 
+use crate::code_change::CodeTask;
 use crate::control::CoordinatorLoop;
 
 /// Returns the placement as switches get it. `reports` is the number of keys that a window can
@@ -101,6 +102,7 @@ impl CoordinatorLoop {
             Task::Join(join) => self.join(&join),
             Task::Leave(server) => self.leave(server),
             Task::Policy(policy) => self.set_policy(&policy, note),
+            Task::Reload(reload) => self.reload(&reload),
         };
         done.map_err(|message| TenancyError {
             code: Code::FailedPrecondition,
@@ -159,6 +161,7 @@ impl CoordinatorLoop {
             moves: self.coordinator.moves(),
             change: self.change(),
             refused: self.refusals.iter().cloned().collect(),
+            code: self.code.as_ref().map(CodeTask::state),
         }
     }
 }

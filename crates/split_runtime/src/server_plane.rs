@@ -12,6 +12,7 @@ use switch::{Change, ControlCode, Device, Record};
 
 use crate::messages::{MAX_ITEMS, handler_change, learned_change, program_hash, read_to_plane};
 use crate::outbox::{Outbox, USE_INTERVAL, entry_uses};
+use crate::server_code::{HandlerSource, ServerCode};
 
 /// Time without a packet after which a flow has ended, for changes of the group.
 const FLOW_IDLE: Nanos = Nanos::from_millis(300_000);
@@ -40,6 +41,7 @@ pub struct ServerExtension {
     timed: Vec<TableId>,
     outbox: Outbox,
     last_uses: Nanos,
+    code: ServerCode,
 }
 
 impl ServerExtension {
@@ -69,7 +71,21 @@ impl ServerExtension {
             tables,
             outbox: Outbox::default(),
             last_uses: Nanos::ZERO,
+            code: ServerCode::default(),
         }
+    }
+
+    /// Lets the coordinator exchange the C code under traffic, by that of this source.
+    pub fn with_code_of(mut self, source: Arc<dyn HandlerSource>) -> ServerExtension {
+        self.code.source = Some(source);
+        self
+    }
+
+    fn report_code(&mut self, result: wire::CodeResult) {
+        self.outbox.push(&wire::FromPlane {
+            code_result: Some(result),
+            ..wire::FromPlane::default()
+        });
     }
 
     /// Reports the flows that this server knows.
@@ -194,6 +210,11 @@ impl ControlExtension for ServerExtension {
         if let Some(query) = message.list_flows {
             self.report_flows(device.now(), query.number);
         }
+        if let Some(change) = &message.code
+            && let Some(result) = self.code.step(change, device, &mut self.server.pools)
+        {
+            self.report_code(result);
+        }
         let applied = self.apply(device, message.handler_changes);
         let now = device.now().0;
         let mut ids = EntryIds::default();
@@ -227,6 +248,9 @@ impl ControlExtension for ServerExtension {
             uses.extend(entry_uses(device, &self.timed, self.last_uses));
             self.last_uses = now;
             self.outbox.uses(&uses);
+        }
+        if let Some(result) = self.code.poll() {
+            self.report_code(result);
         }
         self.outbox.send(send);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{Configuration, ConfigurationError, DropReason, Engine, Tracer, Unsupported};
+use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
 use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
 use table::{EntryId, Improved, LearnedEntry};
@@ -221,6 +221,13 @@ impl Device {
     /// Returns the notes that the control plane stores with the device.
     pub fn notes(&self) -> &BTreeMap<Box<[u8]>, Box<[u8]>> {
         &self.notes
+    }
+
+    /// Sets the handlers that packets call, once this is published. A packet inside finishes with
+    /// those with which it began. Handlers are code: no record of them goes to the log.
+    pub fn set_handlers(&mut self, natives: &Natives) {
+        self.configuration.set_handlers(natives);
+        self.is_stale = true;
     }
 
     /// Calls `follower` for every change from now on.

@@ -87,7 +87,7 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
 }
 
 /// Returns the C code as one file, with the places that it comes from.
-fn c_source(code: &[CodeText]) -> String {
+pub(super) fn c_source(code: &[CodeText]) -> String {
     let mut source = "#include \"clip.h\"\n".to_owned();
     for text in code {
         let file = passes::p4::quoted(&text.file);

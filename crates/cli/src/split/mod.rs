@@ -1,11 +1,13 @@
 //! `polyplane split`: programs over a switch and servers, in P4 with C.
 
+mod build;
 mod control;
 mod demo;
 mod emit;
 mod operator;
 mod placement;
 mod plane;
+mod server_code;
 mod show;
 mod test;
 
@@ -41,6 +43,8 @@ enum Task {
     /// Write the switch half as P4_16 text for a switch that is not ours, with its P4Info, the
     /// layout of frames, `clip.h` and the C code.
     Emit(emit::Options),
+    /// Write both halves, compiled, into a directory from which the processes start.
+    Build(build::Options),
     /// Run an STF test of the program over a switch and servers in this process. All that it
     /// expects from one device must come out.
     Test(test::Options),
@@ -60,6 +64,8 @@ enum Task {
     Join(operator::Join),
     /// Let a server leave the group, under traffic. Its flows stay with it until they end.
     Leave(operator::Leave),
+    /// Let all servers run the C code that their files have now, under traffic.
+    Reload(operator::Reload),
     /// Change the placement of entries and the order of packets, under traffic.
     Policy(operator::Policy),
 }
@@ -82,6 +88,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         }
         Task::Show(options) => show::run(options),
         Task::Emit(options) => emit::run(options),
+        Task::Build(options) => build::run(options),
         Task::Test(options) => test::run(options),
         Task::Switch(options) => options.run(early),
         Task::Server(options) => options.run(early),
@@ -90,6 +97,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Task::Status(status) => status.run(),
         Task::Join(join) => join.run(early),
         Task::Leave(leave) => leave.run(early),
+        Task::Reload(reload) => reload.run(early),
         Task::Policy(policy) => policy.run(),
     }
 }
@@ -148,13 +156,16 @@ struct Prepared {
     handlers: Handlers,
 }
 
-/// Compiles and splits a program. Shows errors, and returns `None` if there are any. `with_c` also
-/// compiles its handlers.
+/// Compiles and splits a program, or reads a directory of `split build`. Shows errors, and returns
+/// `None` if there are any. `with_c` also compiles its handlers.
 fn prepare(
     source: &Source,
     options: &SplitOptions,
     with_c: bool,
 ) -> Result<Option<Prepared>, String> {
+    if source.program.is_dir() {
+        return build::read(source, options, with_c).map(Some);
+    }
     let Some((program, blocks)) = split_source(source, options)? else {
         return Ok(None);
     };

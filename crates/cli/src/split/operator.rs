@@ -1,5 +1,5 @@
-//! Operator commands for a running coordinator: `polyplane split status`, `join`, `leave` and
-//! `policy`.
+//! Operator commands for a running coordinator: `polyplane split status`, `join`, `leave`,
+//! `reload` and `policy`.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -64,6 +64,19 @@ pub(super) struct Leave {
 
 #[derive(Args)]
 #[command(
+    after_help = "Each server reads its own files, those of its command line, and compiles them beside the traffic. When all have, they take the new \
+                  code between two bursts of packets. Only the C code may differ. Variables with the same name and size stay."
+)]
+pub(super) struct Reload {
+    /// Lose variables and pools that the new code does not have in the same form.
+    #[arg(long)]
+    may_lose: bool,
+    #[command(flatten)]
+    coordinator: Address,
+}
+
+#[derive(Args)]
+#[command(
     after_help = "All entries leave the switch, and those that the policy selects come back.\n\nExamples:\n  polyplane split policy --policy threshold \
                   --top 1000 --window 100ms --sketch 8192x2\n  polyplane split policy --policy none"
 )]
@@ -83,6 +96,7 @@ struct Shown<'s> {
     policy: ShownPolicy<'s>,
     moves: u64,
     change: Option<ShownChange<'s>>,
+    code: Option<ShownCode<'s>>,
     refused: &'s [String],
 }
 
@@ -138,6 +152,13 @@ struct ShownChange<'s> {
     known: u64,
     pinned: u64,
     waiting: u64,
+    error: &'s str,
+    is_complete: bool,
+}
+
+#[derive(Serialize)]
+struct ShownCode<'s> {
+    servers: &'s [u32],
     error: &'s str,
     is_complete: bool,
 }
@@ -215,6 +236,11 @@ impl<'s> Shown<'s> {
                 error: &change.error,
                 is_complete: change.is_complete,
             }),
+            code: state.code.as_ref().map(|code| ShownCode {
+                servers: &code.servers,
+                error: &code.error,
+                is_complete: code.is_complete,
+            }),
             refused: &state.refused,
         }
     }
@@ -268,6 +294,9 @@ impl<'s> Shown<'s> {
         if let Some(change) = &self.change {
             let _ = writeln!(text, "group: {}", change.text());
         }
+        if let Some(code) = &self.code {
+            let _ = writeln!(text, "C code: {}", code.text());
+        }
         for refused in self.refused {
             let _ = writeln!(text, "refused: {refused}");
         }
@@ -279,6 +308,17 @@ fn count_entries(entries: u64) -> String {
     match entries {
         1 => "1 entry".to_owned(),
         entries => format!("{entries} entries"),
+    }
+}
+
+impl ShownCode<'_> {
+    fn text(&self) -> String {
+        let servers = count(self.servers.len() as u64, "server");
+        match (self.error, self.is_complete) {
+            ("", true) => format!("new on {servers}"),
+            ("", false) => format!("{servers} compile it"),
+            (error, _) => format!("refused: {error}"),
+        }
     }
 }
 
@@ -369,6 +409,35 @@ impl Session<'_> {
             }
             std::thread::sleep(POLL);
             state = self.operate(Task::Status(wire::StatusTask {}))?;
+        }
+    }
+}
+
+impl Reload {
+    pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
+        let mut session = Session::open(&self.coordinator)?;
+        let mut state = session.operate(Task::Reload(wire::ReloadTask {
+            may_lose: self.may_lose,
+        }))?;
+        loop {
+            let shown = Shown::of(&state);
+            match &shown.code {
+                Some(code) if !code.error.is_empty() => return Err(code.error.to_owned()),
+                Some(code) if code.is_complete => {
+                    match self.coordinator.json {
+                        true => out::json(&shown),
+                        false => out::line(&code.text()),
+                    }
+                    return Ok(Ended::Well);
+                }
+                _ => {}
+            }
+            if early.take_signal().is_some() {
+                out::note("the change goes on; `polyplane split status` shows it");
+                return Ok(Ended::Well);
+            }
+            std::thread::sleep(POLL);
+            state = session.operate(Task::Status(wire::StatusTask {}))?;
         }
     }
 }

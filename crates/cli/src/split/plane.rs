@@ -8,7 +8,6 @@ use std::sync::Arc;
 use clap::Args;
 use exec::Natives;
 use ir::TableId;
-use p4info::polyplane::split::v1::Pool;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
 use passes::split::SplitPlan;
@@ -26,11 +25,12 @@ use split_runtime::{
 use switch::{Device, FrameFilter};
 use tenancy::Compilations;
 
+use super::server_code::{self, ServerCode};
 use super::{Cut, Prepared, add_entries, prepare};
 use crate::args::{Setup, Source};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
-use crate::handlers::engine_with;
+use crate::handlers::engine_without_code;
 use crate::listen::Guard;
 use crate::run::{DeviceProcessor, ForwardedFrames, carry};
 use crate::{Ended, configure, out};
@@ -317,28 +317,27 @@ impl ServerPlane {
         let server = &prepared.program.server;
         let part = u32::from(self.id).saturating_sub(1);
         prepared.handlers.set_part(part, self.group_size.into());
-        let Some(natives) = prepared.handlers.load(server, self.id.into()) else {
+        let state = Arc::new(prepared.handlers.server_state());
+        let natives = prepared.handlers.load_into(&state, server, self.id.into());
+        let Some(natives) = natives else {
             return Ok(Ended::WithErrors);
         };
+        let whole = (&prepared.program.whole, self.id.into());
+        let code = ServerCode::new(&self.source, self.cut.options(), whole, Arc::clone(&state));
         let started = start(&prepared, &self.setup, self.choice, Some(natives))?;
         let Some(Started { mut device, plan }) = started else {
             return Ok(Ended::WithErrors);
         };
         let filter = ServerFilter::new(&plan.frame);
-        let pools = prepared.handlers.pools();
-        let pools = pools.iter().map(|pool| Pool {
-            name: pool.name().to_owned(),
-            size: pool.size(),
-            chunk: pool.chunk(),
-        });
         let identity = ServerIdentity {
             id: self.id,
             group_size: self.group_size,
-            pools: pools.collect(),
+            pools: server_code::pools(&state),
         };
         let flows = Arc::clone(filter.known_flows());
         let tables = mirrored_tables(&plan);
-        let extension = Box::new(ServerExtension::new(&mut device, identity, flows, tables));
+        let extension = ServerExtension::new(&mut device, identity, flows, tables);
+        let extension = Box::new(extension.with_code_of(Arc::new(code)));
         let filter: MakeFilter = Box::new(move || Box::new(filter.clone()));
         let half = (self.choice, &self.setup);
         let control = self
@@ -389,9 +388,12 @@ fn start(
         true => &program.server,
         false => &program.switch,
     };
-    let engine = engine_with(choice.engine_before_packets(), server.unwrap_or_default());
+    let engine = engine_without_code(choice.engine_before_packets(), half);
     let mut device = Device::new(Arc::new(half.clone()), engine.as_ref(), &config)
         .map_err(|error| error.to_string())?;
+    if let Some(natives) = server {
+        device.set_handlers(&natives);
+    }
     device.step(Nanos::ZERO);
     let mirrored = plan.mirrored.iter().map(|mirrored| mirrored.table);
     let mut ids = match is_server {

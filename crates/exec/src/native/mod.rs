@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use ir::{ExternId, ExternKind, Program};
+
 use crate::{DropReason, PacketContext, State};
 
 /// Function of the host. Takes the arguments and the places for its results. Each value starts on a
@@ -97,5 +99,34 @@ impl Natives {
     /// Returns the function with this name.
     pub fn get(&self, name: &str) -> Option<&NativeFunction> {
         self.functions.get(name)
+    }
+}
+
+/// Handlers of a device in place of those with which its program was loaded. They are part of the
+/// state that packets read, so new ones come with a snapshot, between two bursts.
+#[derive(Clone, Default)]
+pub struct StateHandlers(Arc<[Option<Arc<dyn RemoteHandler>>]>);
+
+impl StateHandlers {
+    /// Returns those of `natives` that the program calls.
+    pub fn new(program: &Program, natives: &Natives) -> StateHandlers {
+        let externs = program.externs.values();
+        let handlers = externs.map(|instance| match instance.kind {
+            ExternKind::Handler { .. } => natives.handler(&instance.name).cloned(),
+            _ => None,
+        });
+        StateHandlers(handlers.collect())
+    }
+
+    /// Returns the handler of an extern instance.
+    #[inline]
+    pub fn get(&self, id: ExternId) -> Option<&Arc<dyn RemoteHandler>> {
+        self.0.get(id.get() as usize)?.as_ref()
+    }
+}
+
+impl fmt::Debug for StateHandlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} handlers", self.0.iter().flatten().count())
     }
 }

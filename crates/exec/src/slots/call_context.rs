@@ -511,7 +511,9 @@ impl ExternCallContext<'_> {
     }
 
     fn remote(&mut self, call: &ExternCall) -> Result<(), DropReason> {
-        let Some(handler) = &call.handler else {
+        let state = self.state;
+        let handler = state.handlers.get(call.instance);
+        let Some(handler) = handler.or(call.handler.as_ref()) else {
             return Ok(());
         };
         let (request, response) = arguments_and_results(self.limbs, call);

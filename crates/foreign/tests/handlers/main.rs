@@ -4,6 +4,7 @@ mod common;
 mod errors;
 mod headers;
 mod packets;
+mod reload;
 mod signals;
 mod tables;
 mod values;

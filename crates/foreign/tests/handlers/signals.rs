@@ -1,4 +1,5 @@
-//! A signal in C ends the process with the handler's name and the packet's number.
+//! A signal in C and C that does not end: both end the process with the handler's name and the
+//! packet's number.
 
 use std::process::Command;
 
@@ -8,7 +9,9 @@ use crate::common::{compile, device_with, engines, program, send};
 const SIGNAL: &str = "FOREIGN_TEST_SIGNAL";
 
 const CODE: &str = r#"
+#include <threads.h>
 #include <stdlib.h>
+#include <time.h>
 int crash(clip_t *c, const struct req *q, struct res *r)
 {
     volatile int zero = 0;
@@ -18,6 +21,16 @@ int crash(clip_t *c, const struct req *q, struct res *r)
     case 2: r->b = q->a / zero; break;
     case 3: abort();
     case 4: __builtin_trap();
+    case 5: for (;;) { volatile int more = 1; (void)more; }
+    case 6: for (;;) thrd_sleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+    /* Ends, after 20 ms of processor time and 300 ms without any. */
+    case 7: {
+        clock_t begin = clock();
+        while (clock() - begin < CLOCKS_PER_SEC / 50) { }
+        thrd_sleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+        r->b = 7;
+        break;
+    }
     }
     return CLIP_OK;
 }
@@ -38,9 +51,7 @@ fn child() {
     let [engine, _] = engines();
     let state = foreign::HandlerState::default();
     let mut device = device_with(&program, &compiled, &state, &engine);
-    foreign::set_packet_number(41);
     send(&mut device, &[0], 0);
-    foreign::set_packet_number(42);
     match signal.parse() {
         Ok(number) => {
             send(&mut device, &[number], 0);
@@ -50,7 +61,7 @@ fn child() {
 }
 
 #[test]
-fn a_signal_in_c_ends_the_process_with_one_line() {
+fn a_signal_and_a_call_without_an_end_in_c_end_the_process_with_one_line() {
     let run = |signal: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -62,17 +73,21 @@ fn a_signal_in_c_ends_the_process_with_one_line() {
             String::from_utf8_lossy(&output.stderr).into_owned(),
         )
     };
-    for (signal, name) in [
-        ("1", "SIGSEGV"),
-        ("2", "SIGFPE"),
-        ("3", "SIGABRT"),
-        ("4", "SIGILL"),
+    for (signal, what) in [
+        ("1", "ended with SIGSEGV"),
+        ("2", "ended with SIGFPE"),
+        ("3", "ended with SIGABRT"),
+        ("4", "ended with SIGILL"),
+        ("5", "did not end within 100 ms of processor time"),
+        ("6", "did not end within 1 s"),
     ] {
         let (status, text) = run(signal);
-        let line = format!("error: the C handler `crash` ended with {name} at packet 42\n");
+        let line = format!("error: the C handler `crash` {what} at packet 2\n");
         assert!(text.ends_with(&line), "{text}");
         assert_eq!(status.code(), Some(1));
     }
+    let (status, text) = run("7");
+    assert!(status.success(), "{text}");
     // A signal that no handler caused has its usual effect.
     let (status, text) = run("other");
     assert!(

@@ -1,6 +1,6 @@
 //! Prints code: parsers, controls, statements and expressions.
 
-use super::{Printer, list, loc, name, names, text, value};
+use super::{Printer, list, name, names, text, value};
 use crate::code::*;
 use crate::program::*;
 use crate::types::ScalarTy;
@@ -16,7 +16,7 @@ impl<'a> Printer<'a> {
         );
         self.braces(format_args!("{head}"), |s| {
             for state in parser.states.values() {
-                let head = format!("state {}{}", name(&state.name), loc(state.loc));
+                let head = format!("state {}{}", name(&state.name), s.loc(state.loc));
                 s.braces(format_args!("{head}"), |s| {
                     s.stmts(&state.body);
                     s.transition(&states, &state.transition);
@@ -81,7 +81,7 @@ impl<'a> Printer<'a> {
             Next::Stage(id) => names::get(stages, id),
             Next::End => "end".to_owned(),
         };
-        let head = format!("stage {}{}:", name(&stage.name), loc(stage.loc));
+        let head = format!("stage {}{}:", name(&stage.name), self.loc(stage.loc));
         match &stage.kind {
             StageKind::Condition {
                 cond,
@@ -132,7 +132,7 @@ impl<'a> Printer<'a> {
     }
 
     fn stmt(&mut self, stmt: &'a Stmt) {
-        let at = loc(stmt.loc);
+        let at = self.loc(stmt.loc);
         match &stmt.kind {
             StmtKind::If(cond, then, otherwise) => {
                 let cond = self.expr(cond);

@@ -28,6 +28,16 @@ impl Program {
     pub fn expr_text(&self, expr: &crate::code::Expr) -> String {
         Printer::new(self).expr(expr)
     }
+
+    /// Returns the text without files and source positions: programs that differ in them alone have
+    /// the same.
+    pub fn text_without_positions(&self) -> String {
+        let printer = Printer {
+            has_positions: false,
+            ..Printer::new(self)
+        };
+        printer.print()
+    }
 }
 
 /// Text under construction.
@@ -37,6 +47,7 @@ struct Printer<'a> {
     /// Names of the current action's parameters.
     params: Vec<String>,
     indent: usize,
+    has_positions: bool,
     out: String,
 }
 
@@ -121,19 +132,6 @@ fn annotations(all: &[Annotation]) -> String {
     all.iter().map(|a| format!(" {}", annotation(a))).collect()
 }
 
-/// Formats the source position, after a space.
-fn loc(loc: Option<Loc>) -> String {
-    match loc {
-        None => String::new(),
-        Some(Loc {
-            file: 0,
-            line,
-            column,
-        }) => format!(" @{line}:{column}"),
-        Some(Loc { file, line, column }) => format!(" @{file}:{line}:{column}"),
-    }
-}
-
 /// Returns the type that the control plane sees for a scalar, unless declared otherwise.
 pub(crate) fn natural_data_ty(program: &Program, ty: ScalarTy) -> Option<DataTy> {
     Some(match ty {
@@ -153,15 +151,31 @@ impl<'a> Printer<'a> {
             refs: Refs::of(program),
             params: Vec::new(),
             indent: 0,
+            has_positions: true,
             out: String::new(),
+        }
+    }
+
+    /// Formats the source position, after a space.
+    fn loc(&self, loc: Option<Loc>) -> String {
+        match loc.filter(|_| self.has_positions) {
+            None => String::new(),
+            Some(Loc {
+                file: 0,
+                line,
+                column,
+            }) => format!(" @{line}:{column}"),
+            Some(Loc { file, line, column }) => format!(" @{file}:{line}:{column}"),
         }
     }
 
     fn print(mut self) -> String {
         let p = self.program;
         self.line(format_args!("program {} {}", name(&p.name), p.arch.word()));
-        for file in &p.files {
-            self.line(format_args!("file {}", text(file)));
+        if self.has_positions {
+            for file in &p.files {
+                self.line(format_args!("file {}", text(file)));
+            }
         }
         for a in &p.annotations {
             self.line(format_args!("annotation {}", annotation(a)));
@@ -396,7 +410,7 @@ impl<'a> Printer<'a> {
                 name(&e.name),
                 self.extern_kind(&e.kind),
                 annotations(&e.annotations),
-                loc(e.loc)
+                self.loc(e.loc)
             ));
         }
     }
@@ -505,7 +519,7 @@ impl<'a> Printer<'a> {
                 "action {}{control_plane_name}({params}){}{}",
                 name(&action.name),
                 annotations(&action.annotations),
-                loc(action.loc)
+                self.loc(action.loc)
             ),
             |s| s.stmts(&action.body),
         );
@@ -517,7 +531,7 @@ impl<'a> Printer<'a> {
             "table {}{}{}",
             name(&t.name),
             annotations(&t.annotations),
-            loc(t.loc)
+            self.loc(t.loc)
         );
         self.braces(format_args!("{head}"), |s| {
             for key in &t.keys {

@@ -48,7 +48,7 @@ pub const RESPONSE_TYPE: u16 = 0x88b6;
 pub const REQUEST_PORT: u32 = 509;
 
 /// Options of a split.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitOptions {
     /// Number of entries in the switch of each table of ingress that can be mirrored. `None`
     /// mirrors only the tables with `@mirror`.
