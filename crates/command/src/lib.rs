@@ -6,7 +6,8 @@
 //! [`args`] has the options; [`engine`] selects an engine; [`compile`] compiles a program or a
 //! policy and shows its diagnostics; [`handlers`] compiles its C code; [`configure`] loads it with
 //! its entries; [`captures`] merges capture files into one stream of packets; [`topology`] reads
-//! and simulates a fabric, and [`switches`] makes its switches; [`reductions`] reads and simulates jobs.
+//! and simulates a fabric, and [`switches`] makes its switches; [`reductions`] reads and simulates
+//! jobs.
 //!
 //! Invariants: files are read only by paths of the command line, up to a limit of bytes.
 //!
