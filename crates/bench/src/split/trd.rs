@@ -152,17 +152,10 @@ impl SplitFunction for Trd {
                 BitField::key(layout, 64, 16),
                 BitField::key(layout, 80, 16),
             ],
-            copies: [
-                (parameter("meta.side")?, parameter("request.side")?),
-                (
-                    parameter("segment.length")?,
-                    parameter("request.segment.length")?,
-                ),
-                (
-                    parameter("segment.time")?,
-                    parameter("request.segment.time")?,
-                ),
-            ],
+            copies: [(
+                parameter("TrdIngress.segment.time")?,
+                parameter("request.segment.time")?,
+            )],
             key_copies: [
                 parameter("request.low_address")?,
                 parameter("request.high_address")?,
@@ -175,6 +168,9 @@ impl SplitFunction for Trd {
                 (parameter("TrdIngress.index")?, Value::Index),
                 (parameter("TrdIngress.generation")?, Value::Generation),
                 (parameter("TrdIngress.has_index")?, Value::One),
+                // The client has the lower address, and its SYN the length 1.
+                (parameter("request.side")?, Value::Zero),
+                (parameter("request.segment.length")?, Value::One),
                 (parameter("response.has_index")?, Value::One),
                 (parameter("response.index")?, Value::Index),
                 (parameter("response.generation")?, Value::Generation),
@@ -189,6 +185,7 @@ impl SplitFunction for Trd {
 enum Value {
     Index,
     Generation,
+    Zero,
     One,
 }
 
@@ -197,10 +194,10 @@ struct ServerLoop {
     response: ResponseFields,
     key: [BitField; 4],
     key_copies: [BitField; 4],
-    copies: [(BitField, BitField); 3],
+    copies: [(BitField, BitField); 1],
     start: BitField,
     flags: BitField,
-    set: [(BitField, Value); 6],
+    set: [(BitField, Value); 8],
     added: usize,
     table: Arc<LearningTable>,
 }
@@ -236,6 +233,7 @@ impl ServerLoop {
             let value = match value {
                 Value::Index => params[0],
                 Value::Generation => params[1],
+                Value::Zero => 0,
                 Value::One => 1,
             };
             field.put(bytes, value);
