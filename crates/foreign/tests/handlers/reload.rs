@@ -133,11 +133,13 @@ fn new_code_takes_over_the_state_under_traffic_and_no_packet_is_lost() {
         let state = HandlerState::default();
         let mut device = device_with(&program, &versions[0], &state, &engine);
         let workers = device.workers(2);
-        let (version, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
+        let seen_by = [AtomicU64::new(0), AtomicU64::new(0)];
+        let is_done = AtomicBool::new(false);
         let seen: Vec<Seen> = std::thread::scope(|scope| {
             let threads: Vec<_> = workers
                 .into_iter()
-                .map(|worker| scope.spawn(|| send(worker, &version, &is_done)))
+                .zip(&seen_by)
+                .map(|(worker, version)| scope.spawn(|| send(worker, version, &is_done)))
                 .collect();
             for (compiled, number) in versions.iter().zip(1u64..) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -146,15 +148,18 @@ fn new_code_takes_over_the_state_under_traffic_and_no_packet_is_lost() {
                 device.set_handlers(&natives);
                 drop(natives);
                 device.publish();
-                while version.load(Relaxed) < number {
+                while seen_by.iter().any(|seen| seen.load(Relaxed) < number) {
                     std::thread::yield_now();
                 }
             }
-            std::thread::sleep(Duration::from_millis(50));
-            // The device frees what its workers no longer use.
-            device.step(Nanos::ZERO);
-            // The engine was loaded with the first code; workers use the last one.
-            assert_eq!(objects(), 2);
+            // The device frees what its workers no longer use. The engine was loaded with the first
+            // code, and workers use the last one.
+            let start = Instant::now();
+            while objects() != 2 {
+                assert!(start.elapsed() < Duration::from_secs(10), "{}", objects());
+                std::thread::sleep(Duration::from_millis(5));
+                device.step(Nanos::ZERO);
+            }
             is_done.store(true, Relaxed);
             threads.into_iter().map(|one| one.join().unwrap()).collect()
         });
