@@ -394,3 +394,44 @@ impl Reader<'_> {
         Some(pairs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test vector of docs/AGGREGATE.md.
+    #[test]
+    fn the_documented_message_is_read_and_written() {
+        let bytes = [
+            0x11, 0x80, 0x02, 0x00, 0, 6, 0, 7, 0, 1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 1, 0, 0, 1,
+            0x61, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5,
+        ];
+        let shape = Shape {
+            operator: Operator::Add,
+            keys: KeyClass::B8,
+            values: ValueClass::I32,
+        };
+        let message = Message {
+            header: Header {
+                kind: Kind::Data,
+                flags: Flags::VALID,
+                shape,
+                job: 6,
+                attempt: 7,
+                flow: 1,
+                epoch: 2,
+                sequence: 3,
+                incarnation: 4,
+                pairs: 1,
+                absorbed: 0,
+                credit: 1,
+            },
+            body: Body::Pairs(vec![Pair::new(*b"a", 5)]),
+        };
+        assert_eq!(Message::read(&bytes), Some(message.clone()));
+        assert_eq!(message.write(), bytes);
+        for cut in 0..bytes.len() {
+            assert_eq!(Message::read(&bytes[..cut]), None);
+        }
+    }
+}
