@@ -38,6 +38,7 @@ mod request_log;
 mod server_code;
 mod server_plane;
 mod switch_plane;
+mod update_queue;
 
 pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
 pub use fixed_program::FixedProgram;
