@@ -8,7 +8,7 @@
 //! [`Coordinator::end_window`] and [`Coordinator::asked`] move entries into the switch and out of
 //! it, by the policy of [`SplitPlacement`].
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bits::Value;
@@ -25,6 +25,7 @@ use table::Entry;
 
 use crate::flights::WindowCounts;
 use crate::mirror::{InSwitch, LearnedItem, MirrorIndex, SplitPlacement};
+use crate::missed::{MissedRemovals, RemovedEntry};
 use crate::no_engine::NoEngine;
 use crate::order::NotInstalled;
 use crate::plane::PlaneControl;
@@ -45,17 +46,8 @@ pub struct Coordinator {
     idle: HashMap<(TableId, EntryId), u64>,
     /// Number of moves of entries into the switch and out of it.
     moves: u64,
-    /// Servers that are away or have just returned, by number.
-    away: BTreeMap<u16, Away>,
-}
-
-/// What a server has missed while it is away.
-#[derive(Clone, Debug)]
-struct Away {
-    /// By mirrored table: the id that the next entry of a handler got when the server went away.
-    since: Vec<EntryId>,
-    /// Entries of handlers that the server had and that are removed: their keys and servers' ids.
-    removed: HashSet<(TableId, Box<[u64]>, EntryId)>,
+    /// Removals that servers miss.
+    missed: MissedRemovals,
 }
 
 /// State of a mirrored table, for operators.
@@ -108,11 +100,20 @@ impl Coordinator {
         plan: Arc<SplitPlan>,
         config: &DeviceConfig,
     ) -> Result<Coordinator, LoadError> {
-        let config = DeviceConfig {
+        let whole = Device::new(whole, &NoEngine, &Coordinator::device_config(config))?;
+        Ok(Coordinator::with_device(whole, plan))
+    }
+
+    /// Returns the configuration of the device with the whole tables: no packet searches them.
+    pub fn device_config(config: &DeviceConfig) -> DeviceConfig {
+        DeviceConfig {
             lookups: Lookups::None,
             ..config.clone()
-        };
-        let mut whole = Device::new(whole, &NoEngine, &config)?;
+        }
+    }
+
+    /// Creates the coordinator with a device that has the whole tables.
+    pub fn with_device(mut whole: Device, plan: Arc<SplitPlan>) -> Coordinator {
         let records: Arc<Mutex<Vec<Record>>> = Arc::default();
         let noted = Arc::clone(&records);
         whole.follow(move |record| {
@@ -128,8 +129,15 @@ impl Coordinator {
             for (keys, entry) in entries_of(&whole, mirror.table) {
                 mirror.insert(&keys, entry);
             }
+            let learned = whole.configuration().learned[mirror.table].as_deref();
+            let learned = learned.map_or_else(Vec::new, table::LearningTable::entries);
+            for entry in learned {
+                if let Some(made) = learned_entry(whole.program(), mirror.table, &entry) {
+                    mirror.learn(&entry.key, entry.id, made);
+                }
+            }
         }
-        Ok(Coordinator {
+        Coordinator {
             whole,
             records,
             plan,
@@ -138,8 +146,8 @@ impl Coordinator {
             used: HashMap::new(),
             idle: HashMap::new(),
             moves: 0,
-            away: BTreeMap::new(),
-        })
+            missed: MissedRemovals::default(),
+        }
     }
 
     /// Sets the placement of entries. All entries leave the switch.
@@ -525,8 +533,9 @@ impl Coordinator {
                 let removed = removed.map(|entry| (keys_of(entry), entry.id));
                 let removed: Vec<(Vec<KeyMatch>, EntryId)> = removed.collect();
                 let index = &self.mirrors[mirror];
-                for learned in index.all_learned() {
-                    note_missed(&mut self.away, mirror, index.table, learned);
+                for (number, item) in index.all_learned() {
+                    self.missed
+                        .note(mirror, number, &removed_entry(index.table, item));
                 }
                 self.mirrors[mirror].clear(&removed)
             }
@@ -599,32 +608,30 @@ impl Coordinator {
     /// Notes that a server is away: it misses removals of entries.
     pub fn goes_away(&mut self, server: u16) {
         let since = self.mirrors.iter().map(MirrorIndex::next_learned);
-        let away = Away {
-            since: since.collect(),
-            removed: HashSet::new(),
-        };
-        self.away.insert(server, away);
+        self.missed.goes_away(server, since.collect());
     }
 
     /// Notes that a server misses no more removals, and has reported all its entries.
     pub fn is_back(&mut self, server: u16) {
-        self.away.remove(&server);
+        self.missed.is_back(server);
     }
 
     /// Returns true if this entry of a handler was removed while the server was away.
     pub fn has_missed_removal(&self, server: u16, table: TableId, entry: &LearnedEntry) -> bool {
-        let away = self.away.get(&server);
-        away.is_some_and(|away| {
-            let removed = (table, entry.key.clone(), entry.id);
-            away.removed.contains(&removed)
-        })
+        let removal = RemovedEntry {
+            table,
+            key: entry.key.clone(),
+            id: entry.id,
+        };
+        self.missed.has(server, &removal)
     }
 
     /// Notes the removal of a handler's entry for the servers that are away and have it.
     fn note_missed(&mut self, at: usize, key: &[u64]) {
         let mirror = &self.mirrors[at];
-        if let Some((id, item)) = mirror.learned_with(key) {
-            note_missed(&mut self.away, at, mirror.table, (id, item));
+        if let Some((number, item)) = mirror.learned_with(key) {
+            self.missed
+                .note(at, number, &removed_entry(mirror.table, item));
         }
     }
 
@@ -858,18 +865,12 @@ impl Coordinator {
     }
 }
 
-/// Notes the removal of a handler's entry of a mirrored table for the servers that are away and have
-/// it.
-fn note_missed(
-    away: &mut BTreeMap<u16, Away>,
-    mirror: usize,
-    table: TableId,
-    (id, item): (EntryId, &LearnedItem),
-) {
-    for away in away.values_mut() {
-        if away.since.get(mirror).is_some_and(|since| id < *since) {
-            away.removed.insert((table, item.key.clone(), item.id));
-        }
+/// Returns the entry of a handler as servers name it.
+fn removed_entry(table: TableId, item: &LearnedItem) -> RemovedEntry {
+    RemovedEntry {
+        table,
+        key: item.key.clone(),
+        id: item.id,
     }
 }
 
@@ -890,10 +891,7 @@ fn keys_of(entry: &Entry) -> Vec<KeyMatch> {
 }
 
 /// Returns the keys and ids of a table's entries.
-fn entries_of(
-    device: &Device,
-    table: TableId,
-) -> impl Iterator<Item = (Vec<KeyMatch>, EntryId)> {
+fn entries_of(device: &Device, table: TableId) -> impl Iterator<Item = (Vec<KeyMatch>, EntryId)> {
     let entries = device.configuration().tables[table].iter();
     entries.map(|entry| (keys_of(entry), entry.id))
 }

@@ -232,7 +232,10 @@ fn a_leased_value_goes_to_its_server_until_the_server_has_left_and_has_no_flows(
         bed.worker.end([]);
         sent.expect("not held").1.server.0
     };
-    assert_eq!([0, 1, 2, 3].map(|value| owner_of(&mut bed, value)), [0, 1, 0, 1]);
+    assert_eq!(
+        [0, 1, 2, 3].map(|value| owner_of(&mut bed, value)),
+        [0, 1, 0, 1]
+    );
     bed.requests.leave(ServerId(1)).expect("leaves");
     bed.requests.commit(&[]).expect("nothing is known");
     // It drains: packets of its leases still go to it.

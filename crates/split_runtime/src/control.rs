@@ -17,9 +17,9 @@ use port::{Poller, Signal};
 use runtime::ProcessSetup;
 use split::{Coordinator, Order, PlaneControl, SplitPlacement, WindowCounts, with_actions_of};
 use support::wakeup::WakeupFd;
-use switch::{Change, ControlError, CounterReading, EntryId, KeptCells};
-use table::Entry;
+use switch::{Change, KeptCells, Storage, StorageError};
 
+use crate::all_servers::spread;
 use crate::code_change::CodeTask;
 use crate::commit_queue::{CommitQueue, WaitingCommits};
 use crate::connection::{Connection, PlaneAddress, PlaneEvent};
@@ -73,6 +73,18 @@ pub struct CoordinatorOptions {
     pub placement: SplitPlacement,
     /// Order of the packets of a flow.
     pub order: Order,
+    /// Storage of the whole tables; `None`: they are lost with the coordinator.
+    pub store: Option<StateStore>,
+}
+
+/// Storage of the coordinator's state.
+pub struct StateStore {
+    /// The storage.
+    pub storage: Box<dyn Storage>,
+    /// Cells that are stored beside the configuration.
+    pub cells: KeptCells,
+    /// True if it has the present state.
+    pub has_it: bool,
 }
 
 /// Error of a coordinator's start or wait.
@@ -222,11 +234,13 @@ impl CoordinatorLoop {
         options: CoordinatorOptions,
     ) -> Result<CoordinatorLoop, CoordinatorError> {
         let commits = CommitQueue::default();
-        let storage = Box::new(commits.clone());
-        coordinator
-            .whole_mut()
-            .keep_in(storage, KeptCells::default(), true);
         let wakeup = Arc::new(WakeupFd::armed().map_err(CoordinatorError)?);
+        let (store, cells, has_it) = match options.store {
+            Some(store) => (Some(store.storage), store.cells, store.has_it),
+            None => (None, KeptCells::default(), true),
+        };
+        let storage = commits.storage(store, Arc::clone(&wakeup));
+        coordinator.whole_mut().keep_in(storage, cells, has_it);
         let (sender, events) = channel();
         let halves = Halves {
             plan: Arc::new(program.plan.clone()),
@@ -430,8 +444,8 @@ impl CoordinatorLoop {
         let servers = self.servers.values();
         let queued = servers.map(|server| (server.plane.number, server.plane.updates().queued()));
         let queued: Vec<(ConnectionNumber, u64)> = queued.collect();
-        for done in self.commits.take() {
-            self.waiting.push(queued.clone(), done);
+        for commit in self.commits.take() {
+            self.waiting.push(queued.clone(), commit);
         }
         let answered = |(number, target): &(ConnectionNumber, u64)| {
             let mut servers = self.servers.iter();
@@ -449,11 +463,13 @@ impl CoordinatorLoop {
             .iter()
             .any(|(key, answers)| key.is_none() && answers.refused.is_some());
         if !switch_refused {
-            self.waiting
-                .finish(|targets| targets.iter().all(&answered));
+            self.waiting.finish(|targets| targets.iter().all(&answered));
         }
         if let Some(error) = error {
-            self.waiting.fail(error);
+            self.waiting.fail(&StorageError {
+                is_full: false,
+                message: error.clone(),
+            });
         }
     }
 
@@ -488,12 +504,16 @@ impl CoordinatorLoop {
         let Some(plane) = self.plane_mut(key) else {
             return false;
         };
+        let was_connected = plane.is_connected();
         match plane.synchronise(state, false) {
             Ok(_) => true,
             Err(error) => {
                 note(&error);
                 plane.disconnected();
                 plane.connection.reconnect();
+                if let Some(id) = key.filter(|_| was_connected) {
+                    self.coordinator.goes_away(id);
+                }
                 false
             }
         }
@@ -898,77 +918,4 @@ impl CoordinatorLoop {
 fn next_time(begin: Instant, interval: Duration) -> Instant {
     let now = Instant::now();
     now + interval.max(now.duration_since(begin) * PERIODIC_SHARE)
-}
-
-/// Queues the changes of the whole tables for the connected planes.
-fn spread(
-    coordinator: &mut Coordinator,
-    switch: &mut RemotePlane,
-    servers: &mut BTreeMap<u16, Server>,
-) {
-    coordinator.propagate(switch, &mut [&mut AllServers(servers)]);
-}
-
-/// All servers as one plane for changes: an update is encoded once.
-struct AllServers<'s>(&'s mut BTreeMap<u16, Server>);
-
-impl AllServers<'_> {
-    fn connected(&mut self) -> impl Iterator<Item = &mut RemotePlane> {
-        let planes = self.0.values_mut().map(|server| &mut server.plane);
-        planes.filter(|plane| plane.is_connected())
-    }
-}
-
-impl PlaneControl for AllServers<'_> {
-    fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
-        self.apply_to(change, made, &[])
-    }
-
-    fn apply_to(
-        &mut self,
-        change: &Change,
-        made: Option<EntryId>,
-        touched: &[Arc<Entry>],
-    ) -> Result<(), ControlError> {
-        let zero = match change {
-            // The first one has what all have counted.
-            Change::WriteDirectCounter(table, entry, _) => {
-                let zero = CounterReading::default();
-                Some(Change::WriteDirectCounter(*table, *entry, zero))
-            }
-            _ => None,
-        };
-        let mut encoded = None;
-        for (at, plane) in self.connected().enumerate() {
-            match &zero {
-                Some(zero) if at > 0 => plane.apply_to(zero, made, touched)?,
-                _ if plane.note(change, made) => {}
-                _ => {
-                    let (updates, kinds) = match &encoded {
-                        Some(encoded) => encoded,
-                        None => {
-                            let new = plane.encode_for_servers(change, made, touched)?;
-                            encoded.insert(new)
-                        }
-                    };
-                    plane.queue_encoded(updates, kinds);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn direct_counter(&self, _: TableId, _: EntryId) -> Option<CounterReading> {
-        None
-    }
-
-    fn last_use(&self, _: TableId, _: EntryId) -> Option<u64> {
-        None
-    }
-
-    fn last_restart(&self, _: TableId, _: &[u64]) -> Option<u64> {
-        None
-    }
-
-    fn touch(&mut self, _: TableId, _: &[u64], _: u64) {}
 }

@@ -13,7 +13,7 @@
 //!   commands of operators.
 //! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
-//!   `commit_queue` delays answers, and `messages` converts the messages between planes.
+//!   `commit_queue` delays answers, `update_queue` has the updates on their way, and `messages` converts the messages between planes.
 //!
 //! Invariants:
 //! - A write is answered after all connected planes have it, or refused and undone. A long batch
@@ -23,10 +23,12 @@
 //!
 //! Tests: in `request_log` and `code_change`; `cli/tests/split_control.rs` runs all processes.
 
+mod all_servers;
 mod code_change;
 mod commit_queue;
 mod connection;
 mod control;
+mod difference;
 mod fixed_program;
 mod group_change;
 mod group_control;
@@ -40,7 +42,7 @@ mod server_plane;
 mod switch_plane;
 mod update_queue;
 
-pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
+pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec, StateStore};
 pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use operator::{placement_of, policy_task};

@@ -1,6 +1,7 @@
 //! Commands that run all processes of a split program: a switch, servers and their coordinator, in
 //! a network namespace of their own.
 
+mod churn;
 mod routes;
 
 use std::io::{BufRead, BufReader};
@@ -10,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use port::Netns;
 use serde_json::Value;
 
+pub(crate) use churn::{Churn, run as run_churn};
 pub(crate) use routes::{Options as RouteOptions, run as run_routes};
 
 /// Address of a server on a free port of the loopback interface.
@@ -42,6 +44,10 @@ impl Namespace<'_> {
         let mut rtnl = netns.rtnl().map_err(|error| error.to_string())?;
         rtnl.set_up("lo").map_err(|error| error.to_string())?;
         Ok(Namespace { netns, binary })
+    }
+
+    pub(crate) fn netns(&self) -> &Netns {
+        &self.netns
     }
 
     /// Starts a process, and waits until it serves P4Runtime.
@@ -117,9 +123,12 @@ impl Process {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         // Fields 14 and 15, in hundredths; the name before may have spaces.
         let fields = text.rsplit(") ").next().unwrap_or_default();
-        let fields: Vec<u64> = fields.split(' ').flat_map(str::parse).collect();
-        let number = |at: usize| fields.get(at).copied().unwrap_or(0);
-        (number(10) + number(11)) as f64 / 100.0
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let number = |at: usize| -> u64 {
+            let field = fields.get(at - 3).and_then(|field| field.parse().ok());
+            field.unwrap_or(0)
+        };
+        (number(14) + number(15)) as f64 / 100.0
     }
 }
 
@@ -139,12 +148,13 @@ pub(crate) struct SplitProcesses {
 }
 
 impl SplitProcesses {
-    /// Starts the processes: the switch with these ports, and the coordinator with these further
-    /// options. Waits until all are connected.
+    /// Starts the processes: the switch with these ports, of which those from 2 on lead to the
+    /// servers, the servers with one port each, and the coordinator with these further options.
+    /// Waits until all are connected.
     pub(crate) fn start(
         namespace: &Namespace<'_>,
         program: &str,
-        ports: &[String],
+        (ports, links): (&[String], &[String; SERVERS]),
         options: &[&str],
     ) -> Result<SplitProcesses, String> {
         let mut words = vec!["split", "switch", program];
@@ -153,11 +163,11 @@ impl SplitProcesses {
         words.extend(["--server", "1=2", "--server", "2=3"]);
         let switch = namespace.start("switch", &words)?;
         let mut servers = Vec::new();
-        for id in 1..=SERVERS {
-            let (id, tap) = (id.to_string(), format!("0=tap:server{id}"));
+        for (at, link) in links.iter().enumerate() {
+            let id = (at + 1).to_string();
             let words = [
                 &["split", "server", program, "--id", &id][..],
-                &["--group-size", "2", "--port", &tap],
+                &["--group-size", "2", "--port", link],
             ];
             servers.push(namespace.start(&format!("server {id}"), &words.concat())?);
         }

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::{Namespace, Process, SplitProcesses, binary};
 use crate::Outcome;
 
+/// Number of routes in a file: the client does not answer the server while it reads one.
+const FILE_ROUTES: usize = 100_000;
+
 /// Number of tenants that share the routes.
 const TENANTS: usize = 64;
 
@@ -46,13 +49,12 @@ struct Measured {
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let binary = binary(options.binary.as_ref())?;
     let program = root.join("examples/split/fib.p4").display().to_string();
-    let name = format!("polyplane-routes-{}.entries", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    let written = std::fs::write(&file, routes(options.routes));
-    written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    let measured = measure(&binary, &program, &file.display().to_string());
-    // A file that is left does no harm.
-    let _ = std::fs::remove_file(&file);
+    let directory = std::env::temp_dir().join(format!("polyplane-routes-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let measured =
+        files(options.routes, &directory).and_then(|files| measure(&binary, &program, &files));
+    // A folder that is left does no harm.
+    let _ = std::fs::remove_dir_all(&directory);
     let (one, split) = measured?;
     match options.json {
         true => print_json(options.routes, &one, &split),
@@ -61,47 +63,60 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     Ok(())
 }
 
-/// Returns the routes as an entries file.
-fn routes(count: usize) -> String {
+/// Writes the routes as entries files. Returns their paths.
+fn files(count: usize, directory: &Path) -> Result<Vec<String>, String> {
     let table = RoutingTable::generate(Family::V4, count, 1);
-    let mut text = String::new();
-    for (at, route) in table.routes().iter().enumerate() {
-        let [a, b, c, d] = (route.address as u32).to_be_bytes();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "fib {{ hdr.vxlan.vni: {}; hdr.inner_ipv4.dst: {a}.{b}.{c}.{d}/{}; }} -> \
-             set_next_hop(id: {})",
-            1 + at % TENANTS,
-            route.len,
-            at % 60_000
-        );
+    let mut files = Vec::new();
+    for (part, routes) in table.routes().chunks(FILE_ROUTES).enumerate() {
+        let mut text = String::new();
+        for (at, route) in routes.iter().enumerate() {
+            let [a, b, c, d] = (route.address as u32).to_be_bytes();
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "fib {{ hdr.vxlan.vni: {}; hdr.inner_ipv4.dst: {a}.{b}.{c}.{d}/{}; }} -> \
+                 set_next_hop(id: {})",
+                1 + at % TENANTS,
+                route.len,
+                at % 60_000
+            );
+        }
+        let file = directory.join(format!("{part}.entries"));
+        let file = file.display().to_string();
+        std::fs::write(&file, text).map_err(|error| format!("cannot write {file}: {error}"))?;
+        files.push(file);
     }
-    text
+    Ok(files)
 }
 
-fn measure(binary: &Path, program: &str, file: &str) -> Result<(Loaded, Loaded), String> {
+fn measure(binary: &Path, program: &str, files: &[String]) -> Result<(Loaded, Loaded), String> {
     let namespace = Namespace::new(binary)?;
     let one = {
         let run = namespace.start("run", &["run", program, "--port", "0=tap:run0"])?;
-        load(&namespace, file, &run, &[&run])?
+        load(&namespace, files, &run, &[&run])?
     };
-    let ports: Vec<String> = (0..4).map(|port| format!("{port}=tap:port{port}")).collect();
-    let split = SplitProcesses::start(&namespace, program, &ports, &[])?;
+    let ports: Vec<String> = (0..4)
+        .map(|port| format!("{port}=tap:port{port}"))
+        .collect();
+    let links = ["0=tap:server1".to_owned(), "0=tap:server2".to_owned()];
+    let split = SplitProcesses::start(&namespace, program, (&ports, &links), &[])?;
     let all: Vec<&Process> = split.all().collect();
-    let split = load(&namespace, file, &split.control, &all)?;
+    let split = load(&namespace, files, &split.control, &all)?;
     Ok((one, split))
 }
 
 fn load(
     namespace: &Namespace<'_>,
-    file: &str,
+    files: &[String],
     to: &Process,
     all: &[&Process],
 ) -> Result<Loaded, String> {
     let empty: Vec<u64> = all.iter().map(|process| process.memory().0).collect();
-    let applied = namespace.json(&["ctl", "apply", file, "--addr", &to.address])?;
-    let seconds = applied["seconds"].as_f64().ok_or("ctl printed no time")?;
+    let mut seconds = 0.0;
+    for file in files {
+        let applied = namespace.json(&["ctl", "apply", file, "--addr", &to.address])?;
+        seconds += applied["seconds"].as_f64().ok_or("ctl printed no time")?;
+    }
     let measured = all.iter().zip(empty).map(|(process, empty)| {
         let (resident, highest) = process.memory();
         Measured {
