@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all
-//! of its own set-up.
+//! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does
+//! all of its own set-up.
 
 mod clients;
 mod corpus;

@@ -15,14 +15,15 @@ pub(crate) struct RemovedEntry {
     pub(crate) id: EntryId,
 }
 
-/// Removals that servers miss, by server. Their number is bounded by that of the entries at the time
-/// when a server goes away.
+/// Removals that servers miss, by server. Their number is bounded by that of the entries at the
+/// time when a server goes away.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MissedRemovals(BTreeMap<u16, Away>);
 
 #[derive(Clone, Debug)]
 struct Away {
-    /// By mirrored table: the coordinator's number of the first entry that the server does not have.
+    /// By mirrored table: the coordinator's number of the first entry that the server does not
+    /// have.
     since: Vec<EntryId>,
     removed: HashSet<RemovedEntry>,
 }

@@ -13,7 +13,9 @@
 //!   commands of operators.
 //! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
-//!   `commit_queue` delays answers, `update_queue` has the updates on their way, and `messages` converts the messages between planes.
+//!   `update_queue` its updates on their way, and `difference` what it lacks. `all_servers` encodes
+//!   changes once for all servers.
+//! - `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
 //! Invariants:
 //! - A write is answered after all connected planes have it, or refused and undone. A long batch

@@ -95,7 +95,7 @@ impl UpdateQueue {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// Forgets all updates: nobody waits for an answer any more.
+    /// Forgets all updates: no answer is waited for any more.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.sent.clear();

@@ -158,8 +158,8 @@ impl SplitProcesses {
         options: &[&str],
     ) -> Result<SplitProcesses, String> {
         let mut words = vec!["split", "switch", program];
-        let links = ports.iter().flat_map(|port| ["--port", port]);
-        words.extend(links);
+        let at_ports = ports.iter().flat_map(|port| ["--port", port]);
+        words.extend(at_ports);
         words.extend(["--server", "1=2", "--server", "2=3"]);
         let switch = namespace.start("switch", &words)?;
         let mut servers = Vec::new();

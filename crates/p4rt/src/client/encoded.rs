@@ -1,4 +1,5 @@
-//! Batches of updates that are encoded already: a controller of many devices encodes an update once.
+//! Batches of updates that are encoded already: a controller of many devices encodes an update
+//! once.
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::write_request::Atomicity;
