@@ -143,7 +143,7 @@ impl SplitPlacement {
 /// Address of a prefix table: the number of the exact keys, and the bits of the prefix key.
 /// Packed, because there is one in each node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub(crate) struct RouteAddress {
     group: u32,
     address: u128,
