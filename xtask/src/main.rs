@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `split-programs`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all
-//! of its own set-up.
+//! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does
+//! all of its own set-up.
 
 mod clients;
 mod corpus;
@@ -10,6 +10,8 @@ mod sanitize;
 mod scale;
 #[cfg(target_os = "linux")]
 mod soak;
+#[cfg(target_os = "linux")]
+mod split;
 mod split_programs;
 mod tidy;
 
@@ -57,6 +59,10 @@ enum Task {
     SplitPrograms(split_programs::Options),
     /// Send random floats through P4 and C, and compare with the same C code alone.
     Floats(split_programs::FloatOptions),
+    /// Write routes to one device, and to the coordinator of a switch and two servers. Prints times
+    /// and the memory of each process. Needs root for network namespaces.
+    #[cfg(target_os = "linux")]
+    SplitRoutes(split::RouteOptions),
     /// Fill the tables of docs/results from what `polyplane bench --json` wrote.
     Figures(figures::Options),
     /// Run the switch under sustained overload. It must drop with counted reasons, never stall and
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
         Task::Scale(options) => scale::run(&options),
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
+        #[cfg(target_os = "linux")]
+        Task::SplitRoutes(options) => split::run_routes(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),

@@ -16,9 +16,10 @@ struct Group {
     switch: String,
     servers: Vec<(Running, String)>,
     control: String,
-    _running: Vec<Running>,
+    control_run: Option<Running>,
+    _switch_run: Running,
     cables: Cables,
-    _directory: Directory,
+    directory: Directory,
 }
 
 /// Starts a plane in the namespace of the cables. Returns it with its address.
@@ -66,25 +67,35 @@ impl Group {
             plane(&cables, &arguments)
         };
         let servers = vec![server("1"), server("2")];
-        let (first, second) = (format!("1={}", servers[0].1), format!("2={}", servers[1].1));
-        let entries = example("split/fib.entries");
-        let (control_run, control) = plane(
-            &cables,
-            &[
-                &["control", "--entries", &entries, "--switch", &switch][..],
-                &["--server", &first, "--server", &second],
-                &serving,
-            ]
-            .concat(),
-        );
-        Some(Group {
+        let mut group = Group {
             switch,
             servers,
-            control,
-            _running: vec![switch_run, control_run],
+            control: String::new(),
+            control_run: None,
+            _switch_run: switch_run,
             cables,
-            _directory: Directory::new(test),
-        })
+            directory: Directory::new(test),
+        };
+        group.start_control(&["--entries", &example("split/fib.entries")]);
+        Some(group)
+    }
+
+    /// Starts the coordinator with these options, instead of the one that runs.
+    fn start_control(&mut self, options: &[&str]) {
+        if let Some(running) = self.control_run.take() {
+            running.signal("TERM");
+            assert_eq!(running.finish().status, Some(0));
+        }
+        let servers = &self.servers;
+        let (first, second) = (format!("1={}", servers[0].1), format!("2={}", servers[1].1));
+        let arguments = [
+            &["control", "--switch", &self.switch][..],
+            &["--server", &first, "--server", &second],
+            &["--p4runtime", "127.0.0.1:0"],
+            options,
+        ];
+        let (running, address) = plane(&self.cables, &arguments.concat());
+        (self.control_run, self.control) = (Some(running), address);
     }
 
     fn ctl(&self, address: &str, arguments: &[&str]) -> Said {
@@ -265,6 +276,59 @@ fn servers_leave_and_join_and_the_policy_changes_while_the_processes_run() {
     assert_eq!(changed["policy"]["policy"], "threshold");
     assert_eq!(changed["policy"]["order"], "strict");
     assert_eq!(changed["tables"][0]["capacity"], 10);
+}
+
+#[test]
+fn a_coordinator_that_starts_again_goes_on_with_its_tables() {
+    let Some(mut group) = Group::start("split-control-state") else {
+        return;
+    };
+    let state = group.directory.file("state");
+    let entries = example("split/fib.entries");
+    group.start_control(&["--state", &state, "--entries", &entries]);
+    let route = "fib { hdr.vxlan.vni: 300; hdr.inner_ipv4.dst: 10.3.0.0/16; } -> drop()";
+    let added = group.ctl(&group.control, &["add", route]);
+    assert_eq!(added.status, Some(0), "{}", added.err);
+    let before = group.routes(&group.control);
+    assert!(before.contains("10.3.0.0/16"), "{before}");
+    group.start_control(&["--state", &state]);
+    assert_eq!(group.routes(&group.control), before);
+    let (key, _) = before.lines().next().unwrap().split_once(" ->").unwrap();
+    // The planes have kept theirs, under the same numbers.
+    let deleted = group.ctl(&group.control, &["delete", key]);
+    assert_eq!(deleted.status, Some(0), "{}", deleted.err);
+    for (_, server) in &group.servers {
+        group.wait_for(server, key, false);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_connect_does_not_stay_in_the_list() {
+    let Some(group) = Group::start("split-control-join") else {
+        return;
+    };
+    group.wait_for(&group.servers[0].1, "10.0.0.0/8", true);
+    let listed = |group: &Group| {
+        let state = operate(group, &["status"]);
+        let planes = state["planes"].as_array().unwrap().clone();
+        let planes = planes.iter();
+        let listed = planes.map(|plane| (plane["name"].clone(), plane["address"].clone()));
+        listed.collect::<Vec<_>>()
+    };
+    let before = listed(&group);
+    for server in ["3", "2"] {
+        let mut join = polyplane();
+        join.args(["split", "join", server, "--address", "127.0.0.1:1"]);
+        join.args(["--addr", &group.control]);
+        let run = || Running::start(&mut join).finish();
+        let joined = group.cables.switch.run(run).unwrap();
+        assert_eq!(joined.status, Some(1), "{}", joined.err);
+    }
+    let start = Instant::now();
+    while listed(&group) != before {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

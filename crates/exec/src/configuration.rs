@@ -11,7 +11,7 @@ use ir::{ActionCall, ExternId, ExternKind, HashAlgorithm, Program, TableId, Valu
 use support::work::checkpoint;
 use table::{
     ActionProfile, ActionRef, CounterArray, EntryAction, Improved, KeyField, KeyShape,
-    LearningTable, MeterArray, NewEntry, Table, TableError, ValueSet,
+    LearningTable, MeterArray, NewEntry, Table, TableError, Unsearched, ValueSet,
 };
 
 use crate::convert::{action_params, counter_kind, field_match, key_shape, meter_unit, table_spec};
@@ -47,6 +47,16 @@ pub struct Configuration {
     /// Lock for `@atomic` code. It belongs to the device: successive programs of a device share it.
     pub atomic: Arc<crate::AtomicGate>,
     handlers: StateHandlers,
+}
+
+/// Lookups in the tables of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Lookups {
+    /// Packets search the tables: each has the index that suits its key.
+    #[default]
+    Indexed,
+    /// No packet searches the tables: they have no index, and a lookup finds nothing.
+    None,
 }
 
 /// Maximum number of bytes of a program's preallocated state: counters, meters, registers, and
@@ -103,11 +113,22 @@ impl Configuration {
     /// # Errors
     /// A table cannot hold an entry of the program, or the state takes too much memory.
     pub fn new(program: Arc<Program>) -> Result<Configuration, ConfigurationError> {
+        Configuration::with_lookups(program, Lookups::Indexed)
+    }
+
+    /// As [`Configuration::new`], for packets that search the tables or for none.
+    ///
+    /// # Errors
+    /// As [`Configuration::new`].
+    pub fn with_lookups(
+        program: Arc<Program>,
+        lookups: Lookups,
+    ) -> Result<Configuration, ConfigurationError> {
         check_memory(&program)?;
         let tables = program
             .tables
             .values()
-            .map(|table| new_table(&program, table))
+            .map(|table| new_table(&program, table, lookups))
             .collect::<Result<Vec<_>, _>>()?;
         let learned = program.tables.values().map(|table| {
             table
@@ -221,7 +242,11 @@ fn action_ref(program: &Program, table: &ir::Table, call: &ActionCall) -> Option
     })
 }
 
-fn new_table(program: &Program, table: &ir::Table) -> Result<Table, ConfigurationError> {
+fn new_table(
+    program: &Program,
+    table: &ir::Table,
+    lookups: Lookups,
+) -> Result<Table, ConfigurationError> {
     checkpoint();
     let error = |entry: usize, reason: String| ConfigurationError::Entry {
         table: table.name.clone(),
@@ -236,7 +261,11 @@ fn new_table(program: &Program, table: &ir::Table) -> Result<Table, Configuratio
     let spec = table_spec(program, table);
     let fields: Vec<KeyField> = spec.shape.fields().to_vec();
     let needs_priority = spec.shape.needs_priority();
-    let mut made = Table::new(spec, EntryAction::Direct(default));
+    let default = EntryAction::Direct(default);
+    let mut made = match lookups {
+        Lookups::Indexed => Table::new(spec, default),
+        Lookups::None => Table::with_engine(spec, default, Box::new(Unsearched)),
+    };
     for (at, entry) in table.entries.iter().enumerate() {
         checkpoint();
         let matches: Option<Vec<_>> = fields

@@ -37,7 +37,7 @@ mod work;
 
 pub use atomic::{AtomicDepth, AtomicGate};
 pub use bit_buffer::BitBuffer;
-pub use configuration::{Configuration, ConfigurationError, state_bytes};
+pub use configuration::{Configuration, ConfigurationError, Lookups, state_bytes};
 pub use context::{CurrentEntry, Derived, DigestMessage, Digests, PacketContext};
 pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::{DropReason, MAX_NAMED_REASONS, MAX_REASON_BYTES, NamedReason};

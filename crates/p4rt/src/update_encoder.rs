@@ -15,6 +15,7 @@ use p4info::p4::v1::table_action::Type as GivenAction;
 use p4info::p4::v1::update::Type;
 use prost::Message;
 use switch::{Action, Change, CloneSession, CounterReading, EntryId, Replica, TableEntry};
+use table::Entry;
 
 use crate::controller_state::Kept;
 use crate::data::DataCoder;
@@ -44,7 +45,8 @@ fn unknown<T>(what: impl fmt::Display) -> Result<T, EncodeError> {
 /// [`EntryId`] as their metadata, eight bytes in network order.
 pub struct UpdateEncoder {
     schema: Schema,
-    /// Keys of the entries, as encoded [`rt::TableEntry`]s.
+    /// Keys of the entries, as encoded [`rt::TableEntry`]s. An encoder that gets the entries with
+    /// their changes has none.
     keys: HashMap<(TableId, EntryId), Box<[u8]>>,
     /// Other objects that exist.
     objects: HashSet<Object>,
@@ -128,17 +130,43 @@ impl UpdateEncoder {
         change: &Change,
         made: Option<EntryId>,
     ) -> Result<Vec<rt::Update>, EncodeError> {
+        self.encode(change, made, None)
+    }
+
+    /// Returns the updates of a change for a device that holds all entries of this one. `touched`
+    /// are the entries that the change is about. The encoder keeps no keys: it is for such devices
+    /// alone.
+    ///
+    /// # Errors
+    /// P4Runtime has no update for the change.
+    pub fn updates_of(
+        &mut self,
+        change: &Change,
+        made: Option<EntryId>,
+        touched: &[Arc<Entry>],
+    ) -> Result<Vec<rt::Update>, EncodeError> {
+        self.encode(change, made, Some(touched))
+    }
+
+    fn encode(
+        &mut self,
+        change: &Change,
+        made: Option<EntryId>,
+        touched: Option<&[Arc<Entry>]>,
+    ) -> Result<Vec<rt::Update>, EncodeError> {
         let one = match change {
             Change::Insert(table, entry) => {
                 let Some(made) = made else {
                     return unknown("an entry without a number");
                 };
                 let message = self.entry(*table, entry, made)?;
-                self.keys.insert((*table, made), key_of(&message));
+                if touched.is_none() {
+                    self.keys.insert((*table, made), key_of(&message));
+                }
                 update(Type::Insert, Kind::TableEntry(message))
             }
             Change::Modify(table, id, action, timeout) => {
-                let Some(key) = self.key(*table, *id) else {
+                let Some(key) = self.key(*table, *id, touched) else {
                     return Ok(Vec::new());
                 };
                 let view = self.table(*table)?;
@@ -152,11 +180,15 @@ impl UpdateEncoder {
                     }),
                 )
             }
-            Change::Delete(table, id) => match self.keys.remove(&(*table, *id)) {
-                Some(key) => deletion(&key)?,
-                None => return Ok(Vec::new()),
-            },
-            Change::Clear(table) => return self.clear(*table),
+            Change::Delete(table, id) => {
+                let key = self.key(*table, *id, touched);
+                self.keys.remove(&(*table, *id));
+                match key {
+                    Some(key) => update(Type::Delete, Kind::TableEntry(key)),
+                    None => return Ok(Vec::new()),
+                }
+            }
+            Change::Clear(table) => return Ok(self.clear(*table, touched)),
             Change::SetDefault(table, call) => {
                 let action = Action::Call(call.clone());
                 let action = self.action(self.table(*table)?, &action)?;
@@ -165,7 +197,7 @@ impl UpdateEncoder {
             Change::ResetDefault(table) => self.default(*table, None)?,
             Change::SetMetadata(..) | Change::SetNote(..) => return Ok(Vec::new()),
             Change::SetDirectMeter(table, id, config) => {
-                let Some(key) = self.direct_key(*table, *id)? else {
+                let Some(key) = self.direct_key(*table, *id, touched)? else {
                     return Ok(Vec::new());
                 };
                 let config = config.map(message::meter);
@@ -177,7 +209,7 @@ impl UpdateEncoder {
                 update(Type::Modify, Kind::DirectMeterEntry(meter))
             }
             Change::WriteDirectCounter(table, id, reading) => {
-                let Some(key) = self.direct_key(*table, *id)? else {
+                let Some(key) = self.direct_key(*table, *id, touched)? else {
                     return Ok(Vec::new());
                 };
                 let counter = rt::DirectCounterEntry {
@@ -322,17 +354,23 @@ impl UpdateEncoder {
     }
 
     /// Returns the deletions of all entries of a table that the other device holds.
-    fn clear(&mut self, table: TableId) -> Result<Vec<rt::Update>, EncodeError> {
+    fn clear(&mut self, table: TableId, touched: Option<&[Arc<Entry>]>) -> Vec<rt::Update> {
+        let deletion = |key| update(Type::Delete, Kind::TableEntry(key));
+        if let Some(touched) = touched {
+            let keys = touched
+                .iter()
+                .filter_map(|entry| self.key_of_entry(table, entry));
+            return keys.map(deletion).collect();
+        }
         let held = self.keys.keys().filter(|(of, _)| *of == table);
         let mut held: Vec<EntryId> = held.map(|(_, id)| *id).collect();
         held.sort_unstable();
         let mut updates = Vec::new();
         for id in held {
-            if let Some(key) = self.keys.remove(&(table, id)) {
-                updates.push(deletion(&key)?);
-            }
+            updates.extend(self.key(table, id, None).map(deletion));
+            self.keys.remove(&(table, id));
         }
-        Ok(updates)
+        updates
     }
 
     fn default(
@@ -478,9 +516,28 @@ impl UpdateEncoder {
     }
 
     /// Returns the key of an entry, if the other device holds it.
-    fn key(&self, table: TableId, id: EntryId) -> Option<rt::TableEntry> {
-        let key = self.keys.get(&(table, id))?;
-        rt::TableEntry::decode(&key[..]).ok()
+    fn key(
+        &self,
+        table: TableId,
+        id: EntryId,
+        touched: Option<&[Arc<Entry>]>,
+    ) -> Option<rt::TableEntry> {
+        let Some(touched) = touched else {
+            let key = self.keys.get(&(table, id))?;
+            return rt::TableEntry::decode(&key[..]).ok();
+        };
+        let entry = touched.iter().find(|entry| entry.id == id)?;
+        self.key_of_entry(table, entry)
+    }
+
+    fn key_of_entry(&self, table: TableId, entry: &Entry) -> Option<rt::TableEntry> {
+        let view = self.table(table).ok()?;
+        Some(rt::TableEntry {
+            table_id: view.id,
+            r#match: message::matches(&self.schema.names, &view.keys, &entry.matches),
+            priority: entry.priority.unwrap_or(0),
+            ..rt::TableEntry::default()
+        })
     }
 
     /// Returns the key of an entry, or of the default entry.
@@ -488,6 +545,7 @@ impl UpdateEncoder {
         &self,
         table: TableId,
         id: Option<EntryId>,
+        touched: Option<&[Arc<Entry>]>,
     ) -> Result<Option<rt::TableEntry>, EncodeError> {
         let Some(id) = id else {
             return Ok(Some(rt::TableEntry {
@@ -496,7 +554,7 @@ impl UpdateEncoder {
                 ..rt::TableEntry::default()
             }));
         };
-        Ok(self.key(table, id))
+        Ok(self.key(table, id, touched))
     }
 }
 
@@ -523,13 +581,6 @@ fn key_of(entry: &rt::TableEntry) -> Box<[u8]> {
         ..rt::TableEntry::default()
     };
     key.encode_to_vec().into()
-}
-
-fn deletion(key: &[u8]) -> Result<rt::Update, EncodeError> {
-    match rt::TableEntry::decode(key) {
-        Ok(key) => Ok(update(Type::Delete, Kind::TableEntry(key))),
-        Err(_) => unknown("a key"),
-    }
 }
 
 fn cell(index: u32) -> rt::Index {

@@ -10,7 +10,7 @@ use exec::Engine;
 use ir::Program;
 use store::{Directory, KeptState};
 use support::amount;
-use switch::{Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode};
+use switch::{Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode, Storage};
 
 use crate::RuntimeError;
 
@@ -138,14 +138,40 @@ impl StoredDevice {
         config: &DeviceConfig,
         note: &mut dyn FnMut(&str),
     ) -> Result<Device, RuntimeError> {
+        let (mut device, is_same) = self.resume(before, program, engine, config, note)?;
+        self.keep(&mut device, is_same)?;
+        Ok(device)
+    }
+
+    /// Creates a device as [`StoredDevice::run`] does, without storing it from now on. Also returns
+    /// true if the stored state is that of the device.
+    ///
+    /// # Errors
+    /// The engine does not support the stored program any more, or the state is damaged.
+    pub fn resume(
+        &self,
+        before: &Arc<Program>,
+        program: Program,
+        engine: &dyn Engine,
+        config: &DeviceConfig,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<(Device, bool), RuntimeError> {
         let mut device = self.go_on(before, engine, config, note)?;
         let is_same = before.to_string() == program.to_string();
         if !is_same {
             let new = Device::new(Arc::new(program), engine, config);
             carry_over(&mut device, new.map_err(RuntimeError::Load)?, note)?;
         }
-        self.keep(&mut device, is_same)?;
-        Ok(device)
+        Ok((device, is_same))
+    }
+
+    /// Returns the storage for the device's state from now on, and the cells to store.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn into_storage(self) -> Result<(Box<dyn Storage>, KeptCells), RuntimeError> {
+        let keeper = self.kept.keep().map_err(RuntimeError::State)?;
+        Ok((Box::new(keeper), self.cells))
     }
 
     /// Stores all changes of the device from now on. Also stores its present state, unless
@@ -155,8 +181,8 @@ impl StoredDevice {
     /// The state cannot be stored.
     pub fn keep(self, device: &mut Device, is_kept: bool) -> Result<(), RuntimeError> {
         while device.improve(Duration::MAX) != Improved::NoMore {}
-        let keeper = self.kept.keep().map_err(RuntimeError::State)?;
-        device.keep_in(Box::new(keeper), self.cells, is_kept);
+        let (storage, cells) = self.into_storage()?;
+        device.keep_in(storage, cells, is_kept);
         commit(device)
     }
 }

@@ -8,10 +8,11 @@
 //! [`Coordinator::end_window`] and [`Coordinator::asked`] move entries into the switch and out of
 //! it, by the policy of [`SplitPlacement`].
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bits::Value;
+use exec::Lookups;
 use ir::{ActionCall, KeyMatch, Program, TableId, limbs_of};
 use packet::Nanos;
 use passes::split::{CutKind, SplitPlan};
@@ -20,9 +21,11 @@ use switch::{
     Action, Change, ControlCode, ControlError, CounterReading, Device, DeviceConfig, EntryId,
     LearnedEntry, LoadError, Record, TableEntry,
 };
+use table::Entry;
 
 use crate::flights::WindowCounts;
-use crate::mirror::{InSwitch, MirrorIndex, SplitPlacement};
+use crate::mirror::{InSwitch, LearnedItem, MirrorIndex, SplitPlacement};
+use crate::missed::{MissedRemovals, RemovedEntry};
 use crate::no_engine::NoEngine;
 use crate::order::NotInstalled;
 use crate::plane::PlaneControl;
@@ -43,6 +46,8 @@ pub struct Coordinator {
     idle: HashMap<(TableId, EntryId), u64>,
     /// Number of moves of entries into the switch and out of it.
     moves: u64,
+    /// Removals that servers miss.
+    missed: MissedRemovals,
 }
 
 /// State of a mirrored table, for operators.
@@ -95,7 +100,20 @@ impl Coordinator {
         plan: Arc<SplitPlan>,
         config: &DeviceConfig,
     ) -> Result<Coordinator, LoadError> {
-        let mut whole = Device::new(whole, &NoEngine, config)?;
+        let whole = Device::new(whole, &NoEngine, &Coordinator::device_config(config))?;
+        Ok(Coordinator::with_device(whole, plan))
+    }
+
+    /// Returns the configuration of the device with the whole tables: no packet searches them.
+    pub fn device_config(config: &DeviceConfig) -> DeviceConfig {
+        DeviceConfig {
+            lookups: Lookups::None,
+            ..config.clone()
+        }
+    }
+
+    /// Creates the coordinator with a device that has the whole tables.
+    pub fn with_device(mut whole: Device, plan: Arc<SplitPlan>) -> Coordinator {
         let records: Arc<Mutex<Vec<Record>>> = Arc::default();
         let noted = Arc::clone(&records);
         whole.follow(move |record| {
@@ -111,8 +129,15 @@ impl Coordinator {
             for (keys, entry) in entries_of(&whole, mirror.table) {
                 mirror.insert(&keys, entry);
             }
+            let learned = whole.configuration().learned[mirror.table].as_deref();
+            let learned = learned.map_or_else(Vec::new, table::LearningTable::entries);
+            for entry in learned {
+                if let Some(made) = learned_entry(whole.program(), mirror.table, &entry) {
+                    mirror.learn(&entry.key, entry.id, made);
+                }
+            }
         }
-        Ok(Coordinator {
+        Coordinator {
             whole,
             records,
             plan,
@@ -121,7 +146,8 @@ impl Coordinator {
             used: HashMap::new(),
             idle: HashMap::new(),
             moves: 0,
-        })
+            missed: MissedRemovals::default(),
+        }
     }
 
     /// Sets the placement of entries. All entries leave the switch.
@@ -149,7 +175,7 @@ impl Coordinator {
                 }
             }
             let entries = entries_of(&self.whole, table);
-            self.mirrors[at].set_placement(placement, &entries)?;
+            self.mirrors[at].set_placement(placement, entries)?;
         }
         Ok(())
     }
@@ -234,7 +260,7 @@ impl Coordinator {
         let Some(at) = self.mirror_at(refused.table) else {
             return;
         };
-        let Some(item) = self.mirrors[at].item_of(refused.entry) else {
+        let Some(item) = self.mirrors[at].held_item(refused.entry) else {
             return;
         };
         match self.mirrors[at].in_switch.get_mut(&item) {
@@ -474,27 +500,45 @@ impl Coordinator {
                 | Change::SetHashParameters(_)
                 | Change::SetHostPorts(_)
                 | Change::SetExpireProfile(..) => {
-                    each(servers, change, made)?;
+                    each(servers, change, made, &[])?;
                 }
                 _ => {}
             }
             return switch.apply(change, made);
         };
         // The packets of an entry that changes fly before servers change it.
+        let touched = self.touched(record);
+        let keys = touched.first().map(|entry| keys_of(entry));
         let mut removal = None;
         let before = match change {
             Change::Insert(_, TableEntry { keys, .. }) => match made {
                 Some(made) => self.mirrors[mirror].insert(keys, made),
                 None => Vec::new(),
             },
-            Change::Modify(_, entry, ..) => self.mirrors[mirror].begin_change(*entry),
-            Change::Delete(_, entry) => {
-                let begun = self.mirrors[mirror].begin_removal(*entry);
-                let moves = begun.moves.clone();
-                removal = Some(begun);
-                moves
+            Change::Modify(_, entry, ..) => match &keys {
+                Some(keys) => self.mirrors[mirror].begin_change(keys, *entry),
+                None => Vec::new(),
+            },
+            Change::Delete(_, entry) => match &keys {
+                Some(keys) => {
+                    let begun = self.mirrors[mirror].begin_removal(keys, *entry);
+                    let moves = begun.moves.clone();
+                    removal = Some(begun);
+                    moves
+                }
+                None => Vec::new(),
+            },
+            Change::Clear(_) => {
+                let removed = record.removed.iter();
+                let removed = removed.map(|entry| (keys_of(entry), entry.id));
+                let removed: Vec<(Vec<KeyMatch>, EntryId)> = removed.collect();
+                let index = &self.mirrors[mirror];
+                for (number, item) in index.all_learned() {
+                    self.missed
+                        .note(mirror, number, &removed_entry(index.table, item));
+                }
+                self.mirrors[mirror].clear(&removed)
             }
-            Change::Clear(_) => self.mirrors[mirror].clear(),
             _ => Vec::new(),
         };
         self.apply_moves(mirror, before, switch);
@@ -509,17 +553,20 @@ impl Coordinator {
                 let Some((first, others)) = servers.split_first_mut() else {
                     return Ok(());
                 };
-                first.apply(change, None)?;
-                each(others, &zero, None)
+                first.apply_to(change, None, &touched)?;
+                each(others, &zero, None, &touched)
             }
             // These come from a server.
             Change::Learn(..) | Change::Relearn(..) | Change::Forget(..) | Change::Expire(..) => {
                 Ok(())
             }
-            change => each(servers, change, made),
+            change => each(servers, change, made, &touched),
         };
         let after = match (change, removal) {
-            (Change::Modify(_, entry, ..), _) => self.mirrors[mirror].end_change(*entry),
+            (Change::Modify(..), _) => match &keys {
+                Some(keys) => self.mirrors[mirror].end_change(keys),
+                None => Vec::new(),
+            },
             (_, Some(removal)) => self.mirrors[mirror].end_removal(&removal),
             _ => Vec::new(),
         };
@@ -527,14 +574,65 @@ impl Coordinator {
         result
     }
 
-    fn is_cover(&self, table: TableId, entry: EntryId) -> bool {
-        let mirror = self.mirror_at(table).map(|at| &self.mirrors[at]);
-        let held = mirror.and_then(|mirror| mirror.in_switch.get(&mirror.item_of(entry)?));
-        held.is_some_and(|held| held.is_cover && held.entry == entry)
+    /// Returns the entries that a change is about: those that it removed, or the one that it
+    /// changed, unless a later change has removed it.
+    fn touched(&self, record: &Record) -> Vec<Arc<Entry>> {
+        match &record.change {
+            Change::Modify(table, entry, ..)
+            | Change::SetMetadata(table, entry, _)
+            | Change::SetDirectMeter(table, Some(entry), _)
+            | Change::WriteDirectColorCounts(table, Some(entry), _)
+            | Change::WriteDirectCounter(table, Some(entry), _) => {
+                let entries = self.whole.configuration().tables.get(*table);
+                let entry = entries.and_then(|entries| entries.get(*entry));
+                entry.into_iter().cloned().collect()
+            }
+            _ => record.removed.clone(),
+        }
+    }
+
+    /// Returns the covers of a table in the switch.
+    fn covers(&self, table: TableId) -> HashSet<EntryId> {
+        let Some(at) = self.mirror_at(table) else {
+            return HashSet::new();
+        };
+        let held = self.mirrors[at].in_switch.values();
+        let covers = held.filter(|held| held.is_cover);
+        covers.map(|held| held.entry).collect()
     }
 
     fn mirror_at(&self, table: TableId) -> Option<usize> {
         self.mirrors.iter().position(|mirror| mirror.table == table)
+    }
+
+    /// Notes that a server is away: it misses removals of entries.
+    pub fn goes_away(&mut self, server: u16) {
+        let since = self.mirrors.iter().map(MirrorIndex::next_learned);
+        self.missed.goes_away(server, since.collect());
+    }
+
+    /// Notes that a server misses no more removals, and has reported all its entries.
+    pub fn is_back(&mut self, server: u16) {
+        self.missed.is_back(server);
+    }
+
+    /// Returns true if this entry of a handler was removed while the server was away.
+    pub fn has_missed_removal(&self, server: u16, table: TableId, entry: &LearnedEntry) -> bool {
+        let removal = RemovedEntry {
+            table,
+            key: entry.key.clone(),
+            id: entry.id,
+        };
+        self.missed.has(server, &removal)
+    }
+
+    /// Notes the removal of a handler's entry for the servers that are away and have it.
+    fn note_missed(&mut self, at: usize, key: &[u64]) {
+        let mirror = &self.mirrors[at];
+        if let Some((number, item)) = mirror.learned_with(key) {
+            self.missed
+                .note(at, number, &removed_entry(mirror.table, item));
+        }
     }
 
     /// Takes over what a handler of a server has done to its tables, and sends it to the other
@@ -547,6 +645,12 @@ impl Coordinator {
         others: &mut [&mut dyn PlaneControl],
     ) {
         let change_of_whole = with_actions_of(change, server, self.whole.program());
+        if let Change::Expire(table, LearnedEntry { key, .. }) | Change::Forget(table, _, key) =
+            &change_of_whole
+            && let Some(at) = self.mirror_at(*table)
+        {
+            self.note_missed(at, key);
+        }
         self.set_quietly(change_of_whole.clone());
         self.follow_learned(&change_of_whole, switch);
         for other in others {
@@ -571,7 +675,7 @@ impl Coordinator {
         let moves = match change {
             Change::Learn(_, entry) | Change::Relearn(_, entry) => {
                 match learned_entry(self.whole.program(), table, entry) {
-                    Some(made) => self.mirrors[at].learn(&entry.key, made),
+                    Some(made) => self.mirrors[at].learn(&entry.key, entry.id, made),
                     None => Vec::new(),
                 }
             }
@@ -635,13 +739,14 @@ impl Coordinator {
 
     /// Notes the use of an entry that leaves the switch.
     fn note_use(&mut self, table: TableId, entry: EntryId, switch: &dyn PlaneControl) {
+        let last = switch.last_use(table, entry);
+        let counted = switch.direct_counter(table, entry);
+        if last.is_none() && counted.is_none() {
+            return;
+        }
         let past = self.used.entry((table, entry)).or_default();
-        if let Some(last) = switch.last_use(table, entry) {
-            past.last_ns = past.last_ns.max(last);
-        }
-        if let Some(reading) = switch.direct_counter(table, entry) {
-            add(&mut past.counted, reading);
-        }
+        past.last_ns = past.last_ns.max(last.unwrap_or(0));
+        add(&mut past.counted, counted.unwrap_or_default());
     }
 
     /// Returns the entries that no packet has used on any plane for their time-outs. Each is
@@ -676,16 +781,24 @@ impl Coordinator {
                 }
             }
         }
-        let tables = &self.whole.configuration().tables;
-        let mirrors = &self.mirrors;
-        let exists = |(table, entry): &(TableId, EntryId)| {
-            let mut mirrors = mirrors.iter().filter(|mirror| mirror.table == *table);
-            tables[*table].get(*entry).is_some()
-                || mirrors.any(|mirror| mirror.learned(*entry).is_some())
-        };
-        self.used.retain(|key, _| exists(key));
-        self.idle.retain(|key, _| exists(key));
         idle
+    }
+
+    /// Forgets the uses of entries that are gone.
+    pub fn forget_gone(&mut self) {
+        let mut used = std::mem::take(&mut self.used);
+        let mut idle = std::mem::take(&mut self.idle);
+        used.retain(|(table, entry), _| self.has_entry(*table, *entry));
+        idle.retain(|(table, entry), _| self.has_entry(*table, *entry));
+        (self.used, self.idle) = (used, idle);
+    }
+
+    /// Returns true if the whole tables have the entry, of a controller or a handler.
+    pub fn has_entry(&self, table: TableId, entry: EntryId) -> bool {
+        let written = self.whole.configuration().tables.get(table);
+        let mut mirrors = self.mirrors.iter().filter(|mirror| mirror.table == table);
+        written.is_some_and(|written| written.get(entry).is_some())
+            || mirrors.any(|mirror| mirror.learned(entry).is_some())
     }
 
     /// Returns the width of the key of a cut in bits; 0 for the call of a handler.
@@ -710,12 +823,13 @@ impl Coordinator {
         let counted: Vec<TableId> = counted.map(|(id, _)| id).collect();
         for table in counted {
             let is_mirrored = self.mirror_at(table).is_some();
+            let covers = self.covers(table);
             let entries = self.whole.configuration().tables[table].iter();
             let entries: Vec<EntryId> = entries.map(|entry| entry.id).collect();
             for entry in entries {
                 let of_servers = servers.iter().filter(|_| is_mirrored);
                 // The packets of a cover are counted at servers.
-                let at_switch = match self.is_cover(table, entry) {
+                let at_switch = match covers.contains(&entry) {
                     true => None,
                     false => switch.direct_counter(table, entry),
                 };
@@ -729,7 +843,8 @@ impl Coordinator {
                 if let (Some(sum), Some(past)) = (&mut sum, self.used.get(&(table, entry))) {
                     add(sum, past.counted);
                 }
-                if let Some(sum) = sum {
+                let known = self.whole.read_direct_counter(table, entry);
+                if let Some(sum) = sum.filter(|sum| Some(*sum) != known) {
                     self.set_quietly(Change::WriteDirectCounter(table, Some(entry), sum));
                 }
             }
@@ -750,6 +865,15 @@ impl Coordinator {
     }
 }
 
+/// Returns the entry of a handler as servers name it.
+fn removed_entry(table: TableId, item: &LearnedItem) -> RemovedEntry {
+    RemovedEntry {
+        table,
+        key: item.key.clone(),
+        id: item.id,
+    }
+}
+
 /// Restarts the timer of the whole device's entry that a handler has added.
 fn restart_timer(whole: &Device, table: TableId, key: &[u64], time_ns: u64) {
     let Some(learned) = whole.configuration().learned[table].as_deref() else {
@@ -761,15 +885,15 @@ fn restart_timer(whole: &Device, table: TableId, key: &[u64], time_ns: u64) {
     }
 }
 
+/// Returns the keys of an entry.
+fn keys_of(entry: &Entry) -> Vec<KeyMatch> {
+    entry.matches.iter().map(switch::key_match).collect()
+}
+
 /// Returns the keys and ids of a table's entries.
-fn entries_of(device: &Device, table: TableId) -> Vec<(Vec<KeyMatch>, EntryId)> {
+fn entries_of(device: &Device, table: TableId) -> impl Iterator<Item = (Vec<KeyMatch>, EntryId)> {
     let entries = device.configuration().tables[table].iter();
-    entries
-        .map(|entry| {
-            let keys = entry.matches.iter().map(switch::key_match).collect();
-            (keys, entry.id)
-        })
-        .collect()
+    entries.map(|entry| (keys_of(entry), entry.id))
 }
 
 /// Applies a change on each plane.
@@ -777,10 +901,11 @@ fn each(
     planes: &mut [&mut dyn PlaneControl],
     change: &Change,
     made: Option<EntryId>,
+    touched: &[Arc<Entry>],
 ) -> Result<(), ControlError> {
     planes
         .iter_mut()
-        .try_for_each(|plane| plane.apply(change, made))
+        .try_for_each(|plane| plane.apply_to(change, made, touched))
 }
 
 /// Returns the table that a change is about.

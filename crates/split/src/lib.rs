@@ -31,6 +31,7 @@ mod known_flows;
 mod links;
 mod local;
 mod mirror;
+mod missed;
 mod no_engine;
 mod order;
 mod owners;

@@ -721,7 +721,9 @@ impl LocalSplit {
             device: switch.inner_mut(),
             ids: switch_ids,
         };
-        coordinator.take_idle(now, &switch, &planes)
+        let idle = coordinator.take_idle(now, &switch, &planes);
+        coordinator.forget_gone();
+        idle
     }
 
     /// Returns the description of the split.

@@ -141,7 +141,9 @@ impl SplitPlacement {
 }
 
 /// Address of a prefix table: the number of the exact keys, and the bits of the prefix key.
+/// Packed, because there is one in each node of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
 pub(crate) struct RouteAddress {
     group: u32,
     address: u128,
@@ -173,18 +175,14 @@ impl Address for RouteAddress {
     }
 }
 
-/// Entries with one key.
-#[derive(Clone, Copy, Debug, Default)]
-struct Item {
-    written: Option<EntryId>,
-    learned: Option<EntryId>,
-}
+/// No entry. Ids do not reach this number.
+const NO_ENTRY: EntryId = EntryId(u64::MAX);
 
-impl Item {
-    /// Returns the entry that packets find.
-    fn winner(self) -> Option<EntryId> {
-        self.written.or(self.learned)
-    }
+/// Number of the exact keys beside a prefix, and the number of items with them.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    number: u32,
+    items: u32,
 }
 
 /// Item in the switch.
@@ -201,6 +199,8 @@ pub(crate) struct InSwitch {
 #[derive(Clone, Debug)]
 pub(crate) struct LearnedItem {
     pub(crate) key: Box<[u64]>,
+    /// Its id at servers.
+    pub(crate) id: EntryId,
     pub(crate) entry: TableEntry,
 }
 
@@ -213,10 +213,35 @@ enum Keys {
         placement: FlowPlacement,
     },
     Prefixes {
-        /// Numbers of exact keys beside the prefix.
-        groups: HashMap<Box<[u8]>, u32>,
+        /// Exact keys beside the prefix.
+        groups: HashMap<Box<[u8]>, Group>,
+        /// Numbers of groups that are gone.
+        free: Vec<u32>,
         placement: RoutePlacement<RouteAddress>,
     },
+}
+
+impl Keys {
+    /// Creates the index of a table without entries.
+    fn new(
+        prefix_key: Option<usize>,
+        options: PlacementOptions,
+        nesting: Nesting,
+    ) -> Result<Keys, OptionsError> {
+        Ok(match prefix_key {
+            None => Keys::Exact {
+                items: HashMap::new(),
+                keys: Vec::new(),
+                free: Vec::new(),
+                placement: FlowPlacement::new(options)?,
+            },
+            Some(_) => Keys::Prefixes {
+                groups: HashMap::new(),
+                free: Vec::new(),
+                placement: RoutePlacement::new(options, nesting)?,
+            },
+        })
+    }
 }
 
 /// A mirrored table, as the coordinator sees it.
@@ -228,8 +253,12 @@ pub(crate) struct MirrorIndex {
     policy: EntryPolicy,
     capacity: usize,
     keys: Keys,
-    items: Vec<Item>,
-    item_of: HashMap<EntryId, ItemId>,
+    /// Entries that controllers have written, by item; [`NO_ENTRY`] where there is none.
+    written: Vec<EntryId>,
+    /// Entries that handlers have added, by item.
+    added: HashMap<ItemId, EntryId>,
+    /// Number of entries of both kinds.
+    entries: usize,
     /// Entries that handlers have added, by their keys.
     learned: HashMap<Box<[u64]>, EntryId>,
     learned_entries: HashMap<EntryId, LearnedItem>,
@@ -242,7 +271,8 @@ pub(crate) struct MirrorIndex {
 /// Deletion of an entry: moves before servers delete it, and the item.
 pub(crate) struct Removal {
     pub(crate) moves: Vec<Move>,
-    item: Option<ItemId>,
+    /// The item, if no entry is left, with its exact keys.
+    item: Option<(ItemId, Box<[u8]>)>,
 }
 
 impl MirrorIndex {
@@ -255,18 +285,7 @@ impl MirrorIndex {
         placement: &SplitPlacement,
     ) -> Result<MirrorIndex, OptionsError> {
         let options = placement.options_of(mirrored.entries);
-        let keys = match mirrored.prefix_key {
-            None => Keys::Exact {
-                items: HashMap::new(),
-                keys: Vec::new(),
-                free: Vec::new(),
-                placement: FlowPlacement::new(options)?,
-            },
-            Some(_) => Keys::Prefixes {
-                groups: HashMap::new(),
-                placement: RoutePlacement::new(options, placement.nesting)?,
-            },
-        };
+        let keys = Keys::new(mirrored.prefix_key, options, placement.nesting)?;
         Ok(MirrorIndex {
             table: mirrored.table,
             declared: mirrored.entries,
@@ -275,8 +294,9 @@ impl MirrorIndex {
             policy: placement.policy,
             capacity: options.top as usize,
             keys,
-            items: Vec::new(),
-            item_of: HashMap::new(),
+            written: Vec::new(),
+            added: HashMap::new(),
+            entries: 0,
             learned: HashMap::new(),
             learned_entries: HashMap::new(),
             next_learned: FIRST_LEARNED,
@@ -311,15 +331,17 @@ impl MirrorIndex {
 
     /// Returns the entry that packets with this key find.
     pub(crate) fn winner(&self, item: ItemId) -> Option<EntryId> {
-        self.items.get(item.0 as usize)?.winner()
+        let written = self.written.get(item.0 as usize).copied();
+        let written = written.filter(|entry| *entry != NO_ENTRY);
+        written.or_else(|| self.added.get(&item).copied())
     }
 
-    fn slot(&mut self, item: ItemId) -> &mut Item {
+    fn set_written(&mut self, item: ItemId, entry: EntryId) {
         let at = item.0 as usize;
-        if self.items.len() <= at {
-            self.items.resize(at + 1, Item::default());
+        if self.written.len() <= at {
+            self.written.resize(at + 1, NO_ENTRY);
         }
-        &mut self.items[at]
+        self.written[at] = entry;
     }
 
     /// Adds an entry that a controller has written. Returns the moves that come before servers get
@@ -335,14 +357,15 @@ impl MirrorIndex {
         if self.is_asked() {
             moves = self.asked_above(item);
         }
-        let slot = self.slot(item);
-        let before = slot.winner();
+        let before = self.winner(item);
         match is_learned {
-            true => slot.learned = Some(entry),
-            false => slot.written = Some(entry),
+            true => {
+                self.added.insert(item, entry);
+            }
+            false => self.set_written(item, entry),
         }
-        let after = slot.winner();
-        self.item_of.insert(entry, item);
+        self.entries += 1;
+        let after = self.winner(item);
         if before.is_some() && before != after {
             moves.extend(self.leave(item));
         }
@@ -372,15 +395,44 @@ impl MirrorIndex {
                 items.insert(exact, item);
                 Some((item, Vec::new()))
             }
-            Keys::Prefixes { groups, placement } => {
-                let next = groups.len() as u32;
-                let group = *groups.entry(exact).or_insert(next);
+            Keys::Prefixes {
+                groups,
+                free,
+                placement,
+            } => {
                 let (address, len) = prefix?;
-                let address = RouteAddress { group, address };
+                let next = groups.len() as u32;
+                let group = groups.entry(exact).or_insert_with(|| Group {
+                    number: free.pop().unwrap_or(next),
+                    items: 0,
+                });
+                let address = RouteAddress {
+                    group: group.number,
+                    address,
+                };
                 let inserted = placement.insert(Prefix::new(address, GROUP_BITS + len));
+                group.items += u32::from(inserted.is_new);
                 Some((inserted.item, inserted.moves))
             }
         }
+    }
+
+    /// Returns the item of a key, with its exact keys, if there is one.
+    fn find(&self, keys: &[KeyMatch]) -> Option<(ItemId, Box<[u8]>)> {
+        let exact = self.exact_of(keys)?;
+        let item = match &self.keys {
+            Keys::Exact { items, .. } => *items.get(&exact)?,
+            Keys::Prefixes {
+                groups, placement, ..
+            } => {
+                let at = self.prefix_key?;
+                let (address, len) = prefix_of(keys.get(at)?, self.widths[at])?;
+                let group = groups.get(&exact)?.number;
+                let prefix = Prefix::new(RouteAddress { group, address }, GROUP_BITS + len);
+                placement.tree().find(prefix)?
+            }
+        };
+        Some((item, exact))
     }
 
     /// Takes the shorter prefixes of an item out of the switch, with the policy `asked`.
@@ -412,11 +464,16 @@ impl MirrorIndex {
         }
     }
 
-    /// Begins the change of an entry. Returns the moves that come before servers change.
-    pub(crate) fn begin_change(&mut self, entry: EntryId) -> Vec<Move> {
-        let Some(&item) = self.item_of.get(&entry) else {
-            return Vec::new();
-        };
+    /// Begins the change of an entry with this key. Returns the moves that come before servers
+    /// change.
+    pub(crate) fn begin_change(&mut self, keys: &[KeyMatch], entry: EntryId) -> Vec<Move> {
+        match self.find(keys) {
+            Some((item, _)) => self.begin_change_of(item, entry),
+            None => Vec::new(),
+        }
+    }
+
+    fn begin_change_of(&mut self, item: ItemId, entry: EntryId) -> Vec<Move> {
         if self.winner(item) != Some(entry) {
             return Vec::new();
         }
@@ -429,8 +486,8 @@ impl MirrorIndex {
     }
 
     /// Ends the change of an entry after servers changed. Returns the moves that come then.
-    pub(crate) fn end_change(&mut self, entry: EntryId) -> Vec<Move> {
-        let item = self.item_of.get(&entry).copied();
+    pub(crate) fn end_change(&mut self, keys: &[KeyMatch]) -> Vec<Move> {
+        let item = self.find(keys).map(|(item, _)| item);
         match (&mut self.keys, item) {
             (Keys::Prefixes { placement, .. }, Some(item)) if self.policy != EntryPolicy::Asked => {
                 placement.end_change(item)
@@ -439,51 +496,81 @@ impl MirrorIndex {
         }
     }
 
-    /// Begins the deletion of an entry.
-    pub(crate) fn begin_removal(&mut self, entry: EntryId) -> Removal {
-        let moves = self.begin_change(entry);
-        let Some(item) = self.item_of.remove(&entry) else {
-            let item = None;
+    /// Begins the deletion of an entry with this key.
+    pub(crate) fn begin_removal(&mut self, keys: &[KeyMatch], entry: EntryId) -> Removal {
+        let Some((item, exact)) = self.find(keys) else {
+            let (moves, item) = (Vec::new(), None);
             return Removal { moves, item };
         };
-        let slot = self.slot(item);
-        if slot.written == Some(entry) {
-            slot.written = None;
+        let moves = self.begin_change_of(item, entry);
+        let at = item.0 as usize;
+        let is_known = if self.written.get(at) == Some(&entry) {
+            self.written[at] = NO_ENTRY;
+            true
+        } else if self.added.get(&item) == Some(&entry) {
+            self.added.remove(&item);
+            true
+        } else {
+            false
+        };
+        self.entries -= usize::from(is_known);
+        let is_last = is_known && self.winner(item).is_none();
+        Removal {
+            moves,
+            item: is_last.then_some((item, exact)),
         }
-        if slot.learned == Some(entry) {
-            slot.learned = None;
-        }
-        let item = slot.winner().is_none().then_some(item);
-        Removal { moves, item }
     }
 
     /// Ends a deletion after servers deleted the entry. Returns the moves that come then.
     pub(crate) fn end_removal(&mut self, removal: &Removal) -> Vec<Move> {
-        let Some(item) = removal.item else {
+        let Some((item, exact)) = &removal.item else {
             return Vec::new();
         };
         match &mut self.keys {
             Keys::Exact {
                 items, keys, free, ..
             } => {
-                items.remove(&std::mem::take(&mut keys[item.0 as usize]));
-                free.push(item);
+                items.remove(exact);
+                keys[item.0 as usize] = Box::default();
+                free.push(*item);
                 Vec::new()
             }
-            Keys::Prefixes { placement, .. } => placement.delete(item),
+            Keys::Prefixes {
+                groups,
+                free,
+                placement,
+            } => {
+                if let Some(group) = groups.get_mut(exact) {
+                    group.items -= 1;
+                    if group.items == 0 {
+                        free.push(group.number);
+                        groups.remove(exact);
+                    }
+                }
+                placement.delete(*item)
+            }
         }
     }
 
     /// Adds an entry that a handler has added, or replaces the one with its key. Returns the moves
     /// that come before servers get it.
-    pub(crate) fn learn(&mut self, key: &[u64], entry: TableEntry) -> Vec<Move> {
+    pub(crate) fn learn(
+        &mut self,
+        key: &[u64],
+        server_id: EntryId,
+        entry: TableEntry,
+    ) -> Vec<Move> {
         let mut moves = self.forget(key);
         let id = EntryId(self.next_learned);
         self.next_learned += 1;
         moves.extend(self.add(&entry.keys, id, true));
         self.learned.insert(key.into(), id);
-        let key = key.into();
-        self.learned_entries.insert(id, LearnedItem { key, entry });
+        let item = LearnedItem {
+            key: key.into(),
+            id: server_id,
+            entry,
+        };
+        self.learned_entries.insert(id, item);
         moves
     }
 
@@ -492,8 +579,10 @@ impl MirrorIndex {
         let Some(id) = self.learned.remove(key) else {
             return Vec::new();
         };
-        let removal = self.begin_removal(id);
-        self.learned_entries.remove(&id);
+        let Some(item) = self.learned_entries.remove(&id) else {
+            return Vec::new();
+        };
+        let removal = self.begin_removal(&item.entry.keys, id);
         let after = self.end_removal(&removal);
         [removal.moves, after].concat()
     }
@@ -503,30 +592,43 @@ impl MirrorIndex {
         self.learned_entries.get(&id)
     }
 
-    /// Returns the entries with a time-out that handlers have added.
-    pub(crate) fn timed(&self) -> impl Iterator<Item = (EntryId, &LearnedItem)> {
-        let all = self.learned_entries.iter();
-        all.filter(|(_, item)| item.entry.idle_timeout.is_some())
-            .map(|(id, item)| (*id, item))
+    /// Returns the entries that handlers have added.
+    pub(crate) fn all_learned(&self) -> impl Iterator<Item = (EntryId, &LearnedItem)> {
+        self.learned_entries.iter().map(|(id, item)| (*id, item))
     }
 
-    /// Removes the entries that controllers have written. Returns the moves that come before
-    /// servers do so.
-    pub(crate) fn clear(&mut self) -> Vec<Move> {
-        let written: Vec<EntryId> = self.item_of.keys().copied().collect();
-        let mut written: Vec<EntryId> = written
-            .into_iter()
-            .filter(|entry| entry.0 < FIRST_LEARNED)
-            .collect();
-        written.sort_unstable();
+    /// Returns the entries with a time-out that handlers have added.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (EntryId, &LearnedItem)> {
+        self.all_learned()
+            .filter(|(_, item)| item.entry.idle_timeout.is_some())
+    }
+
+    /// Removes these entries, which controllers have written, and all entries of handlers. Returns
+    /// the moves that come before servers do so.
+    pub(crate) fn clear(&mut self, written: &[(Vec<KeyMatch>, EntryId)]) -> Vec<Move> {
         let mut moves = Vec::new();
-        for entry in written {
-            let removal = self.begin_removal(entry);
+        for (keys, entry) in written {
+            let removal = self.begin_removal(keys, *entry);
             let after = self.end_removal(&removal);
             moves.extend(removal.moves);
             moves.extend(after);
         }
+        let learned: Vec<Box<[u64]>> = self.learned.keys().cloned().collect();
+        for key in learned {
+            moves.extend(self.forget(&key));
+        }
         moves
+    }
+
+    /// Returns the entry that a handler has added with this key.
+    pub(crate) fn learned_with(&self, key: &[u64]) -> Option<(EntryId, &LearnedItem)> {
+        let id = *self.learned.get(key)?;
+        Some((id, self.learned_entries.get(&id)?))
+    }
+
+    /// Returns the id that the next entry of a handler gets.
+    pub(crate) fn next_learned(&self) -> EntryId {
+        EntryId(self.next_learned)
     }
 
     /// Returns the item that a key finds.
@@ -548,7 +650,7 @@ impl MirrorIndex {
         push_bits(&mut exact, key, 0, before);
         let behind = before + width as usize;
         push_bits(&mut exact, key, behind, self.width() - behind);
-        let group = *groups.get(exact.bytes())?;
+        let group = groups.get(exact.bytes())?.number;
         let address = bits_at(key, before, width as usize);
         let address = address.checked_shl(MAX_PREFIX - width).unwrap_or(0);
         Some(RouteAddress { group, address })
@@ -592,14 +694,11 @@ impl MirrorIndex {
         self.capacity
     }
 
-    /// Returns the item of an entry.
-    pub(crate) fn item_of(&self, entry: EntryId) -> Option<ItemId> {
-        let known = self.item_of.get(&entry).copied();
-        known.or_else(|| {
-            let mut held = self.in_switch.iter();
-            held.find(|(_, held)| held.entry == entry)
-                .map(|(item, _)| *item)
-        })
+    /// Returns the item of an entry in the switch.
+    pub(crate) fn held_item(&self, entry: EntryId) -> Option<ItemId> {
+        let mut held = self.in_switch.iter();
+        let found = held.find(|(_, held)| held.entry == entry);
+        found.map(|(item, _)| *item)
     }
 
     /// Sets policy and parameters. Entries that the new policy would not hold leave with the next
@@ -610,29 +709,19 @@ impl MirrorIndex {
     pub(crate) fn set_placement(
         &mut self,
         placement: &SplitPlacement,
-        entries: &[(Vec<KeyMatch>, EntryId)],
+        entries: impl Iterator<Item = (Vec<KeyMatch>, EntryId)>,
     ) -> Result<(), OptionsError> {
         let options = placement.options_of(self.declared);
         self.policy = placement.policy;
         self.capacity = options.top as usize;
         self.asked.clear();
-        self.items.clear();
-        self.item_of.clear();
+        self.written.clear();
+        self.added.clear();
+        self.entries = 0;
         self.in_switch.clear();
-        self.keys = match self.prefix_key {
-            None => Keys::Exact {
-                items: HashMap::new(),
-                keys: Vec::new(),
-                free: Vec::new(),
-                placement: FlowPlacement::new(options)?,
-            },
-            Some(_) => Keys::Prefixes {
-                groups: HashMap::new(),
-                placement: RoutePlacement::new(options, placement.nesting)?,
-            },
-        };
+        self.keys = Keys::new(self.prefix_key, options, placement.nesting)?;
         for (keys, entry) in entries {
-            self.insert(keys, *entry);
+            self.insert(&keys, entry);
         }
         let learned: Vec<(EntryId, Vec<KeyMatch>)> = self
             .learned_entries
@@ -666,7 +755,7 @@ impl MirrorIndex {
             }
         }
         let packets = flown + all_hits;
-        let flows = self.item_of.len() as u64;
+        let flows = self.entries as u64;
         let found: Vec<(ItemId, RouteAddress, u64)> = reports
             .iter()
             .filter_map(|report| {
@@ -804,7 +893,7 @@ mod tests {
         let placement = SplitPlacement::default();
         let mut index = MirrorIndex::new(&mirrored(None), &placement).expect("options are right");
         let key = [0, 7];
-        assert_eq!(index.learn(&[7], learned(7)), []);
+        assert_eq!(index.learn(&[7], EntryId(1), learned(7)), []);
         let [Move::Install(item)] = index.ask(&key)[..] else {
             panic!("the entry moves to the switch");
         };
@@ -814,9 +903,9 @@ mod tests {
         assert_eq!(index.winner(item), Some(EntryId(3)));
         assert_eq!(index.ask(&key), [Move::Install(item)]);
         // A change of the handler's entry does not concern the switch.
-        assert_eq!(index.learn(&[7], learned(7)), []);
+        assert_eq!(index.learn(&[7], EntryId(1), learned(7)), []);
         assert_eq!(index.winner(item), Some(EntryId(3)));
-        let removal = index.begin_removal(EntryId(3));
+        let removal = index.begin_removal(&keys(7), EntryId(3));
         assert_eq!(removal.moves, [Move::Evict(item)]);
         assert_eq!(index.end_removal(&removal), []);
         let winner = index.winner(item);

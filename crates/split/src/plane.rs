@@ -1,10 +1,11 @@
 //! Planes: where the coordinator sends changes.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use ir::{KeyMatch, TableId};
 use switch::{Change, ControlError, CounterReading, Device, EntryId};
-use table::LearningTable;
+use table::{Entry, LearningTable};
 
 /// A plane that holds entries and other state: a switch or a server. Entries have the coordinator's
 /// ids.
@@ -15,6 +16,20 @@ pub trait PlaneControl {
     /// # Errors
     /// The plane refuses the change.
     fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError>;
+
+    /// Applies a change of these entries of the whole tables, which are changed or removed there.
+    /// A plane that does not know the keys of its entries takes them from here.
+    ///
+    /// # Errors
+    /// As [`PlaneControl::apply`].
+    fn apply_to(
+        &mut self,
+        change: &Change,
+        made: Option<EntryId>,
+        _touched: &[Arc<Entry>],
+    ) -> Result<(), ControlError> {
+        self.apply(change, made)
+    }
 
     /// Returns the direct counter of an entry, if the plane holds the entry.
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading>;

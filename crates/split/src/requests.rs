@@ -391,6 +391,7 @@ impl Requests {
                 None => view.group = Some(Group::new(server.server, buckets)),
             }
             view.down.retain(|down| *down != server.server);
+            view.gone.retain(|gone| *gone != server.server);
             view.servers.retain(|other| other.server != server.server);
             view.servers.push(server);
             Ok(())
@@ -463,6 +464,9 @@ impl Requests {
                     group.fail(server)?;
                 }
             }
+            let servers = view.servers.iter().map(|known| known.server);
+            let is_gone = |server: &ServerId| !group.is_used(*server);
+            view.gone = servers.filter(is_gone).collect();
             Ok(())
         })
     }

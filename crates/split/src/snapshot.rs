@@ -12,7 +12,7 @@ pub(crate) fn changes(
 ) -> Vec<(Change, Option<EntryId>)> {
     let mut objects = Vec::new();
     let mut entries = Vec::new();
-    for (place, object) in device.objects() {
+    for (place, object) in device.objects_with(&has) {
         match (place, object) {
             (ObjectPlace::Entry(table, id), Object::Entry(entry, _)) if has(table) => {
                 let is_const = device.configuration().tables[table]

@@ -29,12 +29,23 @@ pub(crate) struct View {
     pub(crate) servers: Vec<ServerPort>,
     /// Servers that failed.
     pub(crate) down: Vec<ServerId>,
+    /// Servers that left the group and have no flows any more. They may still answer requests.
+    pub(crate) gone: Vec<ServerId>,
     /// Owners of leased values, by cut.
     pub(crate) owners: CutOwners,
     /// Entries that are being installed.
     pub(crate) gates: Vec<Arc<Gate>>,
     /// Counts of requests for the placement of entries, if a policy needs them.
     pub(crate) flights: Option<Arc<Flights>>,
+}
+
+impl View {
+    /// Returns true if packets with a value that the server has leased may go to it.
+    pub(crate) fn is_reachable(&self, server: ServerId) -> bool {
+        !self.down.contains(&server)
+            && !self.gone.contains(&server)
+            && self.servers.iter().any(|known| known.server == server)
+    }
 }
 
 /// Versions of the view, and the workers that use them.

@@ -166,8 +166,7 @@ impl SwitchWorker {
         let at = usize::from(cut).checked_sub(1)?;
         let owners = view.owners.get(at)?.as_ref()?;
         let owner = owners.owner(self.requests.wire().owned_value(frame))?;
-        let is_up = !view.down.contains(&owner);
-        (is_up && view.servers.iter().any(|known| known.server == owner)).then_some(owner)
+        view.is_reachable(owner).then_some(owner)
     }
 
     fn server(&mut self, flow: &[u8]) -> Result<ServerId, DropReason> {

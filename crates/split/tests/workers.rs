@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
-use passes::split::{CutKind, CutPlan, MirroredTable, SplitPlan, WireLayout};
+use passes::split::{CutKind, CutPlan, MirroredTable, OwnerPlan, SplitPlan, WireLayout};
 use placement::{GroupOptions, Policy, ServerId, SketchSize};
 use split::{
-    Drained, FlightOptions, KeyPattern, Requests, ServerPort, SwitchOptions, SwitchWorker,
+    Drained, FlightOptions, KeyPattern, PoolOwners, PoolParts, Requests, ServerPort, SwitchOptions,
+    SwitchWorker,
 };
 
 /// A plan with one cut at a table with an exact key of 16 bits.
@@ -20,7 +21,10 @@ fn plan() -> SplitPlan {
             stage: "t".to_owned(),
             kind: CutKind::Table(table),
             name: "t".to_owned(),
-            owner: None,
+            owner: Some(OwnerPlan {
+                pool: "p".to_owned(),
+                first: 0,
+            }),
         }],
         resumes: vec!["end of ingress".to_owned()],
         mirrored: vec![MirroredTable {
@@ -205,6 +209,43 @@ fn a_failed_server_gets_no_request_and_its_responses_do_not_count() {
     bed.requests.join(port(server)).expect("joins");
     bed.requests.commit(&[]).expect("nothing is known");
     assert!((0..1000).all(|key| bed.server_of(key) == server));
+}
+
+#[test]
+fn a_leased_value_goes_to_its_server_until_the_server_has_left_and_has_no_flows() {
+    let mut bed = Bed::new(2);
+    bed.requests.set_owners(|_| {
+        let parts: Arc<dyn PoolOwners> = Arc::new(PoolParts {
+            size: 4,
+            chunk: 1,
+            parts: 2,
+            first: ServerId(0),
+        });
+        Some(parts)
+    });
+    // The leased value has the place of the sequence number.
+    let owner_of = |bed: &mut Bed, value: u32| {
+        let mut frame = request(7);
+        frame.bytes_mut()[34..38].copy_from_slice(&value.to_be_bytes());
+        bed.worker.begin(bed.now, &mut Vec::new());
+        let sent = bed.worker.address(&mut frame).expect("a server");
+        bed.worker.end([]);
+        sent.expect("not held").1.server.0
+    };
+    assert_eq!(
+        [0, 1, 2, 3].map(|value| owner_of(&mut bed, value)),
+        [0, 1, 0, 1]
+    );
+    bed.requests.leave(ServerId(1)).expect("leaves");
+    bed.requests.commit(&[]).expect("nothing is known");
+    // It drains: packets of its leases still go to it.
+    assert_eq!(owner_of(&mut bed, 1), 1);
+    bed.requests.renew().expect("renews");
+    bed.requests.commit(&[]).expect("nothing is known");
+    assert_eq!([0, 1].map(|value| owner_of(&mut bed, value)), [0, 0]);
+    bed.requests.join(port(1)).expect("joins");
+    bed.requests.commit(&[]).expect("nothing is known");
+    assert_eq!(owner_of(&mut bed, 1), 1);
 }
 
 #[test]

@@ -7,14 +7,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ir::Program;
-use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::Any;
-use p4rt::client::{Client, ClientError, Code, Endpoint, Next};
+use p4rt::client::{Client, ClientError, Code, EncodedUpdates, Endpoint, Next};
 use support::wakeup::WakeupFd;
 
 use crate::messages::{program_hash, read_from_plane, to_plane};
@@ -52,15 +51,15 @@ pub(crate) enum PlaneEvent {
     Connected(Option<wire::Hello>),
     /// The connection has ended, or cannot be established. It is tried again.
     Disconnected(String),
-    /// Activations have results.
-    Activated,
+    /// Writes or activations have results.
+    Answered,
     /// A message of our planes.
     Message(Box<wire::FromPlane>),
 }
 
 /// Request to the thread of a connection.
 enum Command {
-    Write(Vec<rt::Update>, Sender<Result<(), WriteError>>),
+    Write(EncodedUpdates, Sender<Result<(), WriteError>>),
     Activate(wire::Activation, Sender<wire::Activated>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
     Send(Box<wire::ToPlane>),
@@ -69,12 +68,14 @@ enum Command {
 }
 
 /// Result of a batch that a plane does not have as a whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WriteError {
     /// Refused updates: their places in the batch, codes and reasons.
     Updates(Vec<(usize, Code, String)>),
-    /// The whole batch is refused, or there is no connection.
+    /// The whole batch is refused.
     Batch(String),
+    /// There is no connection.
+    NotConnected,
 }
 
 /// Handle of the thread of a connection. The thread ends when it is dropped.
@@ -113,7 +114,7 @@ impl Connection {
     }
 
     /// Starts to write a batch. The receiver gets the result.
-    pub(crate) fn write(&self, updates: Vec<rt::Update>) -> Receiver<Result<(), WriteError>> {
+    pub(crate) fn write(&self, updates: EncodedUpdates) -> Receiver<Result<(), WriteError>> {
         let (sender, receiver) = channel();
         self.send_command(Command::Write(updates, sender));
         receiver
@@ -169,7 +170,7 @@ fn refuse(command: Command) -> bool {
     // The requester may have gone.
     match command {
         Command::Write(_, result) => {
-            let _ = result.send(Err(WriteError::Batch(not_connected())));
+            let _ = result.send(Err(WriteError::NotConnected));
         }
         Command::Read(_, result) => {
             let _ = result.send(Err(not_connected()));
@@ -320,7 +321,14 @@ impl Link {
                     while let Ok(command) = commands.try_recv() {
                         match command {
                             Command::Stop => return Ok(()),
-                            command => self.execute(command)?,
+                            command => {
+                                let has_answer = matches!(command, Command::Write(..));
+                                let executed = self.execute(command);
+                                if has_answer {
+                                    report(PlaneEvent::Answered);
+                                }
+                                executed?;
+                            }
                         }
                     }
                 }
@@ -342,7 +350,7 @@ impl Link {
         if !is_report || message != wire::FromPlane::default() {
             report(PlaneEvent::Message(Box::new(message)));
         } else {
-            report(PlaneEvent::Activated);
+            report(PlaneEvent::Answered);
         }
     }
 
@@ -350,7 +358,10 @@ impl Link {
         // The requester may have gone.
         match command {
             Command::Write(updates, result) => {
-                match self.client.write(updates, Atomicity::ContinueOnError) {
+                match self
+                    .client
+                    .write_encoded(updates, Atomicity::ContinueOnError)
+                {
                     Err(error) if !is_refusal(&error) => {
                         // The plane gets its state when it is connected again.
                         let _ = result.send(Ok(()));

@@ -1,5 +1,6 @@
 //! The loop of the coordinator: controllers on one side, planes on the other.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +17,17 @@ use port::{Poller, Signal};
 use runtime::ProcessSetup;
 use split::{Coordinator, Order, PlaneControl, SplitPlacement, WindowCounts, with_actions_of};
 use support::wakeup::WakeupFd;
-use switch::{Change, KeptCells};
+use switch::{Change, KeptCells, Storage, StorageError};
 
+use crate::all_servers::spread;
 use crate::code_change::CodeTask;
-use crate::commit_queue::CommitQueue;
+use crate::commit_queue::{CommitQueue, WaitingCommits};
 use crate::connection::{Connection, PlaneAddress, PlaneEvent};
 use crate::group_change::GroupTask;
+use crate::group_control::Joining;
 use crate::messages::{flight_report, learned_change};
-use crate::remote_plane::{RemotePlane, Written};
+use crate::remote_plane::RemotePlane;
+use crate::update_queue::Answers;
 
 /// Maximum sleep of the loop.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -34,8 +38,14 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// Interval of comparisons of the switch with what it must hold.
 const AUDIT: Duration = Duration::from_secs(10);
 
+/// Divisor of the time that each kind of periodic work takes at most.
+const PERIODIC_SHARE: u32 = 20;
+
 /// Number of refusals that are kept for operators.
 const MAX_REFUSALS: usize = 16;
+
+/// Time after its connection within which a server has reported its entries.
+const REPORT_TIME: Duration = Duration::from_secs(60);
 
 /// Interval of questions about the group.
 const GROUP_INTERVAL: Duration = Duration::from_secs(1);
@@ -63,6 +73,18 @@ pub struct CoordinatorOptions {
     pub placement: SplitPlacement,
     /// Order of the packets of a flow.
     pub order: Order,
+    /// Storage of the whole tables; `None`: they are lost with the coordinator.
+    pub store: Option<StateStore>,
+}
+
+/// Storage of the coordinator's state.
+pub struct StateStore {
+    /// The storage.
+    pub storage: Box<dyn Storage>,
+    /// Cells that are stored beside the configuration.
+    pub cells: KeptCells,
+    /// True if it has the present state.
+    pub has_it: bool,
 }
 
 /// Error of a coordinator's start or wait.
@@ -83,6 +105,7 @@ pub struct CoordinatorLoop {
     inbox: Inbox,
     operators: RequestReceiver<SplitRequest>,
     commits: CommitQueue,
+    waiting: WaitingCommits<Vec<(ConnectionNumber, u64)>>,
     pub(crate) switch: RemotePlane,
     /// The servers, by number.
     pub(crate) servers: BTreeMap<u16, Server>,
@@ -93,7 +116,7 @@ pub struct CoordinatorLoop {
     counted: Vec<TableId>,
     /// Other tables with direct counters.
     counted_in_switch: Vec<TableId>,
-    events: Receiver<(PlaneKey, PlaneEvent)>,
+    events: Receiver<(PlaneKey, ConnectionNumber, PlaneEvent)>,
     wakeup: Arc<WakeupFd>,
     pub(crate) start: Instant,
     /// The last reason why the switch is not connected.
@@ -103,8 +126,7 @@ pub struct CoordinatorLoop {
     pub(crate) task: Option<GroupTask>,
     /// The last change of the C code.
     pub(crate) code: Option<CodeTask>,
-    /// A server that joins when it is connected, the switch's port to it, and the last time for it.
-    pub(crate) joining: Option<(u16, Option<u32>, Instant)>,
+    pub(crate) joining: Option<Joining>,
     /// The group, as the switch last reported it.
     pub(crate) group: wire::GroupState,
     /// Reports of the last window, by table.
@@ -119,6 +141,9 @@ pub struct CoordinatorLoop {
 /// Number of a server, or `None` for the switch.
 type PlaneKey = Option<u16>;
 
+/// Number of a connection. A server that joins again with another address has another one.
+pub(crate) type ConnectionNumber = u64;
+
 /// A server.
 pub(crate) struct Server {
     pub(crate) plane: RemotePlane,
@@ -129,6 +154,8 @@ pub(crate) struct Server {
     pub(crate) pools: (u32, Vec<wire::Pool>),
     /// Flows that it knew at the last change of the group.
     pub(crate) flows: u64,
+    /// Time at which it was connected last.
+    connected: Instant,
 }
 
 /// The programs of the planes, and what connections to them need.
@@ -137,7 +164,8 @@ pub(crate) struct Halves {
     switch: Arc<Program>,
     server: Arc<Program>,
     election: u128,
-    sender: Sender<(PlaneKey, PlaneEvent)>,
+    sender: Sender<(PlaneKey, ConnectionNumber, PlaneEvent)>,
+    next_connection: Cell<ConnectionNumber>,
     wakeup: Arc<WakeupFd>,
     /// Endpoint of the switch. Servers that join have the same TLS settings.
     pub(crate) endpoint: Endpoint,
@@ -169,11 +197,14 @@ impl Halves {
             server: spec.server,
         };
         let key = spec.server;
+        let number = self.next_connection.get();
+        self.next_connection.set(number + 1);
         let connection = Connection::start(address, move |event| {
             // The loop may have ended.
-            let _ = sender.send((key, event));
+            let _ = sender.send((key, number, event));
             wakeup.wake();
         })?;
+        let connection = (number, connection);
         let program = Arc::clone(program);
         Ok(RemotePlane::new(name, connection, program, mirrored))
     }
@@ -186,6 +217,7 @@ impl Halves {
             reason: String::new(),
             pools: (1, Vec::new()),
             flows: 0,
+            connected: Instant::now(),
         })
     }
 }
@@ -202,11 +234,13 @@ impl CoordinatorLoop {
         options: CoordinatorOptions,
     ) -> Result<CoordinatorLoop, CoordinatorError> {
         let commits = CommitQueue::default();
-        let storage = Box::new(commits.clone());
-        coordinator
-            .whole_mut()
-            .keep_in(storage, KeptCells::default(), true);
         let wakeup = Arc::new(WakeupFd::armed().map_err(CoordinatorError)?);
+        let (store, cells, has_it) = match options.store {
+            Some(store) => (Some(store.storage), store.cells, store.has_it),
+            None => (None, KeptCells::default(), true),
+        };
+        let storage = commits.storage(store, Arc::clone(&wakeup));
+        coordinator.whole_mut().keep_in(storage, cells, has_it);
         let (sender, events) = channel();
         let halves = Halves {
             plan: Arc::new(program.plan.clone()),
@@ -214,6 +248,7 @@ impl CoordinatorLoop {
             server: Arc::new(program.server.clone()),
             election: options.election,
             sender,
+            next_connection: Cell::new(1),
             wakeup: Arc::clone(&wakeup),
             endpoint: options.switch.endpoint.clone(),
             device: options.switch.device,
@@ -245,6 +280,7 @@ impl CoordinatorLoop {
             inbox,
             operators,
             commits,
+            waiting: WaitingCommits::default(),
             switch,
             servers,
             halves,
@@ -295,8 +331,12 @@ impl CoordinatorLoop {
             let has_more = self.inbox.serve(self.coordinator.whole_mut(), false);
             self.coordinator.whole_mut().step(now);
             self.wakeup.rearm();
-            while let Ok((plane, event)) = self.events.try_recv() {
-                self.take_event(plane, event, note);
+            while let Ok((plane, number, event)) = self.events.try_recv() {
+                // A connection of which the server joined again with another address has no say.
+                let current = self.plane_mut(plane).map(|plane| plane.number);
+                if current == Some(number) {
+                    self.take_event(plane, event, note);
+                }
             }
             while let Some(request) = self.operators.take() {
                 let answer = self.operate(request.task, note);
@@ -306,12 +346,15 @@ impl CoordinatorLoop {
             self.advance_code();
             self.propagate(note);
             if Instant::now() >= next_refresh {
-                next_refresh = Instant::now() + REFRESH;
+                let begin = Instant::now();
                 self.refresh(now, note);
+                next_refresh = next_time(begin, REFRESH);
             }
             if Instant::now() >= next_audit {
-                next_audit = Instant::now() + AUDIT;
+                let begin = Instant::now();
                 self.audit(note);
+                self.forget_gone();
+                next_audit = next_time(begin, AUDIT);
             }
             if Instant::now() >= next_group {
                 next_group = Instant::now() + GROUP_INTERVAL;
@@ -362,28 +405,20 @@ impl CoordinatorLoop {
         spread(coordinator, switch, servers);
         let refused = coordinator.take_refused();
         let mut errors: Vec<String> = refused.iter().map(ToString::to_string).collect();
-        let mut results: Vec<(PlaneKey, Written)> = Vec::new();
+        let mut results: Vec<(PlaneKey, Answers)> = Vec::new();
         // The switch gives up entries before servers change.
-        let batches = switch.begin_flush();
-        results.push((None, switch.finish(batches)));
-        let begun: Vec<_> = servers
-            .iter_mut()
-            .map(|(id, server)| (*id, server.plane.begin_flush()))
-            .collect();
-        for (id, batches) in begun {
-            if let Some(server) = servers.get_mut(&id) {
-                results.push((Some(id), server.plane.finish(batches)));
-            }
+        results.push((None, switch.settle_updates()));
+        for (id, server) in servers.iter_mut() {
+            let answers = server.plane.take_answers();
+            server.plane.send();
+            results.push((Some(*id), answers));
         }
         let refused = results.iter();
-        errors.extend(refused.filter_map(|(_, written)| written.refused.clone()));
-        let result = match errors.first() {
-            None => Ok(()),
-            Some(first) => Err(first.clone()),
-        };
-        self.commits.finish(&result);
-        for (_, written) in &results {
-            errors.extend(written.refused_move.clone());
+        let refused = refused.filter_map(|(_, answers)| answers.refused.as_ref());
+        errors.extend(refused.map(|(_, error)| error.clone()));
+        self.finish_commits(&results, errors.first());
+        for (_, answers) in &results {
+            errors.extend(answers.refused_move.clone());
         }
         for error in errors {
             note(&format!("a change is refused: {error}"));
@@ -392,14 +427,49 @@ impl CoordinatorLoop {
         while self.refusals.len() > MAX_REFUSALS {
             self.refusals.pop_front();
         }
-        for (plane, written) in results {
-            if written.is_silent {
+        for (plane, answers) in results {
+            if answers.is_silent {
                 let silent = format!("{}: it does not answer", self.name(plane));
                 self.reconnect(plane);
                 self.take_event(plane, PlaneEvent::Disconnected(silent), note);
-            } else if written.refused.is_some() || written.refused_move.is_some() {
+            } else if answers.refused.is_some() || answers.refused_move.is_some() {
                 self.synchronise(plane, note);
             }
+        }
+    }
+
+    /// Ends the commits of which all connected servers have the changes. After a refusal all others
+    /// fail: they are undone together.
+    fn finish_commits(&mut self, results: &[(PlaneKey, Answers)], error: Option<&String>) {
+        let servers = self.servers.values();
+        let queued = servers.map(|server| (server.plane.number, server.plane.updates().queued()));
+        let queued: Vec<(ConnectionNumber, u64)> = queued.collect();
+        for commit in self.commits.take() {
+            self.waiting.push(queued.clone(), commit);
+        }
+        let answered = |(number, target): &(ConnectionNumber, u64)| {
+            let mut servers = self.servers.iter();
+            let server = servers.find(|(_, server)| server.plane.number == *number);
+            let Some((id, server)) = server else {
+                // It has left.
+                return true;
+            };
+            let own = results.iter().find(|(key, _)| *key == Some(*id));
+            let refused = own.and_then(|(_, answers)| answers.refused.as_ref());
+            server.plane.updates().answered() >= *target
+                && refused.is_none_or(|(refused, _)| refused > target)
+        };
+        let switch_refused = results
+            .iter()
+            .any(|(key, answers)| key.is_none() && answers.refused.is_some());
+        if !switch_refused {
+            self.waiting.finish(|targets| targets.iter().all(&answered));
+        }
+        if let Some(error) = error {
+            self.waiting.fail(&StorageError {
+                is_full: false,
+                message: error.clone(),
+            });
         }
     }
 
@@ -434,12 +504,16 @@ impl CoordinatorLoop {
         let Some(plane) = self.plane_mut(key) else {
             return false;
         };
+        let was_connected = plane.is_connected();
         match plane.synchronise(state, false) {
             Ok(_) => true,
             Err(error) => {
                 note(&error);
                 plane.disconnected();
                 plane.connection.reconnect();
+                if let Some(id) = key.filter(|_| was_connected) {
+                    self.coordinator.goes_away(id);
+                }
                 false
             }
         }
@@ -480,11 +554,12 @@ impl CoordinatorLoop {
                 };
                 self.send_all(messages);
                 if let Some(id) = key {
+                    self.coordinator.goes_away(id);
                     self.fail_server(id);
                     self.lost_server_of_code(id);
                 }
             }
-            PlaneEvent::Activated => {}
+            PlaneEvent::Answered => {}
             PlaneEvent::Message(message) => self.take_message(key, *message, note),
         }
     }
@@ -503,6 +578,7 @@ impl CoordinatorLoop {
             Some(id) => {
                 if let Some(server) = self.servers.get_mut(&id) {
                     server.reason.clear();
+                    server.connected = Instant::now();
                     let hello = hello.unwrap_or_default();
                     server.pools = (hello.group_size.max(1), hello.pools);
                 }
@@ -696,6 +772,16 @@ impl CoordinatorLoop {
             return;
         }
         if let Change::Learn(table, entry) = &change
+            && coordinator.has_missed_removal(server, *table, entry)
+        {
+            let removal = Change::Forget(*table, entry.id, entry.key.clone());
+            if let Some(server) = servers.get_mut(&server) {
+                // As below.
+                let _ = server.plane.apply(&removal, None);
+            }
+            return;
+        }
+        if let Change::Learn(table, entry) = &change
             && let Some(first) = coordinator.learned_entry(*table, &entry.key)
         {
             let first = Change::Learn(*table, first);
@@ -788,6 +874,26 @@ impl CoordinatorLoop {
         }
     }
 
+    /// Forgets what planes have reported of entries that are gone.
+    fn forget_gone(&mut self) {
+        let CoordinatorLoop {
+            coordinator,
+            switch,
+            servers,
+            ..
+        } = self;
+        coordinator.forget_gone();
+        for (id, server) in servers.iter() {
+            if server.plane.is_connected() && server.connected.elapsed() > REPORT_TIME {
+                coordinator.is_back(*id);
+            }
+        }
+        let servers = servers.values_mut().map(|server| &mut server.plane);
+        for plane in servers.chain([switch]) {
+            plane.forget_gone(coordinator);
+        }
+    }
+
     /// Compares the switch with what it must hold, and corrects and reports differences: another
     /// controller may have written to it.
     fn audit(&mut self, note: &mut dyn FnMut(&str)) {
@@ -807,15 +913,9 @@ impl CoordinatorLoop {
     }
 }
 
-/// Queues the changes of the whole tables for the connected planes.
-fn spread(
-    coordinator: &mut Coordinator,
-    switch: &mut RemotePlane,
-    servers: &mut BTreeMap<u16, Server>,
-) {
-    let mut planes: Vec<&mut dyn PlaneControl> = Vec::new();
-    for server in servers.values_mut() {
-        planes.push(&mut server.plane);
-    }
-    coordinator.propagate(switch, &mut planes);
+/// Returns the time of the next turn of periodic work that began at `begin` and has ended now. It
+/// takes one part in `PERIODIC_SHARE` of the time at most.
+fn next_time(begin: Instant, interval: Duration) -> Instant {
+    let now = Instant::now();
+    now + interval.max(now.duration_since(begin) * PERIODIC_SHARE)
 }

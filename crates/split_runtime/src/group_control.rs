@@ -17,6 +17,17 @@ const RENEW: Duration = Duration::from_secs(10);
 /// Time after the start within which servers must be connected.
 const START_TIME: Duration = Duration::from_secs(5);
 
+/// Server that joins when it is connected.
+pub(crate) struct Joining {
+    server: u16,
+    /// The switch's port to it.
+    port: Option<u32>,
+    /// Time at which the join ends without it.
+    until: Instant,
+    /// The address of this server before, if the join gave another one.
+    before: Option<Option<String>>,
+}
+
 impl CoordinatorLoop {
     /// Reports a failed server to the switch.
     pub(crate) fn fail_server(&self, id: u16) {
@@ -52,9 +63,9 @@ impl CoordinatorLoop {
 
     /// Returns the change of the group that goes on, or the last one.
     pub(crate) fn change(&self) -> Option<wire::ChangeState> {
-        match self.joining {
-            Some((id, ..)) => Some(wire::ChangeState {
-                name: format!("server {id} joins"),
+        match &self.joining {
+            Some(joining) => Some(wire::ChangeState {
+                name: format!("server {} joins", joining.server),
                 ..wire::ChangeState::default()
             }),
             None => self.task.as_ref().map(GroupTask::state),
@@ -94,26 +105,25 @@ impl CoordinatorLoop {
         let is_known = self.servers.get(&id);
         let is_same =
             is_known.is_some_and(|known| join.address.is_empty() || join.address == known.address);
+        let mut before = None;
         if !is_same {
             if join.address.is_empty() {
                 return Err(format!(
                     "the coordinator does not know server {id}: give --address HOST:PORT"
                 ));
             }
-            let spec = PlaneSpec {
-                server: Some(id),
-                endpoint: Endpoint {
-                    address: join.address.clone(),
-                    ..self.halves.endpoint.clone()
-                },
-                device: self.halves.device,
-            };
+            let spec = self.spec_of(id, join.address.clone());
             let server = self.halves.connect_server(spec);
             let server = server.map_err(|error| format!("server {id}: {error}"))?;
-            self.servers.insert(id, server);
+            let replaced = self.servers.insert(id, server);
+            before = Some(replaced.map(|server| server.address));
         }
-        self.left.remove(&id);
-        self.joining = Some((id, join.port, Instant::now() + START_TIME * 2));
+        self.joining = Some(Joining {
+            server: id,
+            port: join.port,
+            until: Instant::now() + START_TIME * 2,
+            before,
+        });
         Ok(())
     }
 
@@ -157,17 +167,19 @@ impl CoordinatorLoop {
     /// Does what is due for the change of the group.
     pub(crate) fn advance_group(&mut self) {
         let now = Instant::now();
-        if let Some((id, port, until)) = self.joining {
+        if let Some(joining) = &self.joining {
+            let (id, port, until) = (joining.server, joining.port, joining.until);
             let server = self.servers.get(&id);
             let is_connected = server.is_some_and(|server| server.plane.is_connected());
             if is_connected && self.switch.is_connected() {
                 self.joining = None;
+                self.left.remove(&id);
                 let server = u32::from(id);
                 let join = wire::ServerPort { server, port };
                 self.begin_task(format!("server {id} joins"), GroupChange::Join(join));
             } else if now >= until {
-                self.joining = None;
                 let reason = server.map_or_else(String::new, |server| server.reason.clone());
+                self.give_up_joining();
                 let number = self
                     .task
                     .as_ref()
@@ -184,6 +196,38 @@ impl CoordinatorLoop {
         if let Some(task) = &mut self.task {
             let messages = task.advance(&servers, now);
             self.send_all(messages);
+        }
+    }
+
+    /// Ends a join of a server that did not connect. The list of servers is as before.
+    fn give_up_joining(&mut self) {
+        let Some(joining) = self.joining.take() else {
+            return;
+        };
+        let id = joining.server;
+        match joining.before {
+            // The address was known.
+            None => {}
+            Some(None) => {
+                self.servers.remove(&id);
+            }
+            Some(Some(address)) => {
+                // Without a thread or a descriptor it stays at the new address.
+                if let Ok(server) = self.halves.connect_server(self.spec_of(id, address)) {
+                    self.servers.insert(id, server);
+                }
+            }
+        }
+    }
+
+    fn spec_of(&self, server: u16, address: String) -> PlaneSpec {
+        PlaneSpec {
+            server: Some(server),
+            endpoint: Endpoint {
+                address,
+                ..self.halves.endpoint.clone()
+            },
+            device: self.halves.device,
         }
     }
 
@@ -219,6 +263,7 @@ impl CoordinatorLoop {
         for id in gone {
             self.servers.remove(&id);
             self.left.remove(&id);
+            self.coordinator.is_back(id);
         }
         if self.group.is_changing && !self.is_changing() {
             // It began before the coordinator or its connection did.

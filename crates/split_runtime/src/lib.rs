@@ -13,7 +13,9 @@
 //!   commands of operators.
 //! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
-//!   `commit_queue` delays answers, and `messages` converts the messages between planes.
+//!   `update_queue` its updates on their way, and `difference` what it lacks. `all_servers` encodes
+//!   changes once for all servers.
+//! - `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
 //! Invariants:
 //! - A write is answered after all connected planes have it, or refused and undone. A long batch
@@ -23,10 +25,12 @@
 //!
 //! Tests: in `request_log` and `code_change`; `cli/tests/split_control.rs` runs all processes.
 
+mod all_servers;
 mod code_change;
 mod commit_queue;
 mod connection;
 mod control;
+mod difference;
 mod fixed_program;
 mod group_change;
 mod group_control;
@@ -38,8 +42,9 @@ mod request_log;
 mod server_code;
 mod server_plane;
 mod switch_plane;
+mod update_queue;
 
-pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec};
+pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec, StateStore};
 pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use operator::{placement_of, policy_task};

@@ -2,29 +2,35 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, SystemTime};
 
 use ir::{ActionCall, Program, TableId};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
-use p4info::p4::v1::update::Type;
 use p4info::polyplane::split::v1 as wire;
-use p4rt::{Code, UpdateEncoder, entry_number};
+use p4rt::client::EncodedUpdates;
+use p4rt::{UpdateEncoder, entry_number};
 use packet::Nanos;
 use passes::split::MirroredTable;
-use split::{NotInstalled, PlaneControl};
+use split::{Coordinator, NotInstalled, PlaneControl};
 use switch::{Action, Change, ControlCode, ControlError, CounterReading, EntryId};
+use table::Entry;
 
-use crate::connection::{ANSWER_TIME, Connection, WriteError};
+use crate::connection::{ANSWER_TIME, Connection};
+use crate::control::ConnectionNumber;
+use crate::difference::{Differences, difference};
 use crate::messages::{MAX_ITEMS, handler_change};
+use crate::update_queue::{Answers, UpdateKind, UpdateQueue};
 
-/// Maximum number of updates in one batch.
-const MAX_UPDATES: usize = 10_000;
+/// Time for which [`RemotePlane::settle_updates`] waits for one answer.
+const ONE_WAIT: Duration = Duration::from_millis(500);
 
 /// State of a plane for a coordinator.
 pub(crate) struct RemotePlane {
     pub(crate) name: String,
+    /// Number of the connection.
+    pub(crate) number: ConnectionNumber,
     pub(crate) connection: Connection,
     is_server: bool,
     program: Arc<Program>,
@@ -34,7 +40,7 @@ pub(crate) struct RemotePlane {
     pub(crate) is_ours: bool,
     /// Encoder of the changes of a connected plane. It has the entries that the plane holds.
     encoder: Option<UpdateEncoder>,
-    updates: Vec<PendingUpdate>,
+    updates: UpdateQueue,
     /// Entries that begin to work when the switch has their covers.
     activations: Vec<(TableId, EntryId, wire::Activation)>,
     /// Entries that the switch activates.
@@ -50,53 +56,10 @@ pub(crate) struct RemotePlane {
     last_restarts: HashMap<(TableId, Box<[u64]>), u64>,
     /// Hits of entries at the end of the last window.
     hits: HashMap<(TableId, EntryId), u64>,
-    /// Direct counters of entries, as last read.
-    counters: HashMap<(TableId, EntryId), CounterReading>,
+    /// Direct counters of entries by table, as last read.
+    counters: HashMap<TableId, HashMap<EntryId, CounterReading>>,
     /// The coordinator's time.
     now: u64,
-}
-
-/// Update that waits.
-#[derive(Clone)]
-struct PendingUpdate {
-    update: rt::Update,
-    /// True if no controller waits for it.
-    is_move: bool,
-}
-
-/// Result of the updates of a plane.
-#[derive(Debug, Default)]
-pub(crate) struct Written {
-    /// The first refused update of which a controller waits.
-    pub(crate) refused: Option<String>,
-    /// The first refused move.
-    pub(crate) refused_move: Option<String>,
-    /// True if the plane does not answer.
-    pub(crate) is_silent: bool,
-}
-
-/// Batches on their way to a plane: for each update true if it is a move, and the result.
-pub(crate) type Batches = Vec<(Vec<PendingKind>, Receiver<Result<(), WriteError>>)>;
-
-/// Kind of an update on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PendingKind {
-    is_move: bool,
-    is_deletion: bool,
-}
-
-/// Number of differences between a plane and what it must hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Differences {
-    pub(crate) missing: usize,
-    pub(crate) changed: usize,
-    pub(crate) unknown: usize,
-}
-
-impl Differences {
-    pub(crate) fn any(self) -> bool {
-        self != Differences::default()
-    }
 }
 
 fn refused(name: &str, error: impl std::fmt::Display) -> ControlError {
@@ -111,19 +74,20 @@ impl RemotePlane {
     /// Creates a plane without a connection: a switch with these mirrored tables, or a server.
     pub(crate) fn new(
         name: String,
-        connection: Connection,
+        (number, connection): (ConnectionNumber, Connection),
         program: Arc<Program>,
         mirrored: Option<Vec<MirroredTable>>,
     ) -> RemotePlane {
         RemotePlane {
             name,
+            number,
             connection,
             is_server: mirrored.is_none(),
             program,
             mirrored: mirrored.unwrap_or_default(),
             is_ours: false,
             encoder: None,
-            updates: Vec::new(),
+            updates: UpdateQueue::default(),
             activations: Vec::new(),
             activating: HashMap::new(),
             next_activation: first_number(),
@@ -184,7 +148,10 @@ impl RemotePlane {
                 self.handler_changes.push(change);
                 continue;
             }
-            let updates = encoder.updates(change, *made);
+            let updates = match self.is_server {
+                true => encoder.updates_of(change, *made, &[]),
+                false => encoder.updates(change, *made),
+            };
             wanted.extend(updates.map_err(|error| explain(&error))?);
         }
         let all = vec![
@@ -199,33 +166,40 @@ impl RemotePlane {
         ];
         let found = self.connection.read(all).map_err(|error| explain(&error))?;
         let (updates, differences) = difference(wanted, found, is_known, self.is_server);
-        let is_move = false;
-        let updates = updates.into_iter();
-        self.updates = updates
-            .map(|update| PendingUpdate { update, is_move })
-            .collect();
+        self.updates.clear();
+        self.queue(&updates, false);
+        drop(updates);
         self.encoder = Some(encoder);
-        let batches = self.begin_flush();
-        let written = self.finish(batches);
-        match (written.refused, written.is_silent) {
-            (Some(error), _) => Err(error),
+        let answers = self.settle_updates();
+        match (answers.refused, answers.is_silent) {
+            (Some((_, error)), _) => Err(error),
             (None, true) => Err(format!("{name}: it does not answer")),
             (None, false) => Ok(differences),
         }
     }
 
-    /// Starts to send all pending changes. [`RemotePlane::finish`] waits for the results.
-    pub(crate) fn begin_flush(&mut self) -> Batches {
-        let updates = std::mem::take(&mut self.updates);
-        let mut batches: Batches = Vec::new();
-        for part in updates.chunks(MAX_UPDATES) {
-            let kinds = part.iter().map(|pending| PendingKind {
-                is_move: pending.is_move,
-                is_deletion: pending.update.r#type() == Type::Delete,
-            });
-            let updates = part.iter().map(|pending| pending.update.clone()).collect();
-            batches.push((kinds.collect(), self.connection.write(updates)));
+    /// Adds updates to those that wait.
+    fn queue(&mut self, updates: &[rt::Update], is_move: bool) {
+        for update in updates {
+            let mut encoded = EncodedUpdates::default();
+            encoded.push(update);
+            self.queue_encoded(&encoded, &[UpdateKind::of(update, is_move)]);
         }
+    }
+
+    /// Adds encoded updates to those that wait.
+    pub(crate) fn queue_encoded(&mut self, updates: &EncodedUpdates, kinds: &[UpdateKind]) {
+        self.updates.push(updates, kinds);
+    }
+
+    /// Returns the updates that are on their way.
+    pub(crate) fn updates(&self) -> &UpdateQueue {
+        &self.updates
+    }
+
+    /// Sends what the plane can take now.
+    pub(crate) fn send(&mut self) {
+        self.updates.send(|updates| self.connection.write(updates));
         let changes = std::mem::take(&mut self.handler_changes);
         for part in changes.chunks(MAX_ITEMS) {
             self.connection.send(wire::ToPlane {
@@ -240,51 +214,53 @@ impl RemotePlane {
                 ..wire::ToPlane::default()
             });
         }
-        batches
     }
 
-    /// Waits for the results of updates. A plane without a connection gets its state later. Then
-    /// the entries of which the switch has the covers begin to work.
-    pub(crate) fn finish(&mut self, batches: Batches) -> Written {
-        let mut result = Written::default();
-        for (kinds, written) in batches {
-            let error = match written.recv_timeout(ANSWER_TIME) {
-                Ok(Err(error)) if self.is_connected() => error,
-                Err(RecvTimeoutError::Timeout) => {
-                    result.is_silent = true;
-                    break;
-                }
-                // Without an answer the connection has ended.
-                _ => continue,
-            };
-            let name = &self.name;
-            match error {
-                WriteError::Batch(error) => {
-                    result.refused.get_or_insert(format!("{name}: {error}"));
-                }
-                WriteError::Updates(refused) => {
-                    for (at, code, error) in refused {
-                        let kind = kinds.get(at).copied();
-                        // What must go has gone.
-                        if kind.is_some_and(|kind| kind.is_deletion) && code == Code::NotFound {
-                            continue;
-                        }
-                        let place = match kind.is_some_and(|kind| kind.is_move) {
-                            true => &mut result.refused_move,
-                            false => &mut result.refused,
-                        };
-                        place.get_or_insert(format!("{name}: {error}"));
-                    }
-                }
-            }
+    /// Takes the answers that have arrived.
+    pub(crate) fn take_answers(&mut self) -> Answers {
+        let answers = self.updates.take_answers(&self.name, Duration::ZERO);
+        match self.is_connected() {
+            true => answers,
+            // A plane without a connection gets its state later.
+            false => Answers::default(),
         }
-        if !result.is_silent {
+    }
+
+    /// Sends all updates and waits for the answers. A plane without a connection gets its state
+    /// later. Then the entries of which the switch has the covers begin to work.
+    pub(crate) fn settle_updates(&mut self) -> Answers {
+        let mut all = Answers::default();
+        loop {
+            self.send();
+            if self.updates.is_empty() || all.is_silent {
+                break;
+            }
+            let answers = self.updates.take_answers(&self.name, ONE_WAIT);
+            all.refused = all.refused.or(answers.refused);
+            all.refused_move = all.refused_move.or(answers.refused_move);
+            all.is_silent = answers.is_silent;
+        }
+        if !self.is_connected() {
+            return Answers::default();
+        }
+        if !all.is_silent {
             for (table, entry, activation) in std::mem::take(&mut self.activations) {
                 let activated = self.connection.activate(activation);
                 self.activating.insert((table, entry), activated);
             }
         }
-        result
+        all
+    }
+
+    /// Forgets the uses and counts of entries that are gone.
+    pub(crate) fn forget_gone(&mut self, coordinator: &Coordinator) {
+        let has_entry = |table, entry| coordinator.has_entry(table, entry);
+        self.last_uses
+            .retain(|(table, entry), _| has_entry(*table, *entry));
+        self.last_restarts
+            .retain(|(table, key), _| coordinator.learned_entry(*table, key).is_some());
+        self.last_uses.shrink_to(self.last_uses.len() * 2);
+        self.last_restarts.shrink_to(self.last_restarts.len() * 2);
     }
 
     /// Returns true while the switch activates entries.
@@ -411,14 +387,15 @@ impl RemotePlane {
             counter_data: Some(rt::CounterData::default()),
             ..rt::TableEntry::default()
         });
+        let mut counters = HashMap::new();
         for found in self.connection.read(vec![wanted])? {
             let Entity::TableEntry(entry) = found else {
                 continue;
             };
             let number = entry_number(&entry.metadata);
             if let (Some(number), Some(data)) = (number, entry.counter_data) {
-                self.counters.insert(
-                    (table, number),
+                counters.insert(
+                    number,
                     CounterReading {
                         packets: data.packet_count as u64,
                         bytes: data.byte_count as u64,
@@ -426,6 +403,7 @@ impl RemotePlane {
                 );
             }
         }
+        self.counters.insert(table, counters);
         Ok(())
     }
 
@@ -451,20 +429,21 @@ impl RemotePlane {
 
 impl PlaneControl for RemotePlane {
     fn apply(&mut self, change: &Change, made: Option<EntryId>) -> Result<(), ControlError> {
-        if self.encoder.is_none() {
+        self.apply_to(change, made, &[])
+    }
+
+    fn apply_to(
+        &mut self,
+        change: &Change,
+        made: Option<EntryId>,
+        touched: &[Arc<Entry>],
+    ) -> Result<(), ControlError> {
+        if self.encoder.is_none() || self.note(change, made) {
             return Ok(());
         }
-        if let Some(message) = handler_change(change, self.now) {
-            match change {
-                Change::Expire(table, entry) => {
-                    self.last_restarts.remove(&(*table, entry.key.clone()));
-                }
-                Change::Forget(table, _, key) => {
-                    self.last_restarts.remove(&(*table, key.clone()));
-                }
-                _ => {}
-            }
-            self.handler_changes.push(message);
+        if self.is_server {
+            let (encoded, kinds) = self.encode_for_servers(change, made, touched)?;
+            self.queue_encoded(&encoded, &kinds);
             return Ok(());
         }
         let covered = self.covered(change, made);
@@ -474,24 +453,15 @@ impl PlaneControl for RemotePlane {
         let updates = encoder.updates(covered.as_ref().unwrap_or(change), made);
         let updates = updates.map_err(|error| refused(&self.name, error))?;
         let is_move = is_mirrored(&self.mirrored, change);
-        let pending = updates.into_iter();
-        let pending = pending.map(|update| PendingUpdate { update, is_move });
         // An entry that has a cover already needs no update before it is activated.
         if !matches!((&covered, change), (Some(_), Change::Modify(..))) {
-            self.updates.extend(pending);
-        }
-        if let (Change::Insert(table, _), Some(made)) = (change, made) {
-            self.last_uses.insert((*table, made), self.now);
-        }
-        if let Change::Delete(table, entry) = change {
-            self.last_uses.remove(&(*table, *entry));
-            self.counters.remove(&(*table, *entry));
+            self.queue(&updates, is_move);
         }
         Ok(())
     }
 
     fn direct_counter(&self, table: TableId, entry: EntryId) -> Option<CounterReading> {
-        self.counters.get(&(table, entry)).copied()
+        self.counters.get(&table)?.get(&entry).copied()
     }
 
     fn hits(&self, table: TableId, entry: EntryId) -> Option<u64> {
@@ -521,6 +491,50 @@ impl PlaneControl for RemotePlane {
 }
 
 impl RemotePlane {
+    /// Takes over a change into what is known of the plane. Returns true for a change by a handler,
+    /// which is no update.
+    pub(crate) fn note(&mut self, change: &Change, made: Option<EntryId>) -> bool {
+        match change {
+            Change::Insert(table, _) if self.program.tables[*table].idle_timeout => {
+                if let Some(made) = made {
+                    self.last_uses.insert((*table, made), self.now);
+                }
+            }
+            Change::Delete(table, entry) => {
+                self.last_uses.remove(&(*table, *entry));
+            }
+            Change::Expire(table, entry) => {
+                self.last_restarts.remove(&(*table, entry.key.clone()));
+            }
+            Change::Forget(table, _, key) => {
+                self.last_restarts.remove(&(*table, key.clone()));
+            }
+            _ => {}
+        }
+        let message = handler_change(change, self.now);
+        let is_handlers = message.is_some();
+        self.handler_changes.extend(message);
+        is_handlers
+    }
+
+    /// Returns the updates of a change for a server. They are the same for all servers.
+    pub(crate) fn encode_for_servers(
+        &mut self,
+        change: &Change,
+        made: Option<EntryId>,
+        touched: &[Arc<Entry>],
+    ) -> Result<(EncodedUpdates, Vec<UpdateKind>), ControlError> {
+        let mut encoded = EncodedUpdates::default();
+        let Some(encoder) = &mut self.encoder else {
+            return Ok((encoded, Vec::new()));
+        };
+        let updates = encoder.updates_of(change, made, touched);
+        let updates = updates.map_err(|error| refused(&self.name, error))?;
+        updates.iter().for_each(|update| encoded.push(update));
+        let kinds = updates.iter().map(|update| UpdateKind::of(update, false));
+        Ok((encoded, kinds.collect()))
+    }
+
     /// Waits for what must not overlap with a change of a mirrored table of a switch. Returns the
     /// change that puts a cover in place of an entry that begins to work later.
     fn covered(&mut self, change: &Change, made: Option<EntryId>) -> Option<Change> {
@@ -606,124 +620,4 @@ fn clone_sessions() -> rt::PacketReplicationEngineEntry {
     rt::PacketReplicationEngineEntry {
         r#type: Some(Type::CloneSessionEntry(Default::default())),
     }
-}
-
-/// Key of an object that updates insert, modify and delete.
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    Entry(Vec<u8>),
-    Member(u32, u32),
-    Group(u32, u32),
-    Multicast(u32),
-    Session(u32),
-}
-
-fn entry_key(entry: &rt::TableEntry) -> rt::TableEntry {
-    rt::TableEntry {
-        table_id: entry.table_id,
-        r#match: entry.r#match.clone(),
-        priority: entry.priority,
-        ..rt::TableEntry::default()
-    }
-}
-
-/// Returns the key of an object; `None` for objects that are only modified.
-fn key(entity: &Entity) -> Option<Key> {
-    use rt::packet_replication_engine_entry::Type;
-    Some(match entity {
-        Entity::TableEntry(entry) if entry.is_default_action => return None,
-        Entity::TableEntry(entry) => {
-            use prost::Message;
-            Key::Entry(entry_key(entry).encode_to_vec())
-        }
-        Entity::ActionProfileMember(member) => {
-            Key::Member(member.action_profile_id, member.member_id)
-        }
-        Entity::ActionProfileGroup(group) => Key::Group(group.action_profile_id, group.group_id),
-        Entity::PacketReplicationEngineEntry(entry) => match entry.r#type.as_ref()? {
-            Type::MulticastGroupEntry(group) => Key::Multicast(group.multicast_group_id),
-            Type::CloneSessionEntry(session) => Key::Session(session.session_id),
-        },
-        _ => return None,
-    })
-}
-
-/// Returns an object without what P4Runtime reads beside it.
-fn plain(entity: &Entity) -> Entity {
-    match entity {
-        Entity::TableEntry(entry) => Entity::TableEntry(rt::TableEntry {
-            counter_data: None,
-            time_since_last_hit: None,
-            ..entry.clone()
-        }),
-        other => other.clone(),
-    }
-}
-
-/// Returns the updates that make a plane with the objects `found` hold what `wanted` inserts, and
-/// the number of differences of entries. Objects that cannot be read are left out if the plane has
-/// held them before.
-fn difference(
-    wanted: Vec<rt::Update>,
-    found: Vec<Entity>,
-    is_known: bool,
-    is_server: bool,
-) -> (Vec<rt::Update>, Differences) {
-    let mut differences = Differences::default();
-    let mut held: HashMap<Key, Entity> = HashMap::new();
-    let mut deletions = Vec::new();
-    for entity in found {
-        let is_fixed = match &entity {
-            // Without a number, a server's entry is one that a handler has added.
-            Entity::TableEntry(entry) => entry.is_const || is_server && entry.metadata.is_empty(),
-            _ => false,
-        };
-        if let Some(key) = key(&entity).filter(|_| !is_fixed) {
-            held.insert(key, entity);
-        }
-    }
-    let mut updates = Vec::new();
-    for mut update in wanted {
-        let entity = update.entity.as_ref().and_then(|one| one.entity.as_ref());
-        let Some(entity) = entity else { continue };
-        let is_entry = matches!(entity, Entity::TableEntry(_));
-        let Some(key) = key(entity) else {
-            if !is_known {
-                updates.push(update);
-            }
-            continue;
-        };
-        match held.remove(&key) {
-            Some(found) if plain(&found) == plain(entity) => continue,
-            Some(_) => {
-                differences.changed += usize::from(is_entry);
-                update.r#type = Type::Modify.into();
-            }
-            None => differences.missing += usize::from(is_entry),
-        }
-        updates.push(update);
-    }
-    for (key, entity) in held {
-        differences.unknown += usize::from(matches!(key, Key::Entry(_)));
-        let rank = match key {
-            Key::Entry(_) => 0,
-            Key::Group(..) => 1,
-            _ => 2,
-        };
-        let entity = match entity {
-            Entity::TableEntry(entry) => Entity::TableEntry(entry_key(&entry)),
-            entity => entity,
-        };
-        let deletion = rt::Update {
-            r#type: Type::Delete.into(),
-            entity: Some(rt::Entity {
-                entity: Some(entity),
-            }),
-        };
-        deletions.push((rank, deletion));
-    }
-    deletions.sort_by_key(|(rank, _)| *rank);
-    let deletions = deletions.into_iter().map(|(_, deletion)| deletion);
-    // Entries that leave make room.
-    (deletions.chain(updates).collect(), differences)
 }

@@ -10,7 +10,7 @@ use exec::{ExternState, HashParameters, Registers, action_params, field_match};
 use ir::{ActionCall, ActionId, ActionScope, ExternId, KeyMatch, MatchKind, TableId, ValueSetId};
 use packet::{Nanos, PortId};
 use table::{
-    ActionRef, ColorCounts, CounterReading, EntryAction, EntryId, FieldMatch, KeyField,
+    ActionRef, ColorCounts, CounterReading, Entry, EntryAction, EntryId, FieldMatch, KeyField,
     LearnedEntry, MeterArray, MeterCell, MeterConfig, NewEntry,
 };
 
@@ -159,7 +159,7 @@ impl Change {
 }
 
 /// Record of a change that was made: its position in the device's total order of changes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Record {
     /// Sequence number, from 1 without gaps.
     pub number: u64,
@@ -169,6 +169,8 @@ pub struct Record {
     pub change: Change,
     /// Id of the entry that the change created.
     pub entry: Option<EntryId>,
+    /// Entries that the change removed.
+    pub removed: Vec<Arc<Entry>>,
 }
 
 /// Error code, with P4Runtime's meaning.
@@ -221,12 +223,11 @@ impl Device {
     /// Applies a change. Packets see it from the next step on.
     pub fn apply(&mut self, change: Change) -> Result<Option<EntryId>, ControlError> {
         self.check_room(&change)?;
+        let removed = self.removed_by(&change);
         let entry = self.change(&change)?;
-        match change {
-            // Packets do not see notes, so no new snapshot is needed.
-            Change::SetNote(..) => self.tell(change, entry),
-            change => self.record(change, entry),
-        }
+        // Packets do not see notes, so no new snapshot is needed.
+        self.is_stale |= !matches!(change, Change::SetNote(..));
+        self.tell(change, entry, removed);
         Ok(entry)
     }
 

@@ -6,10 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{Configuration, ConfigurationError, DropReason, Engine, Natives, Tracer, Unsupported};
+use exec::{
+    Configuration, ConfigurationError, DropReason, Engine, Lookups, Natives, Tracer, Unsupported,
+};
 use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
-use table::{EntryId, Improved, LearnedEntry};
+use table::{Entry, EntryId, Improved, LearnedEntry};
 
 use crate::control::{Change, Record};
 use crate::core::{Code, Core, DataPlaneSnapshot, Digest, Trace};
@@ -42,6 +44,8 @@ pub struct DeviceConfig {
     pub host_ports: Vec<u32>,
     /// Limits of the device.
     pub limits: Limits,
+    /// Lookups in the tables. A device without lookups gets no packets, and publishes nothing.
+    pub lookups: Lookups,
 }
 
 /// Error of loading a program.
@@ -133,6 +137,7 @@ pub struct Device {
     pub(crate) is_stale: bool,
     /// True while the program is one of an exchange that is not confirmed yet. No packet runs it.
     is_provisional: bool,
+    lookups: Lookups,
     changes: u64,
     pub(crate) notes: BTreeMap<Box<[u8]>, Box<[u8]>>,
     pub(crate) journal: Option<Journal>,
@@ -164,7 +169,8 @@ impl Device {
             .map_err(LoadError::Exceeded)?;
         let code = Code::load(Arc::clone(&program), engine).map_err(LoadError::Unsupported)?;
         let code = Arc::new(code);
-        let mut configuration = Configuration::new(program).map_err(LoadError::Entry)?;
+        let configuration = Configuration::with_lookups(program, config.lookups);
+        let mut configuration = configuration.map_err(LoadError::Entry)?;
         let mut host_ports = config.host_ports.clone();
         host_ports.sort_unstable();
         configuration.host_ports = host_ports.into();
@@ -192,6 +198,7 @@ impl Device {
             retired: Vec::new(),
             is_stale: false,
             is_provisional: false,
+            lookups: config.lookups,
             changes: 0,
             notes: BTreeMap::new(),
             journal: None,
@@ -235,20 +242,51 @@ impl Device {
         self.followers.push(Box::new(follower));
     }
 
+    /// Returns true if no packet waits while the control plane changes the device: workers process
+    /// packets, or the device gets none.
+    pub fn delays_no_packets(&self) -> bool {
+        self.lookups == Lookups::None || self.has_workers()
+    }
+
     /// Records a change of the published state.
     pub(crate) fn record(&mut self, change: Change, entry: Option<EntryId>) {
         self.is_stale = true;
-        self.tell(change, entry);
+        self.tell(change, entry, Vec::new());
+    }
+
+    /// Returns the entries that a change removes, for followers.
+    pub(crate) fn removed_by(&self, change: &Change) -> Vec<Arc<Entry>> {
+        if self.followers.is_empty() {
+            return Vec::new();
+        }
+        let entries = |table: &TableId| self.configuration.tables.get(*table);
+        match change {
+            Change::Delete(table, id) => {
+                let entry = entries(table).and_then(|entries| entries.get(*id));
+                entry.into_iter().cloned().collect()
+            }
+            Change::Clear(table) => {
+                let entries = entries(table).into_iter().flat_map(table::Table::iter);
+                entries.filter(|entry| !entry.is_const).cloned().collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Gives a change its number and reports it.
-    pub(crate) fn tell(&mut self, change: Change, entry: Option<EntryId>) {
+    pub(crate) fn tell(
+        &mut self,
+        change: Change,
+        entry: Option<EntryId>,
+        removed: Vec<Arc<Entry>>,
+    ) {
         self.changes += 1;
         let record = Record {
             number: self.changes,
             time: self.core.now,
             change,
             entry,
+            removed,
         };
         for follower in &mut self.followers {
             follower(&record);
@@ -271,7 +309,10 @@ impl Device {
     /// Publishes as [`Device::publish`] does. Snapshots that workers no longer need are freed
     /// later.
     pub(crate) fn publish_root(&mut self) {
-        if self.is_provisional || !std::mem::take(&mut self.is_stale) {
+        if self.is_provisional || self.lookups == Lookups::None {
+            return;
+        }
+        if !std::mem::take(&mut self.is_stale) {
             return;
         }
         let state = Arc::new(self.configuration.snapshot());

@@ -20,7 +20,7 @@ impl Device {
             // The insertion of an entry is reported before its expiry.
             self.tell_inserted(table, &learned);
             for entry in learned.expire(now) {
-                self.tell(Change::Expire(table, entry.clone()), None);
+                self.tell(Change::Expire(table, entry.clone()), None, Vec::new());
                 self.put_expired(table, entry);
             }
         }
@@ -41,7 +41,7 @@ impl Device {
                 LearnedChange::Modified(entry) => Change::Relearn(table, entry),
                 LearnedChange::Removed(id, key) => Change::Forget(table, id, key),
             };
-            self.tell(change, None);
+            self.tell(change, None, Vec::new());
         }
     }
 

@@ -226,6 +226,11 @@ pub(crate) fn changed(device: &Device, record: &Record) -> Changed {
 
 /// Returns the keys of all objects that a device may have.
 pub(crate) fn all_places(device: &Device) -> BTreeSet<ObjectPlace> {
+    places_with(device, |_| true)
+}
+
+/// Returns the keys of all objects but those of entries of tables for which `has_entries` is false.
+fn places_with(device: &Device, has_entries: impl Fn(TableId) -> bool) -> BTreeSet<ObjectPlace> {
     let configuration = device.configuration();
     let mut places = BTreeSet::from([
         ObjectPlace::Program,
@@ -258,7 +263,9 @@ pub(crate) fn all_places(device: &Device) -> BTreeSet<ObjectPlace> {
     }
     for (id, _) in configuration.tables.iter() {
         places.extend([ObjectPlace::NextEntry(id), ObjectPlace::Default(id)]);
-        places.extend(entries_of(device, id));
+        if has_entries(id) {
+            places.extend(entries_of(device, id));
+        }
     }
     let replication = device.replication();
     places.extend(
@@ -503,6 +510,16 @@ impl Device {
             .into_iter()
             .filter_map(|place| self.object(&place).map(|object| (place, object)));
         objects.collect()
+    }
+
+    /// Returns the objects of the device but for cells that packets write, and for the entries of
+    /// tables for which `has_entries` is false, in the order of keys.
+    pub fn objects_with(
+        &self,
+        has_entries: impl Fn(TableId) -> bool,
+    ) -> impl Iterator<Item = (ObjectPlace, Object)> {
+        let places = places_with(self, has_entries).into_iter();
+        places.filter_map(|place| self.object(&place).map(|object| (place, object)))
     }
 
     /// Restores the state that objects describe. It replaces all existing entries, also the

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{Outcome, cargo};
+use crate::{Outcome, split};
 use judge::{Sample, judge};
 use traffic::{Lab, Sender};
 
@@ -40,19 +40,30 @@ pub(crate) struct Options {
     /// Bytes of a frame.
     #[arg(long, default_value_t = 100)]
     bytes: usize,
+    /// Send new flows through the source NAT over a switch, two servers and their coordinator
+    /// instead. No process may grow.
+    #[arg(long)]
+    split: bool,
+    /// With --split: minutes to run.
+    #[arg(long, default_value_t = 60, requires = "split")]
+    minutes: u64,
+    /// With --split: new flows in a second.
+    #[arg(long, default_value_t = 10_000, requires = "split")]
+    flows: u64,
     /// A binary to run (default: this repository's, which is built).
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => {
-            cargo(&["build", "--release", "--package", "cli"])?;
-            crate::target().join("release/polyplane")
-        }
-    };
+    let binary = split::binary(options.binary.as_ref())?;
+    if options.split {
+        let churn = split::Churn {
+            flows_per_second: options.flows,
+            time: Duration::from_secs(options.minutes * 60),
+        };
+        return split::run_churn(root, &binary, &churn);
+    }
     let lab = Lab::new()?;
     let every = options.every.unwrap_or((options.seconds / 60).max(1));
     let mut switch = Switch::start(root, &binary, options, &lab, every)?;

@@ -9,9 +9,11 @@ use clap::Args;
 use p4rt::client::{Endpoint, Tls};
 use p4rt::{Server, Urgency};
 use packet::Nanos;
+use passes::split::SplitProgram;
 use runtime::{ControllerLink, ProcessSetup, Served, compile_pool};
-use split::Coordinator;
-use split_runtime::{CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec};
+use split::{Coordinator, NoEngine};
+use split_runtime::{CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec, StateStore};
+use switch::DeviceConfig;
 use tenancy::Compilations;
 
 use super::placement::PlacementArgs;
@@ -22,6 +24,7 @@ use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
+use crate::state::Keeping;
 use crate::{Ended, configure, out};
 
 /// Device id of a plane at its server, and of the whole device.
@@ -63,6 +66,8 @@ pub(super) struct Options {
     #[command(flatten)]
     setup: Setup,
     #[command(flatten)]
+    keeping: Keeping,
+    #[command(flatten)]
     placement: PlacementArgs,
     #[command(flatten)]
     cut: Cut,
@@ -103,19 +108,16 @@ impl FromStr for ServerAddress {
 impl Options {
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         log::begin(self.log);
-        let planes = self.planes()?;
+        let mut planes = self.planes()?;
         let Some(prepared) = prepare(&self.source, &self.cut.options(), false)? else {
             return Ok(Ended::WithErrors);
         };
         let program = &prepared.program;
         let config = configure::device_config(&self.setup);
-        let whole = Arc::new(program.whole.clone());
-        let plan = Arc::new(program.plan.clone());
-        let coordinator = Coordinator::new(whole, plan, &config);
-        let mut coordinator = coordinator.map_err(|error| error.to_string())?;
-        if !add_entries(&mut coordinator, self.setup.entries.as_deref())? {
+        let Some((mut coordinator, store)) = self.coordinator(program, &config)? else {
             return Ok(Ended::WithErrors);
-        }
+        };
+        planes.store = store;
         coordinator.whole_mut().step(Nanos::ZERO);
         let compilations = Compilations::new(compile_pool());
         let device = coordinator.whole();
@@ -152,6 +154,56 @@ impl Options {
         ended
             .map(|_| Ended::Well)
             .map_err(|error| error.to_string())
+    }
+
+    /// Creates the coordinator, with the stored state. Shows errors in the entries, and returns
+    /// `None` if there are any.
+    fn coordinator(
+        &self,
+        program: &SplitProgram,
+        config: &DeviceConfig,
+    ) -> Result<Option<(Coordinator, Option<StateStore>)>, String> {
+        let plan = Arc::new(program.plan.clone());
+        let opened = self.keeping.open()?;
+        let found = opened.map(|opened| opened.device(DEVICE_ID)).transpose()?;
+        let entries = self.setup.entries.as_deref();
+        let before = found.as_ref().and_then(|found| found.program().cloned());
+        let (coordinator, has_it) = match (&found, before) {
+            (Some(found), Some(before)) => {
+                if let Some(entries) = entries {
+                    let name = entries.display();
+                    out::note(&format!(
+                        "{name} is not read: the coordinator has its state already"
+                    ));
+                }
+                let config = Coordinator::device_config(config);
+                let whole = program.whole.clone();
+                let (device, is_same) =
+                    found.resume(&before, whole, &NoEngine, &config, &mut out::note)?;
+                (Coordinator::with_device(device, plan), is_same)
+            }
+            _ => {
+                let whole = Arc::new(program.whole.clone());
+                let made = Coordinator::new(whole, plan, config);
+                let mut made = made.map_err(|error| error.to_string())?;
+                if !add_entries(&mut made, entries)? {
+                    return Ok(None);
+                }
+                (made, false)
+            }
+        };
+        let store = match found {
+            Some(found) => {
+                let (storage, cells) = found.into_storage()?;
+                Some(StateStore {
+                    storage,
+                    cells,
+                    has_it,
+                })
+            }
+            None => None,
+        };
+        Ok(Some((coordinator, store)))
     }
 
     /// Returns the addresses of the planes.
@@ -193,6 +245,7 @@ impl Options {
             election: self.election_id,
             placement: self.placement.placement()?,
             order: self.placement.order(),
+            store: None,
         })
     }
 }

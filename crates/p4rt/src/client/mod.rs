@@ -2,6 +2,7 @@
 //!
 //! Calls block. The connection has its own runtime, which runs only while a call waits.
 
+mod encoded;
 mod endpoint;
 mod error;
 mod operator;
@@ -30,6 +31,7 @@ use crate::pipeline::MAY_LOSE;
 use crate::service::p4_runtime_client::P4RuntimeClient;
 use crate::service::ports::ports_client::PortsClient;
 
+pub use encoded::EncodedUpdates;
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, UpdateError};
 pub use operator::{Operator, SplitOperator};
@@ -44,6 +46,7 @@ const ARBITRATION: Duration = Duration::from_secs(10);
 /// A connection to one device of a server.
 pub struct Client {
     runtime: Runtime,
+    channel: Channel,
     rpc: P4RuntimeClient<Channel>,
     ports: PortsClient<Channel>,
     device: u64,
@@ -104,11 +107,12 @@ impl Client {
     pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
         let (runtime, channel) = endpoint.connect()?;
         let ports = PortsClient::new(channel.clone());
-        let rpc = P4RuntimeClient::new(channel)
+        let rpc = P4RuntimeClient::new(channel.clone())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
         Ok(Client {
             runtime,
+            channel,
             rpc,
             ports,
             device,

@@ -19,8 +19,8 @@ use crate::schema::Schema;
 use crate::undo::{Op, Target};
 use crate::write::{self, Seen};
 
-/// Maximum number of updates of a non-atomic batch that one job makes. `PART` applies to the
-/// running device, where packets wait for the job, and `PART_APART` to a staged device.
+/// Maximum number of updates of a non-atomic batch that one job makes. `PART` applies to a device
+/// of which packets wait for the job, and `PART_APART` to others.
 const PART: usize = 64;
 const PART_APART: usize = 1024;
 
@@ -116,7 +116,7 @@ impl DeviceService {
                 let made: Vec<Checked> = made.collect();
                 undos.append(&mut target.into_undos());
                 if !is_last {
-                    return (made, undos, None, device.has_workers());
+                    return (made, undos, None, device.delays_no_packets());
                 }
                 let waiting = pending_commits::commit(device, extras, &names, undos, &unkept);
                 device.publish();

@@ -13,6 +13,7 @@ mod stable_copy;
 mod ternary;
 #[cfg(test)]
 mod tests;
+mod unsearched;
 mod versions;
 
 pub use dense::{Digit, DirectIndex, Directness};
@@ -22,6 +23,7 @@ pub use linear::Linear;
 pub use lpm::TrieIndex;
 pub use signed::Signed;
 pub use ternary::{Ternary, VectorIndex, VectorPart};
+pub use unsearched::Unsearched;
 pub use versions::{Replay, RuleChange, Versions};
 
 use crate::entry::{EntryIdx, Rank};
