@@ -1,7 +1,8 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does
+//! `aggregate`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does
 //! all of its own set-up.
 
+mod aggregate;
 mod clients;
 mod corpus;
 mod figures;
@@ -59,6 +60,8 @@ enum Task {
     SplitPrograms(split_programs::Options),
     /// Send random floats through P4 and C, and compare with the same C code alone.
     Floats(split_programs::FloatOptions),
+    /// Run random reductions in simulated fabrics with faults, and compare with plain maps.
+    Aggregate(aggregate::Options),
     /// Write routes to one device, and to the coordinator of a switch and two servers. Prints times
     /// and the memory of each process. Needs root for network namespaces.
     #[cfg(target_os = "linux")]
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Scale(options) => scale::run(&options),
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
+        Task::Aggregate(options) => aggregate::run(&options),
         #[cfg(target_os = "linux")]
         Task::SplitRoutes(options) => split::run_routes(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),
