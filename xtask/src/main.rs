@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does
-//! all of its own set-up.
+//! `aggregate`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
+//! `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 mod clients;
