@@ -26,10 +26,10 @@ const SHOWN: usize = 10;
 #[command(
     subcommand_required = true,
     after_help = "Examples:\n  \
-        polyplane aggregate check examples/aggregate/words.job\n  \
-        polyplane aggregate plan examples/aggregate/words.job --fabric examples/aggregate/rack.toml\n  \
-        polyplane aggregate run examples/aggregate/words.job --fabric examples/aggregate/rack.toml --verify\n\n\
-        docs/AGGREGATE.md explains jobs, messages and limits. Exit status: 0 when all is done, 1 for errors in what was given, failed reductions or results that differ, 2 for wrong usage."
+        polyplane aggregate check words.job\n  \
+        polyplane aggregate plan words.job --fabric rack.toml\n  \
+        polyplane aggregate run words.job --fabric rack.toml --verify\n\n\
+        The files are in examples/aggregate. docs/AGGREGATE.md explains jobs, messages and limits. Exit status: 0 when all is done, 1 for errors in what was given, failed reductions or results that differ, 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(subcommand)]

@@ -77,7 +77,7 @@ impl NodeCounts {
         self.delivered += other.delivered;
         self.sent += other.sent;
         self.held += other.held;
-        self.busy = self.busy + other.busy;
+        self.busy += other.busy;
         self.dropped.extend(other.dropped);
     }
 
