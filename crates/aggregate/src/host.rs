@@ -22,7 +22,7 @@ pub(crate) enum Role {
     /// A mapper of the flow, and its reducer's address.
     Mapper {
         /// The mapper.
-        mapper: Mapper,
+        mapper: Box<Mapper>,
         /// Number of the reduction.
         job: u16,
         /// Number of the flow.

@@ -146,7 +146,7 @@ impl Run {
                     error,
                 })?;
                 let role = Role::Mapper {
-                    mapper,
+                    mapper: Box::new(mapper),
                     job,
                     flow,
                     reducer: end_of(request.reducer),

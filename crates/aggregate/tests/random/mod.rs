@@ -116,12 +116,15 @@ impl Case {
         let specs = self.topology.switches.clone();
         let mut programs: BTreeMap<SwitchId, Arc<ir::Program>> = BTreeMap::new();
         let mut make = |id: SwitchId, program: &str, entries: &str| {
-            if !programs.contains_key(&id) {
-                let compiled = driver::compile_text("switch.p4", program);
-                let compiled = compiled.map_err(|error| error.to_string())?;
-                programs.insert(id, Arc::new(compiled));
-            }
-            let program = Arc::clone(&programs[&id]);
+            let program = match programs.get(&id) {
+                Some(program) => Arc::clone(program),
+                None => {
+                    let compiled = driver::compile_text("switch.p4", program);
+                    let compiled = Arc::new(compiled.map_err(|error| error.to_string())?);
+                    programs.insert(id, Arc::clone(&compiled));
+                    compiled
+                }
+            };
             let device = Device::new(Arc::clone(&program), engine, &DeviceConfig::default());
             let mut device = device.map_err(|error| error.to_string())?;
             let file = entries::read(&program, "entries", entries);
