@@ -168,9 +168,9 @@ impl SplitFunction for Trd {
                 (parameter("TrdIngress.index")?, Value::Index),
                 (parameter("TrdIngress.generation")?, Value::Generation),
                 (parameter("TrdIngress.has_index")?, Value::One),
-                // The client has the lower address, and its SYN the length 1.
+                // The client has the lower address.
                 (parameter("request.side")?, Value::Zero),
-                (parameter("request.segment.length")?, Value::One),
+                (parameter("request.segment.length")?, Value::Length),
                 (parameter("response.has_index")?, Value::One),
                 (parameter("response.index")?, Value::Index),
                 (parameter("response.generation")?, Value::Generation),
@@ -187,6 +187,8 @@ enum Value {
     Generation,
     Zero,
     One,
+    /// Length of the segment in sequence numbers: its bytes and its SYN.
+    Length,
 }
 
 /// The server half for repeated SYNs of known connections: finds the index.
@@ -220,6 +222,8 @@ impl ServerLoop {
         }
         let sequence = u64::from(crate::wire::be32(bytes, self.added + 38));
         let flags = u64::from(bytes[self.added + 47]);
+        let total = [bytes[self.added + 16], bytes[self.added + 17]];
+        let length = u64::from(u16::from_be_bytes(total)).saturating_sub(40) + 1;
         for (field, value) in self.key_copies.iter().zip(key) {
             field.put(bytes, value);
         }
@@ -235,6 +239,7 @@ impl ServerLoop {
                 Value::Generation => params[1],
                 Value::Zero => 0,
                 Value::One => 1,
+                Value::Length => length,
             };
             field.put(bytes, value);
         }
