@@ -50,6 +50,13 @@ struct Combined {
 }
 
 impl Combined {
+    fn new(operator: Operator) -> Combined {
+        Combined {
+            operator,
+            pairs: BTreeMap::new(),
+        }
+    }
+
     fn add(&mut self, key: &[u8], value: i128) {
         match self.pairs.get_mut(key) {
             Some(old) => *old = self.operator.combine(*old, value),
@@ -68,10 +75,7 @@ impl Combined {
 /// Returns each word of a text, with 1 for each occurrence. Words are separated by ASCII white
 /// space.
 pub fn words(text: &[u8], operator: Operator) -> Vec<Pair> {
-    let mut combined = Combined {
-        operator,
-        pairs: BTreeMap::new(),
-    };
+    let mut combined = Combined::new(operator);
     let words = text.split(u8::is_ascii_whitespace);
     for word in words.filter(|word| !word.is_empty()) {
         combined.add(word, 1);
@@ -81,10 +85,7 @@ pub fn words(text: &[u8], operator: Operator) -> Vec<Pair> {
 
 /// Returns the destination of each link, with 1 for each occurrence: the second word of a line.
 pub fn links(text: &[u8], operator: Operator) -> Vec<Pair> {
-    let mut combined = Combined {
-        operator,
-        pairs: BTreeMap::new(),
-    };
+    let mut combined = Combined::new(operator);
     for line in text.split(|byte| *byte == b'\n') {
         let mut words = line
             .split(u8::is_ascii_whitespace)
@@ -102,10 +103,7 @@ pub fn links(text: &[u8], operator: Operator) -> Vec<Pair> {
 /// # Errors
 /// A line without a tab, or with a value that is no integer.
 pub fn pairs(text: &[u8], operator: Operator) -> Result<Vec<Pair>, PairLineError> {
-    let mut combined = Combined {
-        operator,
-        pairs: BTreeMap::new(),
-    };
+    let mut combined = Combined::new(operator);
     let lines = text.split(|byte| *byte == b'\n').enumerate();
     for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
         let error = |cause| PairLineError {

@@ -87,11 +87,11 @@ impl std::error::Error for KeyTooLongError {}
 /// Counters of a mapper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapperCounts {
-    /// Messages with pairs, without repeats.
+    /// Messages with pairs, without repeats. Epochs that are sent again count again.
     pub messages: u64,
     /// Repeated messages.
     pub repeats: u64,
-    /// Pairs, without repeats.
+    /// Pairs of these messages.
     pub pairs: u64,
 }
 

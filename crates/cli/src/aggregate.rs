@@ -17,7 +17,7 @@ use runtime::ProcessSetup;
 use serde::Serialize;
 
 use crate::engine::Choice;
-use crate::{Ended, amount, out};
+use crate::{Ended, amount, artefacts, out};
 
 /// Reduced pairs that are shown.
 const SHOWN: usize = 10;
@@ -255,21 +255,14 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
 
 fn compile(options: &CompileOptions) -> Result<Ended, String> {
     let planned = Planned::new(&options.input, Scheme::P4com)?;
-    let out = &options.out;
-    let wrong = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
-    std::fs::create_dir_all(out).map_err(|error| wrong(out, error))?;
-    for (switch, name) in planned.switches() {
-        let plan = &planned.plan;
-        let files = [
+    let plan = &planned.plan;
+    let files = planned.switches().flat_map(|(switch, name)| {
+        [
             (format!("{name}.p4"), plan.program(switch)),
             (format!("{name}.entries"), plan.entries(switch, 1, 1)),
-        ];
-        for (file, text) in files {
-            let path = out.join(file);
-            std::fs::write(&path, text).map_err(|error| wrong(&path, error))?;
-            out::line(&path.display().to_string());
-        }
-    }
+        ]
+    });
+    artefacts::write_all(&options.out, files)?;
     Ok(Ended::Well)
 }
 

@@ -129,6 +129,23 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
+/// Writes files into a directory, which is made if it does not exist, and prints their paths.
+pub(crate) fn write_all<N: AsRef<Path>>(
+    directory: &Path,
+    files: impl IntoIterator<Item = (N, String)>,
+) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|error| {
+        let directory = directory.display();
+        format!("cannot make the directory {directory}: {error}")
+    })?;
+    for (file, text) in files {
+        let path = directory.join(file);
+        write(&path, text.as_bytes())?;
+        out::line(&path.display().to_string());
+    }
+    Ok(())
+}
+
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

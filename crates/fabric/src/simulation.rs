@@ -301,9 +301,7 @@ impl Simulation {
     /// As [`Simulation::run_until`].
     pub fn replace_host(&mut self, id: HostId, mut node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Host(id);
-        for laid in self.wires.lines.iter().filter(|laid| laid.from.node == own) {
-            node.attach(laid.from.port, laid.line.spec());
-        }
+        self.wires.attach(own, node.as_mut());
         self.replaced.insert(id, node);
         self.settle(own, None)
     }
@@ -319,9 +317,7 @@ impl Simulation {
         mut node: Box<dyn Node>,
     ) -> Result<(), FabricError> {
         let own = NodeId::Switch(id);
-        for laid in self.wires.lines.iter().filter(|laid| laid.from.node == own) {
-            node.attach(laid.from.port, laid.line.spec());
-        }
+        self.wires.attach(own, node.as_mut());
         let before = std::mem::replace(&mut self.switches[id.0], node);
         let mut counts = before.tally();
         counts
@@ -712,6 +708,13 @@ impl Simulation {
 }
 
 impl Wires {
+    /// Sets the properties of the links of a node that takes the place of another.
+    fn attach(&self, id: NodeId, node: &mut dyn Node) {
+        for laid in self.lines.iter().filter(|laid| laid.from.node == id) {
+            node.attach(laid.from.port, laid.line.spec());
+        }
+    }
+
     /// Offers a frame to the link at time `at`. Returns the link direction if the frame arrives at
     /// time `now`.
     fn send(

@@ -103,16 +103,7 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
         }
         files.push(("start.txt", commands(ports, spec, &options.out)));
     }
-    let made = std::fs::create_dir_all(&options.out);
-    made.map_err(|error| {
-        let dir = options.out.display();
-        format!("cannot make the directory {dir}: {error}")
-    })?;
-    for (file, text) in files {
-        let path = options.out.join(file);
-        artefacts::write(&path, text.as_bytes())?;
-        out::line(&path.display().to_string());
-    }
+    artefacts::write_all(&options.out, files)?;
     for path in handlers.write_to(&options.out)? {
         out::line(&path.display().to_string());
     }

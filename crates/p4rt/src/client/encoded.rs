@@ -11,7 +11,7 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use super::{Client, ClientError, uint128};
+use super::{Client, ClientError};
 
 /// Field of the updates in a `WriteRequest`.
 const UPDATES: u32 = 4;
@@ -89,15 +89,7 @@ impl Client {
         updates: EncodedUpdates,
         atomicity: Atomicity,
     ) -> Result<(), ClientError> {
-        #[allow(deprecated, reason = "role_id is of servers before 1.4")]
-        let request = rt::WriteRequest {
-            device_id: self.device,
-            role_id: 0,
-            role: self.role.clone(),
-            election_id: self.election.map(uint128),
-            updates: Vec::new(),
-            atomicity: atomicity.into(),
-        };
+        let request = self.write_request(Vec::new(), atomicity);
         // Fields of a message may come in any order.
         let mut bytes = updates.bytes;
         request.encode_raw(&mut bytes);

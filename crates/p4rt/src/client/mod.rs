@@ -218,17 +218,21 @@ impl Client {
         updates: Vec<rt::Update>,
         atomicity: Atomicity,
     ) -> Result<(), ClientError> {
+        let request = self.write_request(updates, atomicity);
+        self.runtime.block_on(self.rpc.write(request))?;
+        Ok(())
+    }
+
+    fn write_request(&self, updates: Vec<rt::Update>, atomicity: Atomicity) -> rt::WriteRequest {
         #[allow(deprecated, reason = "role_id is of servers before 1.4")]
-        let request = rt::WriteRequest {
+        rt::WriteRequest {
             device_id: self.device,
             role_id: 0,
             role: self.role.clone(),
             election_id: self.election.map(uint128),
             updates,
             atomicity: atomicity.into(),
-        };
-        self.runtime.block_on(self.rpc.write(request))?;
-        Ok(())
+        }
     }
 
     /// Reads the objects that match any of these entities. Calls `each` for each object as the
