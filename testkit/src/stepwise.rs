@@ -211,6 +211,14 @@ impl StepwisePass {
                         return left;
                     }
                 }
+                FastPathStep::SendFrame => {
+                    if let Some(frame) = context.requests.frame {
+                        return match context.finish_frame(frame) {
+                            Ok(()) => PassOutcome::Sent(PortId(frame.port)),
+                            Err(_) => PassOutcome::Dropped(DropReason::FrameTooLong),
+                        };
+                    }
+                }
                 FastPathStep::Enqueue(port) => {
                     let port = match port {
                         FastPathPort::Field(field) => PortId(self.read(context, *field) as u32),

@@ -55,6 +55,9 @@ pub enum FastPathStep {
     DropIf(FastPathTest, DropReason),
     /// The packet exits the fast path if the test holds.
     LeaveIf(FastPathTest),
+    /// Sends the packet as the frame that the program has requested ([`crate::Requests::frame`]),
+    /// to the port of the request. A frame that gets too long is dropped. Other packets go on.
+    SendFrame,
     /// Selects the egress port. The packet exits the fast path if that port's queues are busy
     /// ([`DeviceView::busy_ports`]).
     Enqueue(FastPathPort),

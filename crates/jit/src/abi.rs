@@ -820,6 +820,16 @@ impl Invocation<'_> {
         Ok(())
     }
 
+    /// Makes the packet the frame of a split program that the program has requested, and returns
+    /// the port. Returns none without such a request. Native code must not read the packet's bytes
+    /// afterwards.
+    pub(crate) fn finish_frame(&mut self) -> Option<Result<u32, FrameError>> {
+        let frame = self.requests()?.frame?;
+        self.hold();
+        let finished = self.packet.finish_frame(frame);
+        Some(finished.map(|()| frame.port))
+    }
+
     /// Moves the packet's frame into the context. Its bytes stay at their address.
     pub(crate) fn hold(&mut self) {
         self.frame();

@@ -3,7 +3,7 @@
 
 use exec::slots::Slot;
 use exec::slots::header;
-use exec::{Destination, DropReason, Found};
+use exec::{Destination, DropReason, Found, PackedOutcome};
 use ir::ExternId;
 use table::EntryIdx;
 
@@ -87,6 +87,9 @@ helpers! {
     BeginPass = begin_pass();
     /// Replaces the packet by the emitted bits. Returns 0, or the encoded outcome.
     FinishDeparse = finish_deparse();
+    /// Makes the packet the requested frame of a split program. Returns the encoded outcome, or 0
+    /// without such a request.
+    FinishFrame = finish_frame();
     /// Ends a packet that may have issued requests, or of which the context holds the frame.
     /// Returns 1 if the burst must stop here.
     EndPacket = end_packet();
@@ -140,6 +143,7 @@ impl Helper {
                 helper,
                 Helper::BeginPass
                     | Helper::FinishDeparse
+                    | Helper::FinishFrame
                     | Helper::EndPacket
                     | Helper::Call
                     | Helper::CallToAsk
@@ -400,6 +404,14 @@ extern "C" fn finish_deparse(inv: &mut Invocation<'_>) -> u64 {
     }
 }
 
+extern "C" fn finish_frame(inv: &mut Invocation<'_>) -> u64 {
+    match inv.finish_frame() {
+        None => 0,
+        Some(Ok(port)) => PackedOutcome::SENT | u64::from(port),
+        Some(Err(_)) => Outcome::Drop(DropReason::FrameTooLong).number(),
+    }
+}
+
 extern "C" fn end_packet(inv: &mut Invocation<'_>) -> u64 {
     u64::from(inv.end_packet())
 }
@@ -477,6 +489,7 @@ mod tests {
         for helper in [
             Helper::BeginPass,
             Helper::FinishDeparse,
+            Helper::FinishFrame,
             Helper::EndPacket,
             Helper::Call,
             Helper::CallToAsk,

@@ -383,6 +383,7 @@ impl Translator<'_> {
                     self.return_if(truth, |this| this.leave(number));
                 }
             }
+            FastPathStep::SendFrame => self.send_requested_frame(),
             FastPathStep::Enqueue(port) => self.enqueue(number, *port),
             FastPathStep::Send => self.send(),
         }
@@ -672,6 +673,22 @@ impl Translator<'_> {
         self.jump_with(after, &[told]);
         self.start_sealed(after);
         self.is_set(asked)
+    }
+
+    /// Finishes packets that the program sends as frames of a split program.
+    fn send_requested_frame(&mut self) {
+        if !self.calls(Op::SendFrame) {
+            return;
+        }
+        let flags = self.flags();
+        let may_have = self.b.ins().band_imm(flags, flags::ASKED as i64);
+        let (ask, after) = (self.cold_block(), self.b.create_block());
+        self.branch(may_have, ask, after);
+        self.start_sealed(ask);
+        let outcome = self.help(Helper::FinishFrame, &[]);
+        self.return_if(outcome, |this| this.return_number(outcome));
+        self.jump(after);
+        self.start_sealed(after);
     }
 
     fn enqueue(&mut self, step: u32, port: FastPathPort) {

@@ -303,6 +303,7 @@ impl PrefetchPlan {
                 FastPathStep::Set(..)
                 | FastPathStep::DropIf(..)
                 | FastPathStep::LeaveIf(_)
+                | FastPathStep::SendFrame
                 | FastPathStep::Enqueue(_) => {}
                 _ => break,
             }
@@ -581,6 +582,7 @@ impl Translator<'_> {
                 | FastPathStep::Set(..)
                 | FastPathStep::DropIf(..)
                 | FastPathStep::LeaveIf(_)
+                | FastPathStep::SendFrame
                 | FastPathStep::Enqueue(_) => {}
                 _ => break,
             }

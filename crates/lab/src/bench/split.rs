@@ -686,3 +686,34 @@ fn ratio(side: &Measured, other: &Measured) -> f64 {
     let mut ratios: Vec<f64> = rounds.map(|(a, b)| a.mpps / b.mpps).collect();
     support::quantile::quantile(&mut ratios, 0.5).unwrap_or(0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sides_of_each_function_do_the_same() {
+        for name in ["snat", "fib", "trd"] {
+            let function = split::find(name).expect("the function is known");
+            let bed = Bed::new(&*function).expect("it is compiled");
+            let flows = function.flows() / TOP_PART;
+            let sizes = [(function.min_bytes(), 1)];
+            let hits = FlowTraffic::new(&*function, flows, 0.0, &sizes);
+            let mut unsplit = bed.unsplit().expect("the program is loaded");
+            let mut switch = bed.switch_half(flows).expect("the switch half is loaded");
+            let compared = bed.compare(&mut unsplit, &mut switch, &hits);
+            compared.expect("the switch half forwards as the program does");
+            if let Some(mut hand) = bed.hand().expect("the tables are filled") {
+                let mut unsplit = bed.unsplit().expect("the program is loaded");
+                let compared = bed.compare(&mut unsplit, &mut *hand, &hits);
+                compared.expect("the loop forwards as the program does");
+            }
+            let requests = Frames(bed.requests().expect("packets leave to the server"));
+            let mut half = bed.server_half().expect("the server half is loaded");
+            let hand = bed.server_hand(&half).expect("the tables are filled");
+            let mut hand = hand.expect("there is a loop");
+            let compared = bed.compare(&mut half, &mut *hand, &requests);
+            compared.expect("the loop answers as the server half does");
+        }
+    }
+}

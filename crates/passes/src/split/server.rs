@@ -262,6 +262,11 @@ fn answer(program: &mut Program, ingress: ControlId, frame: &FrameHeader, fields
     };
     let stages: IdVec<StageId, Stage> = [stage].into_iter().collect();
     let answer = program.controls.push(Control { name, stages });
+    // No packet reaches it, but programs without a deparser have no fast path.
+    let deparser = program.controls.push(Control {
+        name: format!("{ADDED}.deparser"),
+        stages: IdVec::default(),
+    });
     let checksum_error = program.pipeline.intrinsics.get(CHECKSUM_ERROR).copied();
     let reads = Uses::of_control(program, &program.controls[ingress]).reads;
     let verifies = checksum_error.is_some_and(|field| reads.contains(&field));
@@ -272,9 +277,11 @@ fn answer(program: &mut Program, ingress: ControlId, frame: &FrameHeader, fields
         BlockRole::VerifyChecksum => verifies,
         _ => false,
     });
-    blocks.push(Block {
-        step: StepId::new(0),
-        role: BlockRole::Egress,
-        code: BlockCode::Control(answer),
-    });
+    for (role, control) in [(BlockRole::Egress, answer), (BlockRole::Deparser, deparser)] {
+        blocks.push(Block {
+            step: StepId::new(0),
+            role,
+            code: BlockCode::Control(control),
+        });
+    }
 }

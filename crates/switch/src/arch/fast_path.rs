@@ -156,6 +156,11 @@ impl<'p> FastPathBuilder<'p> {
         }
     }
 
+    /// Packets of which the program requests a frame of a split program are sent as such.
+    pub(super) fn send_frame(&mut self) {
+        self.step(FastPathStep::SendFrame);
+    }
+
     pub(super) fn leave_if_asked(&mut self) {
         self.step(FastPathStep::LeaveIf(FastPathTest::Asked));
     }

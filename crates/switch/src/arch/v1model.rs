@@ -529,7 +529,7 @@ impl V1model {
     }
 
     /// Returns the fast path: [`V1model::ingress`] and [`V1model::egress`] for a packet without
-    /// requests.
+    /// requests, or with the request to leave as a frame of a split program.
     pub(super) fn pass(&self, program: &Program) -> Option<FastPathPlan> {
         let mut pass = FastPathBuilder::new(program);
         pass.set(self.packet_length, PassInput::ReceivedLength);
@@ -559,6 +559,7 @@ impl V1model {
         pass.control(BlockRole::VerifyChecksum);
         pass.set(self.checksum_error, PassInput::ChecksumError);
         pass.control(BlockRole::Ingress);
+        pass.send_frame();
         pass.leave_if_asked();
         pass.leave_if_set(self.mcast_grp);
         pass.drop_if_equal(
@@ -593,6 +594,7 @@ impl V1model {
         }
         pass.set(self.packet_length, pass.length());
         pass.control(BlockRole::Egress);
+        pass.send_frame();
         pass.leave_if_asked();
         pass.drop_if_equal(
             self.egress_spec,
