@@ -124,6 +124,8 @@ pub struct CoordinatorLoop {
     pub(crate) switch_address: String,
     /// The last change of the group.
     pub(crate) task: Option<GroupTask>,
+    /// The last change that an operator asked for, if `task` is a later one.
+    pub(crate) asked_change: Option<wire::ChangeState>,
     /// The last change of the C code.
     pub(crate) code: Option<CodeTask>,
     pub(crate) joining: Option<Joining>,
@@ -294,6 +296,7 @@ impl CoordinatorLoop {
             switch_reason: String::new(),
             switch_address,
             task: None,
+            asked_change: None,
             code: None,
             joining: None,
             group: wire::GroupState::default(),

@@ -26,6 +26,15 @@ fn to_switch(message: wire::ToPlane) -> GroupMessage {
     GroupMessage::ToSwitch(Box::new(message))
 }
 
+/// Origin of a change of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An operator asks for it and waits for its end.
+    Operator,
+    /// The coordinator begins it: a server is back, or flows of servers that left are counted.
+    Coordinator,
+}
+
 /// A change of the group that has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupTask {
@@ -34,6 +43,7 @@ pub(crate) struct GroupTask {
     /// Name for operators, such as `server 2 joins`.
     pub(crate) name: String,
     change: Change,
+    origin: Origin,
     stage: Stage,
     /// Flows that servers know.
     pub(crate) known: u64,
@@ -64,6 +74,7 @@ impl GroupTask {
         name: String,
         change: Change,
         number: u64,
+        origin: Origin,
         now: Instant,
     ) -> (GroupTask, GroupMessage) {
         let message = wire::ToPlane {
@@ -77,6 +88,7 @@ impl GroupTask {
             number,
             name,
             change,
+            origin,
             stage: Stage::Beginning(now + ANSWER_TIME),
             known: 0,
             pinned: 0,
@@ -97,6 +109,10 @@ impl GroupTask {
             Change::Leave(server) => u16::try_from(server).ok(),
             _ => None,
         }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Returns the last number.
@@ -252,7 +268,13 @@ mod tests {
 
     fn begun(now: Instant) -> GroupTask {
         let change = Change::Leave(2);
-        let (task, message) = GroupTask::begin("server 2 leaves".to_owned(), change, 7, now);
+        let (task, message) = GroupTask::begin(
+            "server 2 leaves".to_owned(),
+            change,
+            7,
+            Origin::Operator,
+            now,
+        );
         assert!(matches!(message, GroupMessage::ToSwitch(message) if message.change.is_some()));
         task
     }

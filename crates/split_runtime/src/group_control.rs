@@ -8,7 +8,7 @@ use p4info::polyplane::split::v1::group_change::Change as GroupChange;
 use p4rt::client::Endpoint;
 
 use crate::control::{CoordinatorLoop, PlaneSpec};
-use crate::group_change::{GroupMessage, GroupTask};
+use crate::group_change::{GroupMessage, GroupTask, Origin};
 use crate::remote_plane::first_number;
 
 /// Interval of new generations while servers leave.
@@ -61,26 +61,40 @@ impl CoordinatorLoop {
         self.task.as_ref().is_some_and(|task| !task.is_done()) || self.joining.is_some()
     }
 
-    /// Returns the change of the group that goes on, or the last one.
+    /// Returns the last change of the group that an operator asked for, complete or not. Without
+    /// one it is the last change that the coordinator began.
     pub(crate) fn change(&self) -> Option<wire::ChangeState> {
-        match &self.joining {
-            Some(joining) => Some(wire::ChangeState {
+        if let Some(joining) = &self.joining {
+            return Some(wire::ChangeState {
                 name: format!("server {} joins", joining.server),
                 ..wire::ChangeState::default()
-            }),
-            None => self.task.as_ref().map(GroupTask::state),
+            });
+        }
+        let task = self.task.as_ref();
+        match &self.asked_change {
+            Some(asked) if task.is_none_or(|task| task.origin() == Origin::Coordinator) => {
+                Some(asked.clone())
+            }
+            _ => task.map(GroupTask::state),
         }
     }
 
-    fn begin_task(&mut self, name: String, change: GroupChange) {
-        let number = self
-            .task
-            .as_ref()
-            .map_or_else(first_number, GroupTask::number)
-            + 1;
-        let (task, message) = GroupTask::begin(name, change, number, Instant::now());
-        self.task = Some(task);
+    fn begin_task(&mut self, name: String, change: GroupChange, origin: Origin) {
+        let message = self.replace_task(name, change, origin);
         self.send_all(vec![message]);
+    }
+
+    /// Makes a new task in place of the last one, and returns its first message.
+    fn replace_task(&mut self, name: String, change: GroupChange, origin: Origin) -> GroupMessage {
+        let last = self.task.as_ref();
+        let number = last.map_or_else(first_number, GroupTask::number) + 1;
+        let asked = last.filter(|last| last.origin() == Origin::Operator);
+        if let Some(state) = asked.map(GroupTask::state) {
+            self.asked_change = Some(state);
+        }
+        let (task, message) = GroupTask::begin(name, change, number, origin, Instant::now());
+        self.task = Some(task);
+        message
     }
 
     /// Lets a server join.
@@ -145,6 +159,7 @@ impl CoordinatorLoop {
         self.begin_task(
             format!("server {server} leaves"),
             GroupChange::Leave(server),
+            Origin::Operator,
         );
         Ok(())
     }
@@ -176,20 +191,17 @@ impl CoordinatorLoop {
                 self.left.remove(&id);
                 let server = u32::from(id);
                 let join = wire::ServerPort { server, port };
-                self.begin_task(format!("server {id} joins"), GroupChange::Join(join));
+                let name = format!("server {id} joins");
+                self.begin_task(name, GroupChange::Join(join), Origin::Operator);
             } else if now >= until {
                 let reason = server.map_or_else(String::new, |server| server.reason.clone());
                 self.give_up_joining();
-                let number = self
-                    .task
-                    .as_ref()
-                    .map_or_else(first_number, GroupTask::number)
-                    + 1;
                 let join = GroupChange::Join(wire::ServerPort::default());
-                let (mut task, _) =
-                    GroupTask::begin(format!("server {id} joins"), join, number, now);
-                let _ = task.fail(format!("it is not connected: {reason}"));
-                self.task = Some(task);
+                // Nothing is sent: the change fails before it begins.
+                let _ = self.replace_task(format!("server {id} joins"), join, Origin::Operator);
+                if let Some(task) = &mut self.task {
+                    let _ = task.fail(format!("it is not connected: {reason}"));
+                }
             }
         }
         let servers = self.connected_servers();
@@ -280,11 +292,12 @@ impl CoordinatorLoop {
                 server: id.into(),
                 port: None,
             };
-            self.begin_task(format!("server {id} returns"), GroupChange::Join(join));
+            let name = format!("server {id} returns");
+            self.begin_task(name, GroupChange::Join(join), Origin::Coordinator);
         } else if has_leaving && Instant::now() >= self.next_renew {
             self.next_renew = Instant::now() + RENEW;
             let name = "flows of servers that left are counted".to_owned();
-            self.begin_task(name, GroupChange::Renew(true));
+            self.begin_task(name, GroupChange::Renew(true), Origin::Coordinator);
         }
     }
 }
