@@ -19,8 +19,8 @@ use crate::workloads::fill::Fill;
 
 /// Number of connections.
 const FLOWS: u32 = 10_000;
-/// Number of connections with an index.
-const INDICES: &str = "16384";
+/// Number of connections with an index: a server has a part of the pool, for at least all flows.
+const INDICES: &str = "65536";
 const TCP_SYN: u8 = 0x02;
 const TCP_ACK: u8 = 0x10;
 /// Sequence number of a SYN.

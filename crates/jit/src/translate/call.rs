@@ -24,6 +24,10 @@ impl Translator<'_> {
         if self.program.arch == Arch::V1model && call.op == Op::DirectCounterCount {
             return Ok(());
         }
+        // Prefetch passes do not count.
+        if self.is_ahead() && call.op == Op::SetPacketLength {
+            return Ok(());
+        }
         self.set_length(call)?;
         if self.checksum_call(call)? || self.count(call)? {
             return Ok(());

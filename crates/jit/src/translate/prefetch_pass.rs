@@ -23,8 +23,8 @@ use cranelift_frontend::Variable;
 use exec::slots::header::HeaderSite;
 use exec::{BURST, FastPath, FastPathStep, Unsupported};
 use ir::{
-    ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Stage, StageId, StageKind,
-    Stmt, StmtKind, TableId, limbs_of,
+    ControlId, Expr, ExternKind, FieldId, MatchNext, MatchOutcome, Next, Op, Stage, StageId,
+    StageKind, Stmt, StmtKind, TableId, limbs_of,
 };
 use support::work::checkpoint;
 use table::{Directness, Lookup};
@@ -260,6 +260,7 @@ impl PrefetchPlan {
     ) -> PrefetchPlan {
         let is_native = |kind: &StmtKind| match kind {
             StmtKind::Extract(header, _) => header.dims.is_empty(),
+            StmtKind::Call(call) if call.op == Op::SetPacketLength => true,
             StmtKind::Call(call) => call.instance.is_some_and(|instance| {
                 let declared = program.externs.get(instance);
                 let is_sum = declared.is_some_and(|e| e.kind == ExternKind::InternetChecksum);
@@ -323,7 +324,9 @@ fn runs_once(pass: &FastPath, control: ControlId) -> bool {
 fn is_plain(body: &[Stmt], is_native: &impl Fn(&StmtKind) -> bool) -> bool {
     let is_plain = |body: &[Stmt]| is_plain(body, is_native);
     body.iter().all(|stmt| match &stmt.kind {
-        StmtKind::Assign(place, _) | StmtKind::AssignSlice(place, ..) => place.dims.is_empty(),
+        StmtKind::Assign(place, _)
+        | StmtKind::AssignSlice(place, ..)
+        | StmtKind::PacketLength(place) => place.dims.is_empty(),
         StmtKind::Advance(Expr::Const(..)) | StmtKind::Verify(..) | StmtKind::Fail(_) => true,
         StmtKind::If(_, then, otherwise) => is_plain(then) && is_plain(otherwise),
         StmtKind::Block(_, body) => is_plain(body),
