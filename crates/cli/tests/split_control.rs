@@ -366,20 +366,30 @@ fn connections_through_the_nat_stay_intact_while_servers_join_and_leave() {
     );
 }
 
-/// A program that sends each packet to a server, which counts it in C.
+/// A program that sends each packet to a server, which counts it in C. Controllers get packets
+/// with operation 2 and digests for operation 3, and send packets out.
 const COUNTER: &str = "#include <v1model.p4>\n\
     header eth_t { bit<48> dst; bit<48> src; bit<16> type; }\n\
+    @controller_header(\"packet_in\") header in_t { bit<9> from; bit<7> pad; }\n\
+    @controller_header(\"packet_out\") header out_t { bit<9> to; bit<7> pad; }\n\
+    struct seen_t { bit<32> number; bit<32> all; }\n\
     header h_t { bit<8> op; bit<32> number; bit<32> version; bit<32> mine; bit<32> all; }\n\
-    struct Hs { eth_t eth; h_t h; }\nstruct M { }\n\
+    struct Hs { in_t i; out_t o; eth_t eth; h_t h; }\nstruct M { }\n\
     struct req_t { bit<8> op; @affinity bit<32> number; }\n\
     struct res_t { bit<32> version; bit<32> mine; bit<32> all; }\n\
     @remote extern void count(in req_t q, out res_t r);\n\
     parser P(packet_in p, out Hs hdr, inout M m, inout standard_metadata_t s) {\n\
-      state start { p.extract(hdr.eth); p.extract(hdr.h); transition accept; }\n}\n\
+      state start { transition select(s.ingress_port) { 510: out; default: frame; } }\n\
+      state out { p.extract(hdr.o); transition accept; }\n\
+      state frame { p.extract(hdr.eth); p.extract(hdr.h); transition accept; }\n}\n\
     control C(inout Hs hdr, inout M m) { apply { } }\n\
     control I(inout Hs hdr, inout M m, inout standard_metadata_t s) {\n\
-      apply { req_t q = { hdr.h.op, hdr.h.number }; res_t r; count(q, r);\n\
-        hdr.h.version = r.version; hdr.h.mine = r.mine; hdr.h.all = r.all; s.egress_spec = 1; }\n}\n\
+      apply { if (hdr.o.isValid()) { s.egress_spec = hdr.o.to; hdr.o.setInvalid(); exit; }\n\
+        req_t q = { hdr.h.op, hdr.h.number }; res_t r; count(q, r);\n\
+        hdr.h.version = r.version; hdr.h.mine = r.mine; hdr.h.all = r.all; s.egress_spec = 1;\n\
+        if (hdr.h.op == 3) { digest<seen_t>(1, { hdr.h.number, hdr.h.all }); }\n\
+        if (hdr.h.op == 2) { hdr.i.setValid(); hdr.i.from = s.ingress_port; s.egress_spec = 510; }\n\
+      }\n}\n\
     control E(inout Hs hdr, inout M m, inout standard_metadata_t s) { apply { } }\n\
     control D(packet_out p, in Hs hdr) { apply { p.emit(hdr); } }\n\
     V1Switch(P(), C(), I(), E(), C(), D()) main;\n";
@@ -494,13 +504,19 @@ impl Counting {
         self.sent
     }
 
-    /// Returns the packets that have come back.
-    fn received(&mut self) -> Vec<Counted> {
+    /// Returns the frames that have left the switch.
+    fn frames(&mut self) -> Vec<Vec<u8>> {
         let mut batch = Batch::default();
         let now = Nanos::from(self.cables.clock.elapsed());
         let _ = self.cables.ends[1].rx(&mut batch, now);
-        let counted = |frame: &Frame| {
-            let bytes = frame.bytes().get(15..31)?;
+        let frames = batch.frames().iter();
+        frames.map(|frame| frame.bytes().to_vec()).collect()
+    }
+
+    /// Returns the packets that have come back.
+    fn received(&mut self) -> Vec<Counted> {
+        let counted = |frame: &Vec<u8>| {
+            let bytes = frame.get(15..31)?;
             let number = |at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
             Some(Counted {
                 number: number(0),
@@ -509,7 +525,7 @@ impl Counting {
                 all: number(12),
             })
         };
-        batch.frames().iter().filter_map(counted).collect()
+        self.frames().iter().filter_map(counted).collect()
     }
 
     /// Sends packets until one comes back.
@@ -668,4 +684,59 @@ fn a_server_with_c_that_never_ends_stops_and_joins_when_it_is_started_again() {
     let (server, _, lines) = start(&group.cables, &arguments);
     (group.server, group.lines) = (server, lines);
     group.wait();
+}
+
+#[test]
+fn controllers_of_the_whole_device_exchange_packets_and_get_digests() {
+    let Some(mut counting) = Counting::start("split-control-packets") else {
+        return;
+    };
+    counting.wait();
+    let control = counting.control.clone();
+    let ctl = |arguments: &[&str]| {
+        let mut command = polyplane();
+        command
+            .arg("ctl")
+            .args(arguments)
+            .args(["--addr", &control]);
+        let run = || Running::start(&mut command);
+        counting.cables.switch.run(run).unwrap()
+    };
+    let out = "020000000001020000000002ffff00000000ab";
+    let sent = ctl(&["packets", "--out", out, "--set", "to=1"]).finish();
+    assert_eq!(sent.status, Some(0), "{}", sent.err);
+    let following = ctl(&["packets", "--count", "1", "--json"]);
+    let digests = ctl(&["digests", "--count", "1", "--json", "--role", "digests"]);
+    let start = Instant::now();
+    let mut has_packet = false;
+    let (mut packets, mut digests) = (Some(following), Some(digests));
+    let (mut packet, mut digest) = (None, None);
+    while !has_packet || packet.is_none() || digest.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        counting.send(2);
+        counting.send(3);
+        std::thread::sleep(Duration::from_millis(50));
+        let ended = |running: &mut Option<Running>| {
+            let is_over = running.as_mut()?.0.try_wait().unwrap().is_some();
+            is_over
+                .then(|| running.take().map(Running::finish))
+                .flatten()
+        };
+        packet = packet.or_else(|| ended(&mut packets));
+        digest = digest.or_else(|| ended(&mut digests));
+        has_packet |= counting
+            .frames()
+            .iter()
+            .any(|frame| frame.ends_with(&[0xab]));
+    }
+    let packet = packet.unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&packet.out).unwrap();
+    assert_eq!(shown["metadata"]["from"], "0", "{shown}");
+    let digest = digest.unwrap();
+    assert!(
+        digest.out.contains("seen_t"),
+        "{} {}",
+        digest.out,
+        digest.err
+    );
 }

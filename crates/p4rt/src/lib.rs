@@ -33,7 +33,8 @@
 //!   data that the device stores for the server;
 //! - `client`: the controller's side, for commands; independent of the other modules;
 //! - `device_config`: the format of compiled programs;
-//! - `update_encoder`: a device's changes as updates for another device;
+//! - `update_encoder`: a device's changes as updates for another device; `relayed`: the other
+//!   device's packets and digests;
 //! - `fuzz_server`: requests without a server, for fuzzing;
 //! - `controller_state`: controller data that the device does not interpret (weights of one-shot
 //!   actions, watch ports, metadata of groups).
@@ -80,6 +81,7 @@ mod places;
 mod platform;
 mod ports;
 mod read;
+mod relayed;
 mod request_error;
 mod restriction;
 mod schema;

@@ -44,7 +44,7 @@ fn unknown<T>(what: impl fmt::Display) -> Result<T, EncodeError> {
 /// It has the keys of the entries that the other device holds. Entries carry the number of
 /// [`EntryId`] as their metadata, eight bytes in network order.
 pub struct UpdateEncoder {
-    schema: Schema,
+    pub(crate) schema: Schema,
     /// Keys of the entries, as encoded [`rt::TableEntry`]s. An encoder that gets the entries with
     /// their changes has none.
     keys: HashMap<(TableId, EntryId), Box<[u8]>>,
@@ -113,7 +113,7 @@ impl UpdateEncoder {
         }
     }
 
-    fn data_coder(&self) -> DataCoder<'_> {
+    pub(crate) fn data_coder(&self) -> DataCoder<'_> {
         DataCoder {
             program: &self.schema.program,
             names: &self.schema.names,

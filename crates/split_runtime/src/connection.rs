@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ir::Program;
+use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4info::p4::v1::stream_message_request::Update as Ask;
@@ -27,6 +29,10 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// Time within which a plane reports itself.
 const HELLO: Duration = Duration::from_secs(5);
+
+/// Maximum number of packets and digest lists of a plane that wait for the coordinator, and of
+/// packets that wait for a plane.
+const MAX_RELAYED: usize = 1024;
 
 /// Address and program of a plane.
 #[derive(Clone)]
@@ -55,6 +61,32 @@ pub(crate) enum PlaneEvent {
     Answered,
     /// A message of our planes.
     Message(Box<wire::FromPlane>),
+    /// A packet for controllers.
+    Packet(Relayed<rt::PacketIn>),
+    /// Digest messages for controllers.
+    Digest(Relayed<rt::DigestList>),
+}
+
+/// Packet or digest list in a bounded queue. Its place is free again when it is dropped.
+pub(crate) struct Relayed<T> {
+    pub(crate) message: T,
+    taken: Arc<AtomicUsize>,
+}
+
+impl<T> Relayed<T> {
+    /// Takes a place for a message; `None` if all are taken.
+    fn new(message: T, taken: &Arc<AtomicUsize>) -> Option<Relayed<T>> {
+        let place = |count: usize| (count < MAX_RELAYED).then_some(count + 1);
+        taken.fetch_update(Relaxed, Relaxed, place).ok()?;
+        let taken = Arc::clone(taken);
+        Some(Relayed { message, taken })
+    }
+}
+
+impl<T> Drop for Relayed<T> {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Request to the thread of a connection.
@@ -63,6 +95,7 @@ enum Command {
     Activate(wire::Activation, Sender<wire::Activated>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
     Send(Box<wire::ToPlane>),
+    Packet(Relayed<rt::PacketOut>),
     Reconnect,
     Stop,
 }
@@ -82,6 +115,8 @@ pub(crate) enum WriteError {
 pub(crate) struct Connection {
     commands: Sender<Command>,
     wakeup: Arc<WakeupFd>,
+    /// Packets to the plane that wait.
+    packets: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -103,6 +138,7 @@ impl Connection {
         Ok(Connection {
             commands,
             wakeup,
+            packets: Arc::default(),
             thread: Some(thread),
         })
     }
@@ -150,6 +186,16 @@ impl Connection {
     pub(crate) fn send(&self, message: wire::ToPlane) {
         self.send_command(Command::Send(Box::new(message)));
     }
+
+    /// Sends a packet into the plane's CPU port. Returns false if too many packets wait.
+    pub(crate) fn send_packet(&self, packet: rt::PacketOut) -> bool {
+        let packet = Relayed::new(packet, &self.packets);
+        let is_sent = packet.is_some();
+        if let Some(packet) = packet {
+            self.send_command(Command::Packet(packet));
+        }
+        is_sent
+    }
 }
 
 impl Drop for Connection {
@@ -176,7 +222,7 @@ fn refuse(command: Command) -> bool {
             let _ = result.send(Err(not_connected()));
         }
         // Without a sender the requester knows that there is no result.
-        Command::Activate(..) | Command::Send(_) | Command::Reconnect => {}
+        Command::Activate(..) | Command::Send(_) | Command::Packet(..) | Command::Reconnect => {}
         Command::Stop => return false,
     }
     true
@@ -195,6 +241,7 @@ fn serve(
                     client,
                     is_ours: hello.is_some(),
                     activations: HashMap::new(),
+                    relayed: Arc::default(),
                 };
                 report(PlaneEvent::Connected(hello));
                 match link.run(commands, wakeup, report) {
@@ -298,6 +345,8 @@ struct Link {
     is_ours: bool,
     /// Requesters of activations that have no result yet, by number.
     activations: HashMap<u64, Sender<wire::Activated>>,
+    /// Packets and digests that wait for the coordinator.
+    relayed: Arc<AtomicUsize>,
 }
 
 impl Link {
@@ -314,7 +363,18 @@ impl Link {
         loop {
             match self.client.next(None, Some(wakeup.fd()))? {
                 Next::Told(Notice::Other(message)) => self.receive(&message, report),
-                // Digests and packets are for the controllers of the switch itself.
+                // Beyond the bound they are lost, as P4Runtime allows.
+                Next::Told(Notice::Packet(packet)) => {
+                    if let Some(packet) = Relayed::new(packet, &self.relayed) {
+                        report(PlaneEvent::Packet(packet));
+                    }
+                }
+                Next::Told(Notice::Digest(list)) => {
+                    if let Some(list) = Relayed::new(list, &self.relayed) {
+                        report(PlaneEvent::Digest(list));
+                    }
+                }
+                // Timers of entries run at the coordinator.
                 Next::Told(_) | Next::TimedOut => {}
                 Next::Stopped => {
                     wakeup.rearm();
@@ -388,6 +448,7 @@ impl Link {
             Command::Send(message) if self.is_ours => {
                 self.client.send(Ask::Other(to_plane(&message)))?;
             }
+            Command::Packet(packet) => self.client.send(Ask::Packet(packet.message.clone()))?,
             Command::Reconnect => return Err(ClientError::NoSession),
             Command::Send(_) | Command::Stop => {}
         }

@@ -13,7 +13,7 @@ use p4rt::client::Endpoint;
 use p4rt::{Inbox, RequestReceiver, SplitRequest};
 use packet::Nanos;
 use passes::split::{SplitPlan, SplitProgram};
-use port::{Poller, Signal};
+use port::{Poller, Port, Signal};
 use runtime::ProcessSetup;
 use split::{Coordinator, Order, PlaneControl, SplitPlacement, WindowCounts, with_actions_of};
 use support::wakeup::WakeupFd;
@@ -26,6 +26,7 @@ use crate::connection::{Connection, PlaneAddress, PlaneEvent};
 use crate::group_change::GroupTask;
 use crate::group_control::Joining;
 use crate::messages::{flight_report, learned_change};
+use crate::relay::ControllerPackets;
 use crate::remote_plane::RemotePlane;
 use crate::update_queue::Answers;
 
@@ -87,6 +88,16 @@ pub struct StateStore {
     pub has_it: bool,
 }
 
+/// The coordinator's ends of the channels to its P4Runtime server.
+pub struct ControllerEnds {
+    /// Requests of controllers.
+    pub inbox: Inbox,
+    /// Packets of controllers.
+    pub cpu_port: Box<dyn Port>,
+    /// Requests of operators.
+    pub operators: RequestReceiver<SplitRequest>,
+}
+
 /// Error of a coordinator's start or wait.
 #[derive(Debug)]
 pub struct CoordinatorError(std::io::Error);
@@ -102,7 +113,8 @@ impl std::error::Error for CoordinatorError {}
 /// The coordinator of a switch and servers in other processes.
 pub struct CoordinatorLoop {
     pub(crate) coordinator: Coordinator,
-    inbox: Inbox,
+    pub(crate) inbox: Inbox,
+    pub(crate) packets: ControllerPackets,
     operators: RequestReceiver<SplitRequest>,
     commits: CommitQueue,
     waiting: WaitingCommits<Vec<(ConnectionNumber, u64)>>,
@@ -232,7 +244,7 @@ impl CoordinatorLoop {
     pub fn start(
         program: &SplitProgram,
         mut coordinator: Coordinator,
-        (inbox, operators): (Inbox, RequestReceiver<SplitRequest>),
+        ends: ControllerEnds,
         options: CoordinatorOptions,
     ) -> Result<CoordinatorLoop, CoordinatorError> {
         let commits = CommitQueue::default();
@@ -279,8 +291,9 @@ impl CoordinatorLoop {
         let start = Instant::now();
         Ok(CoordinatorLoop {
             coordinator,
-            inbox,
-            operators,
+            inbox: ends.inbox,
+            packets: ControllerPackets::new(ends.cpu_port),
+            operators: ends.operators,
             commits,
             waiting: WaitingCommits::default(),
             switch,
@@ -308,7 +321,7 @@ impl CoordinatorLoop {
     }
 
     /// Returns the time of the whole device.
-    fn now(&self) -> Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         Nanos::from(self.start.elapsed())
     }
 
@@ -331,7 +344,8 @@ impl CoordinatorLoop {
             }
             let now = self.now();
             self.set_now(now);
-            let has_more = self.inbox.serve(self.coordinator.whole_mut(), false);
+            let has_jobs = self.inbox.serve(self.coordinator.whole_mut(), false);
+            let has_more = self.send_packets() || has_jobs;
             self.coordinator.whole_mut().step(now);
             self.wakeup.rearm();
             while let Ok((plane, number, event)) = self.events.try_recv() {
@@ -375,6 +389,7 @@ impl CoordinatorLoop {
                 self.wakeup.fd(),
                 self.operators.wake_fd(),
             ];
+            let own = own.into_iter().chain(self.packets.wake_fd());
             poller
                 .wait(fds.chain(own), MAX_SLEEP)
                 .map_err(CoordinatorError)?;
@@ -476,7 +491,7 @@ impl CoordinatorLoop {
         }
     }
 
-    fn plane_mut(&mut self, plane: PlaneKey) -> Option<&mut RemotePlane> {
+    pub(crate) fn plane_mut(&mut self, plane: PlaneKey) -> Option<&mut RemotePlane> {
         match plane {
             None => Some(&mut self.switch),
             Some(id) => self.servers.get_mut(&id).map(|server| &mut server.plane),
@@ -564,6 +579,10 @@ impl CoordinatorLoop {
             }
             PlaneEvent::Answered => {}
             PlaneEvent::Message(message) => self.take_message(key, *message, note),
+            PlaneEvent::Packet(packet) if key.is_none() => self.take_packet(&packet.message),
+            // Servers have no CPU port.
+            PlaneEvent::Packet(..) => {}
+            PlaneEvent::Digest(list) => self.take_digests(key, &list.message),
         }
     }
 

@@ -28,6 +28,7 @@ enum Key {
     Group(u32, u32),
     Multicast(u32),
     Session(u32),
+    Digest(u32),
 }
 
 fn entry_key(entry: &rt::TableEntry) -> rt::TableEntry {
@@ -56,6 +57,7 @@ fn key(entity: &Entity) -> Option<Key> {
             Type::MulticastGroupEntry(group) => Key::Multicast(group.multicast_group_id),
             Type::CloneSessionEntry(session) => Key::Session(session.session_id),
         },
+        Entity::DigestEntry(entry) => Key::Digest(entry.digest_id),
         _ => return None,
     })
 }

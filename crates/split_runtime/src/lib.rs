@@ -9,12 +9,11 @@
 //! - [`CoordinatorLoop`] serves controllers with the whole device, and sends each change to the
 //!   planes before the controller gets its answer.
 //! - `group_change` is the protocol of a change of the group, `group_control` begins changes, and
-//!   `operator` carries out the
-//!   commands of operators.
+//!   `operator` carries out the commands of operators.
 //! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `update_queue` its updates on their way, and `difference` what it lacks. `all_servers` encodes
-//!   changes once for all servers.
+//!   changes once for all servers. `relay` passes packets and digests on.
 //! - `commit_queue` delays answers, and `messages` converts the messages between planes.
 //!
 //! Invariants:
@@ -37,6 +36,7 @@ mod group_control;
 mod messages;
 mod operator;
 mod outbox;
+mod relay;
 mod remote_plane;
 mod request_log;
 mod server_code;
@@ -44,7 +44,9 @@ mod server_plane;
 mod switch_plane;
 mod update_queue;
 
-pub use control::{CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec, StateStore};
+pub use control::{
+    ControllerEnds, CoordinatorError, CoordinatorLoop, CoordinatorOptions, PlaneSpec, StateStore,
+};
 pub use fixed_program::FixedProgram;
 pub use messages::{FROM_PLANE, TO_PLANE};
 pub use operator::{placement_of, policy_task};

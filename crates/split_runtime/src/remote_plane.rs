@@ -154,7 +154,8 @@ impl RemotePlane {
             };
             wanted.extend(updates.map_err(|error| explain(&error))?);
         }
-        let all = vec![
+        let digests = encoder.digest_updates();
+        let mut all = vec![
             Entity::TableEntry(rt::TableEntry {
                 meter_config: Some(rt::MeterConfig::default()),
                 ..rt::TableEntry::default()
@@ -164,6 +165,11 @@ impl RemotePlane {
             Entity::PacketReplicationEngineEntry(multicast_groups()),
             Entity::PacketReplicationEngineEntry(clone_sessions()),
         ];
+        // Switches without digests need not know them.
+        if !digests.is_empty() {
+            all.push(Entity::DigestEntry(rt::DigestEntry::default()));
+            wanted.extend(digests);
+        }
         let found = self.connection.read(all).map_err(|error| explain(&error))?;
         let (updates, differences) = difference(wanted, found, is_known, self.is_server);
         self.updates.clear();
@@ -176,6 +182,11 @@ impl RemotePlane {
             (None, true) => Err(format!("{name}: it does not answer")),
             (None, false) => Ok(differences),
         }
+    }
+
+    /// Returns the encoder of a connected plane.
+    pub(crate) fn encoder(&self) -> Option<&UpdateEncoder> {
+        self.encoder.as_ref()
     }
 
     /// Adds updates to those that wait.

@@ -12,7 +12,9 @@ use packet::Nanos;
 use passes::split::SplitProgram;
 use runtime::{ControllerLink, ProcessSetup, Served, compile_pool};
 use split::{Coordinator, NoEngine};
-use split_runtime::{CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec, StateStore};
+use split_runtime::{
+    ControllerEnds, CoordinatorLoop, CoordinatorOptions, FixedProgram, PlaneSpec, StateStore,
+};
 use switch::DeviceConfig;
 use tenancy::Compilations;
 
@@ -136,12 +138,17 @@ impl Options {
             program: Some(device.program()),
             notes: device.notes(),
         };
-        let (mut config, line) = control::connect(link, served)?;
+        let (mut config, mut line) = control::connect(link, served)?;
         // The planes would not follow another program.
         config.loader = Arc::new(FixedProgram::new([]));
         let listen = self.guard.listen(self.address)?;
         let (operators, requests) = p4rt::petitions().map_err(|error| error.to_string())?;
-        let ends = (line.inbox, operators);
+        let cpu_port = line.port.shares.pop();
+        let ends = ControllerEnds {
+            inbox: line.inbox,
+            cpu_port: cpu_port.ok_or("the CPU port has no share")?,
+            operators,
+        };
         let control = CoordinatorLoop::start(program, coordinator, ends, planes);
         let mut control = control.map_err(|error| error.to_string())?;
         let server = Server::for_split(listen, vec![config], Urgency::AsWorkers, requests);
