@@ -36,7 +36,8 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
     PortDriver, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
-    Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept, pin_to_core, spread,
+    Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface, open_kept,
+    pin_to_core, spread, unblock_signals,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
