@@ -35,9 +35,9 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
-    PortDriver, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
-    Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface, open_kept,
-    pin_to_core, spread, unblock_signals,
+    PortDriver, Privilege, ProcessGroup, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
+    TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface,
+    open_kept, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

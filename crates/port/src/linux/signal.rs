@@ -26,12 +26,6 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Lets a program that `command` starts receive all signals, also those that this process has
-/// blocked to catch them.
-pub fn unblock_signals(command: &mut std::process::Command) {
-    sys::unblock_signals(command);
-}
-
 /// Catches the stop signals from its creation to the end of the process. They are no longer
 /// delivered in any other way.
 #[derive(Debug)]

@@ -745,6 +745,13 @@ pub(super) fn unblock_signals(command: &mut Command) {
     unsafe { command.pre_exec(unblock) };
 }
 
+/// Kills all processes of a group.
+pub(super) fn kill_group(group: u32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(group).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
+}
+
 /// Number of the loopback interface in each network namespace.
 const LOOPBACK: u32 = 1;
 
