@@ -66,6 +66,29 @@ pub struct ReduceOrder {
 }
 
 impl ReduceOrder {
+    /// Returns the order for a reducer, with the number of the load of its switches and the
+    /// addresses of its flows.
+    pub fn new(config: ReducerConfig, incarnation: u32, addresses: Vec<Ipv4Addr>) -> ReduceOrder {
+        let ReducerConfig {
+            flows,
+            mappers,
+            switches,
+            slots,
+            open_epochs,
+            patience,
+        } = config;
+        ReduceOrder {
+            flows,
+            mappers,
+            switches,
+            slots,
+            open_epochs,
+            patience_ms: patience.0 / 1_000_000,
+            incarnation,
+            addresses,
+        }
+    }
+
     /// Returns the reducer's parameters.
     pub fn config(&self) -> ReducerConfig {
         ReducerConfig {

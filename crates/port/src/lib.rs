@@ -96,3 +96,41 @@ pub trait Port: Send {
     /// this immediately before waiting for the descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 }
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn id(&self) -> PortId {
+        (**self).id()
+    }
+
+    fn second_id(&self) -> Option<PortId> {
+        (**self).second_id()
+    }
+
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        (**self).rx(batch, now)
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        (**self).tx(frames)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        (**self).stats()
+    }
+
+    fn link(&self) -> LinkState {
+        (**self).link()
+    }
+
+    fn comes_back(&mut self, now: Nanos) -> Option<String> {
+        (**self).comes_back(now)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).poll_fd()
+    }
+}

@@ -5,7 +5,7 @@
 
 mod hosting;
 mod namespaces;
-mod real;
+pub(crate) mod real;
 mod report;
 mod show;
 mod svg;
