@@ -264,7 +264,7 @@ pub fn switch_address(switch: SwitchId) -> Ipv4Addr {
 }
 
 /// Destination MAC address of messages to a switch. Switches do not look at it.
-pub const SWITCH_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0xfe];
+pub(crate) const SWITCH_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0xfe];
 
 impl Plan {
     /// Plans reductions over a topology. The same input gives the same plan.

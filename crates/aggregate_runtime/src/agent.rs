@@ -24,9 +24,6 @@ const PAIRS_PER_LINE: usize = 1000;
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_secs(60);
 
-/// Sleep while the kernel takes no more datagrams: about the time of a full one at 100 Mbit/s.
-const FULL: Duration = Duration::from_micros(100);
-
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
@@ -111,7 +108,8 @@ impl Agent {
                 false => self.timeout(),
             };
             let fds = [self.socket.as_fd(), orders.as_fd()];
-            let waited = poller.wait(fds, timeout);
+            let full = self.waiting.as_ref().map(|_| self.socket.as_fd());
+            let waited = poller.wait_with_room(fds, full, timeout);
             waited.map_err(|error| format!("cannot wait for datagrams: {error}"))?;
             if !poller.is_ready(1) {
                 continue;
@@ -269,7 +267,8 @@ impl Agent {
     /// Returns the time until a member has something to do.
     fn timeout(&self) -> Duration {
         if self.waiting.is_some() {
-            return FULL;
+            // What is due is sent after the datagram that waits.
+            return SLEEP;
         }
         let times = self.members.iter().filter_map(|member| {
             let now = member.now()?;

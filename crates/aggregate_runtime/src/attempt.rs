@@ -213,8 +213,9 @@ impl Attempt {
                     let who = self.who(job, flow);
                     return Err(AttemptError::Refused { who, error });
                 }
-                Ok((AgentIndex(agent), Err(error))) => {
-                    let who = format!("host {}", self.agents[agent].host);
+                Ok((agent, Err(error))) => {
+                    let roles = (0..self.tasks.len()).filter_map(|it| self.role_of(it, agent));
+                    let who = roles.take(1).collect();
                     return Err(AttemptError::Refused { who, error });
                 }
                 Ok((_, Ok(_))) | Err(_) => {}
@@ -289,20 +290,23 @@ impl Attempt {
     /// Fails the reductions that need an agent that has ended.
     fn note_end(&mut self, agent: AgentIndex, error: &str) {
         for index in 0..self.tasks.len() {
-            let task = &self.tasks[index];
-            let job = task.order.flows.job;
-            let mut mappers = task.mappers.iter();
-            let mapper = mappers.position(|mapper| mapper.agent == agent);
-            let flow = mapper.map(|mapper| mapper as u16);
-            let has_role = flow.is_some() || task.agent == agent;
             let outcome = &self.outcomes[index];
             let is_open = !outcome.is_complete && outcome.failure.is_none();
-            if has_role && is_open {
-                let flow = flow.filter(|_| task.agent != agent);
-                let who = self.who(job, flow);
+            if is_open && let Some(who) = self.role_of(index, agent) {
                 self.outcomes[index].failure = Some(format!("{who}: {error}"));
             }
         }
+    }
+
+    /// Returns the name of the reducer, or of a mapper, that an agent runs for a reduction.
+    fn role_of(&self, index: usize, agent: AgentIndex) -> Option<String> {
+        let task = &self.tasks[index];
+        let job = task.order.flows.job;
+        if task.agent == agent {
+            return Some(self.who(job, None));
+        }
+        let mapper = task.mappers.iter().find(|mapper| mapper.agent == agent)?;
+        Some(self.who(job, Some(mapper.order.flow)))
     }
 
     /// Returns the name of a mapper or reducer, with its host.

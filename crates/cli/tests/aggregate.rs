@@ -62,7 +62,10 @@ fn renamed(dir: &Directory, prefix: &str, faults: &str) -> String {
     let text = std::fs::read_to_string(root.join(FABRIC)).unwrap();
     let text = text.replace("loss = 0.01", faults);
     let text = text.replace("\"w", &format!("\"{prefix}w"));
-    dir.with("rack.toml", text.replace("\"r\"", &format!("\"{prefix}r\"")))
+    dir.with(
+        "rack.toml",
+        text.replace("\"r\"", &format!("\"{prefix}r\"")),
+    )
 }
 
 /// Returns true if this machine does not allow network namespaces. Prints the reason.
@@ -82,8 +85,16 @@ fn a_job_between_hosts_is_exact_where_links_lose_and_repeat_frames() {
     let job = lab::example("aggregate/words.job");
     let run = |scheme: &str| {
         said(&[
-            "aggregate", "run", &job, "--fabric", &file, "--real", "--verify", "--json",
-            "--scheme", scheme,
+            "aggregate",
+            "run",
+            &job,
+            "--fabric",
+            &file,
+            "--real",
+            "--verify",
+            "--json",
+            "--scheme",
+            scheme,
         ])
     };
     let reduced = run("p4com");
@@ -113,14 +124,15 @@ fn what_fails_between_hosts_is_one_line_with_a_name() {
         said(&["aggregate", "run", &job, "--fabric", &file, "--real"])
     };
     let job = |function: &str, path: &str| {
-        format!(
-            "data p = 10.0.1.11:{path}\nmap m = {function}(p)\nreduce t = add(m) at 10.0.9.2\n"
-        )
+        format!("data p = 10.0.1.11:{path}\nmap m = {function}(p)\nreduce t = add(m) at 10.0.9.2\n")
     };
     let missing = run(&job("words", "none.txt"));
     assert_eq!(missing.status, Some(1));
     let line = missing.one_line();
-    assert!(line.contains("mapper m: ") && line.contains("none.txt"), "{line}");
+    assert!(
+        line.contains("mapper m: ") && line.contains("none.txt"),
+        "{line}"
+    );
     let failed = run(&job("exec \"exit 3\"", "part.txt"));
     if is_skipped(&failed) {
         return;

@@ -8,6 +8,10 @@ use std::os::fd::AsFd;
 /// Bytes of datagrams, with the kernel's own data, that may wait to be received.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
+/// Bytes of datagrams, with the kernel's own data, that may wait to be sent: some full ones. What
+/// waits here is neither repeated nor replaced, so it must not wait long.
+const SEND_BUFFER: usize = 16 << 10;
+
 /// Opens a UDP socket that never blocks and receives only datagrams with a verified checksum.
 /// The kernel would pass on those whose checksum is 0 without a look at their bytes.
 ///
@@ -18,6 +22,7 @@ pub fn bind_datagrams(address: SocketAddrV4) -> io::Result<UdpSocket> {
     socket.set_nonblocking(true)?;
     sys::refuse_without_checksum(socket.as_fd())?;
     sys::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER)?;
+    sys::set_send_buffer(socket.as_fd(), SEND_BUFFER)?;
     Ok(socket)
 }
 

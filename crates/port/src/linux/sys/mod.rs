@@ -789,3 +789,8 @@ pub(super) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result
     set_option_to(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
         .or_else(|_| set_option_to(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
 }
+
+/// Sets the number of bytes that may wait in a socket to be sent.
+pub(super) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    set_option_to(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(bytes as c_int))
+}
