@@ -281,8 +281,10 @@ impl Agent {
 
 /// Reports the end of a reduction, with the result if it is complete.
 fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut Vec<Report>) {
+    let mut keys = 0;
     if reducer.is_complete() {
         let result: Vec<(String, i128)> = reducer.result().iter().map(to_text).collect();
+        keys = result.len() as u64;
         let lines = result.chunks(PAIRS_PER_LINE);
         reports.extend(lines.map(|pairs| Report::Pairs {
             job,
@@ -293,6 +295,7 @@ fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut
     reports.push(Report::Reduced {
         job,
         failure: reducer.failure(),
+        keys,
         counts: reducer.counts(),
         nanoseconds: ended.0,
     });

@@ -171,7 +171,7 @@ impl Attempt {
         let mappers = self.tasks.iter().flat_map(|task| &task.mappers);
         let order: Vec<AgentIndex> = reducers.chain(mappers.map(|mapper| mapper.agent)).collect();
         for agent in order {
-            self.tell(agent, &Order::Begin);
+            self.tell(agent, &Order::Begin)?;
         }
         let start = Instant::now();
         let mut are_reduced_at = None;
@@ -201,7 +201,7 @@ impl Attempt {
         }
         let mut missing = orders.len();
         for (agent, order) in orders {
-            self.tell(agent, &order);
+            self.tell(agent, &order)?;
         }
         while missing > 0 {
             if is_stopped() {
@@ -213,11 +213,7 @@ impl Attempt {
                     let who = self.who(job, flow);
                     return Err(AttemptError::Refused { who, error });
                 }
-                Ok((agent, Err(error))) => {
-                    let roles = (0..self.tasks.len()).filter_map(|it| self.role_of(it, agent));
-                    let who = roles.take(1).collect();
-                    return Err(AttemptError::Refused { who, error });
-                }
+                Ok((agent, Err(error))) => return Err(self.refused(agent, error)),
                 Ok((_, Ok(_))) | Err(_) => {}
             }
         }
@@ -225,11 +221,20 @@ impl Attempt {
     }
 
     /// Writes an order. An agent that has ended is noticed by the end of its reports.
-    fn tell(&mut self, AgentIndex(agent): AgentIndex, order: &Order) {
-        let orders = &mut self.agents[agent].orders;
-        if let Ok(line) = serde_json::to_string(order) {
-            let _ = writeln!(orders, "{line}").and_then(|()| orders.flush());
-        }
+    fn tell(&mut self, agent: AgentIndex, order: &Order) -> Result<(), AttemptError> {
+        // A path may have bytes that are no text.
+        let line = serde_json::to_string(order);
+        let line = line.map_err(|error| self.refused(agent, error.to_string()))?;
+        let orders = &mut self.agents[agent.0].orders;
+        let _ = writeln!(orders, "{line}").and_then(|()| orders.flush());
+        Ok(())
+    }
+
+    /// Returns the error of an agent before the attempt begins.
+    fn refused(&self, agent: AgentIndex, error: String) -> AttemptError {
+        let mut roles = (0..self.tasks.len()).filter_map(|it| self.role_of(it, agent));
+        let who = roles.next().unwrap_or_default();
+        AttemptError::Refused { who, error }
     }
 
     fn are_mapped(&self) -> bool {
@@ -263,14 +268,20 @@ impl Attempt {
             Report::Reduced {
                 job,
                 failure,
+                keys,
                 counts,
                 nanoseconds,
             } => {
                 if let Some(index) = self.index_of(job) {
                     let failure = failure.map(|failure| self.explain(index, failure));
                     let outcome = &mut self.outcomes[index];
-                    outcome.is_complete = failure.is_none();
-                    outcome.failure = failure;
+                    let arrived = outcome.result.len() as u64;
+                    let is_partial = failure.is_none() && arrived != keys;
+                    let lost = is_partial.then(|| {
+                        format!("{arrived} of the {keys} keys of the result were reported")
+                    });
+                    outcome.failure = outcome.failure.take().or(failure).or(lost);
+                    outcome.is_complete = outcome.failure.is_none();
                     outcome.reducer = counts;
                     outcome.took = Nanos(nanoseconds);
                 }

@@ -135,6 +135,8 @@ pub enum Report {
         job: u16,
         /// The failure, if it failed.
         failure: Option<ReductionError>,
+        /// Number of pairs that have been reported.
+        keys: u64,
         /// Counters of the reducer.
         counts: ReducerCounts,
         /// Nanoseconds from its begin.

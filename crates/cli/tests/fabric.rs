@@ -273,6 +273,29 @@ fn programs_of_linux_reach_each_other_through_a_fabric_for_real() {
     assert!(!Path::new("/run/netns/ra1").exists());
 }
 
+#[test]
+fn hosts_reach_each_other_through_switches_without_a_program_of_their_own() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let dir = Directory::new("fabric-slots");
+    let text = std::fs::read_to_string(example("aggregate/rack.toml")).unwrap();
+    let text = text.replace("\"w", "\"rew").replace("\"r\"", "\"rer\"");
+    let run = |code: &str| format!("run = [\"python3\", \"-c\", {code:?}]\n");
+    let commands = format!(
+        "[[command]]\nhost = \"rer\"\nserver = true\n{}[[command]]\nhost = \"rew0\"\n{}",
+        run(SERVER),
+        run(&CLIENT.replace("10.0.3.2", "10.0.9.2"))
+    );
+    let file = dir.with("rack.toml", text + &commands);
+    let said = said(&["fabric", "run", &file, "--real", "--json"]);
+    if is_skipped(&said) {
+        return;
+    }
+    assert_eq!(said.status, Some(0), "{}\n{}", said.err, said.out);
+}
+
 /// The first command waits for the second one; the third one is ended by a signal, and what the
 /// last one leaves behind by the fabric.
 #[test]

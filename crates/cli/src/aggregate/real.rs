@@ -67,8 +67,10 @@ pub(super) fn run(
     maker.set_plan(&planned.topology, &planned.plan, INCARNATION);
     let running = Running::start(&planned.topology, options.io, maker)?;
     let ran = reduce(planned, &running, options, early);
-    running.stop()?;
-    ran
+    let stopped = running.stop();
+    let ran = ran?;
+    stopped?;
+    Ok(ran)
 }
 
 /// Starts an agent in each host of the plan, and runs the reductions.

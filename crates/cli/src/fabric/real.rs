@@ -8,9 +8,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use aggregate::set_neighbours;
 use clap::Args;
 use fabric::Topology;
-use fabric::topology::{CommandSpec, HostId, NodeId, SwitchId};
+use fabric::topology::{CommandSpec, HostId, NodeId, PlaneSpec, SwitchId, SwitchSpec};
 use port::{OpenedPort, Poller, ProcessGroup};
 use runtime::report::{DeviceReport, PortReport};
 use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
@@ -79,9 +80,10 @@ pub(crate) struct Running {
 /// # Errors
 /// The process may not create namespaces, or a switch cannot be created.
 pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let topology = super::read(&options.topology)?;
+    let mut topology = super::read(&options.topology)?;
     early.begin_work();
-    let running = Running::start(&topology, options.io, routing(options.choice, &topology)?)?;
+    let maker = routing(options.choice, &mut topology)?;
+    let running = Running::start(&topology, options.io, maker)?;
     for host in &topology.hosts {
         out::line(&format!(
             "{}: ip netns exec {} COMMAND",
@@ -106,7 +108,7 @@ pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, Str
 /// # Errors
 /// As for [`up`]. Also if there is no program, or one cannot be started.
 pub(super) fn run(
-    topology: &Topology,
+    mut topology: Topology,
     io: Io,
     choice: Choice,
     early: &ProcessSetup,
@@ -118,8 +120,9 @@ pub(super) fn run(
         );
     }
     early.begin_work();
-    let running = Running::start(topology, io, routing(choice, topology)?)?;
-    let commands = running.commands(topology, early);
+    let maker = routing(choice, &mut topology)?;
+    let running = Running::start(&topology, io, maker)?;
+    let commands = running.commands(&topology, early);
     let switches = running.stop()?;
     let commands = commands?;
     let is_well = commands.iter().all(|done| done.status == Some(0));
@@ -137,8 +140,13 @@ pub(super) fn run(
     })
 }
 
-/// Returns a maker of the switches of a topology without reductions.
-fn routing(choice: Choice, topology: &Topology) -> Result<Maker, String> {
+/// Returns a maker of the switches of a topology without reductions. Where these are without a
+/// program of their own, hosts get neighbor entries.
+fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
+    let is_planned = |switch: &SwitchSpec| matches!(switch.plane, PlaneSpec::Aggregate { .. });
+    if topology.switches.iter().any(is_planned) {
+        set_neighbours(topology).map_err(|error| error.to_string())?;
+    }
     let mut maker = Maker::new(choice, topology.seed);
     maker.set_routes(topology)?;
     Ok(maker)
