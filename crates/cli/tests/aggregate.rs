@@ -167,6 +167,36 @@ fn a_mapper_that_is_not_heard_is_named_in_time() {
 }
 
 #[test]
+fn links_between_hosts_have_their_rate() {
+    let dir = Directory::new("aggregate-rate");
+    let file = renamed(&dir, "ae", "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let file = dir.with("slow.toml", text.replace("1 Gbit/s", "1 Mbit/s"));
+    let job = lab::example("aggregate/words.job");
+    let words = [
+        "aggregate",
+        "run",
+        &job,
+        "--fabric",
+        &file,
+        "--real",
+        "--json",
+    ];
+    let slow = said(&[&words[..], &["--scheme", "direct"]].concat());
+    if is_skipped(&slow) {
+        return;
+    }
+    assert_eq!(slow.status, Some(0), "{}\n{}", slow.err, slow.out);
+    let outcome = &slow.json()[0];
+    let least = outcome["reducer_link_bytes"].as_f64().unwrap() * 8.0 / 1e6;
+    let seconds = outcome["seconds"].as_f64().unwrap();
+    assert!(
+        seconds > 0.9 * least && least > 0.2,
+        "{seconds} s, {least} s at 1 Mbit/s"
+    );
+}
+
+#[test]
 fn a_user_without_rights_is_told_that_hosts_take_root() {
     let dir = Directory::new("aggregate-nobody");
     let file = renamed(&dir, "ad", "");
