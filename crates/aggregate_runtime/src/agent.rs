@@ -24,6 +24,9 @@ const PAIRS_PER_LINE: usize = 1000;
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_secs(60);
 
+/// Interval at which reducers report that they are at work.
+const AT_WORK: Duration = Duration::from_millis(500);
+
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
@@ -58,6 +61,8 @@ pub struct Agent {
     /// The member that sends next: they take turns.
     turn: usize,
     waiting: Option<Waiting>,
+    /// The time at which reducers have reported that they are at work.
+    reported: Instant,
     buffer: Vec<u8>,
 }
 
@@ -82,6 +87,7 @@ impl Agent {
             members: Vec::new(),
             turn: 0,
             waiting: None,
+            reported: Instant::now(),
             buffer: vec![0; MAX_DATAGRAM],
         })
     }
@@ -100,7 +106,7 @@ impl Agent {
         let mut poller = Poller::new();
         while !inbox.is_closed() {
             let has_more = self.receive()? | self.send();
-            for report in self.ends() {
+            for report in self.working().into_iter().chain(self.ends()) {
                 write(reports, &report)?;
             }
             let timeout = match has_more {
@@ -240,6 +246,25 @@ impl Agent {
         None
     }
 
+    /// Returns the numbers of the reducers that are at work.
+    fn reducers(&self) -> impl Iterator<Item = u16> {
+        let members = self.members.iter();
+        let at_work = members.filter(|member| member.begun.is_some() && !member.has_ended);
+        at_work.filter_map(|member| match &member.role {
+            Role::Reducer { job, .. } => Some(*job),
+            Role::Mapper { .. } => None,
+        })
+    }
+
+    /// Returns the reports of reducers that are at work, if they are due.
+    fn working(&mut self) -> Vec<Report> {
+        if self.reported.elapsed() < AT_WORK {
+            return Vec::new();
+        }
+        self.reported = Instant::now();
+        self.reducers().map(|job| Report::Working { job }).collect()
+    }
+
     /// Returns the reports of members that have ended.
     fn ends(&mut self) -> Vec<Report> {
         let mut reports = Vec::new();
@@ -266,16 +291,20 @@ impl Agent {
 
     /// Returns the time until a member has something to do.
     fn timeout(&self) -> Duration {
+        let longest = match self.reducers().next() {
+            Some(_) => AT_WORK,
+            None => SLEEP,
+        };
         if self.waiting.is_some() {
             // What is due is sent after the datagram that waits.
-            return SLEEP;
+            return longest;
         }
         let times = self.members.iter().filter_map(|member| {
             let now = member.now()?;
             member.role.next_time().map(|at| at.since(now))
         });
         let next = times.min().map(|time| Duration::from_nanos(time.0));
-        next.map_or(SLEEP, |time| time.clamp(SHORTEST, SLEEP))
+        next.map_or(longest, |time| time.clamp(SHORTEST, longest))
     }
 }
 

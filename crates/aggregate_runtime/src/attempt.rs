@@ -17,6 +17,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Time that mappers get to report after their reducer has the result.
 const LAST_REPORTS: Duration = Duration::from_secs(2);
 
+/// Time without a report after which a reducer counts as failed.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// Index of an agent of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentIndex(usize);
@@ -105,6 +108,9 @@ pub struct Attempt {
     outcomes: Vec<RealOutcome>,
     /// For each reduction, the mappers that have reported their end.
     mapped: Vec<Vec<bool>>,
+    /// For each reduction, the time of the last report of its reducer.
+    heard: Vec<Instant>,
+    patience: Duration,
 }
 
 impl Default for Attempt {
@@ -117,6 +123,8 @@ impl Default for Attempt {
             tasks: Vec::new(),
             outcomes: Vec::new(),
             mapped: Vec::new(),
+            heard: Vec::new(),
+            patience: PATIENCE,
         }
     }
 }
@@ -174,6 +182,7 @@ impl Attempt {
             self.tell(agent, &Order::Begin)?;
         }
         let start = Instant::now();
+        self.heard = vec![start; self.tasks.len()];
         let mut are_reduced_at = None;
         while start.elapsed() < limit && !is_stopped() {
             let are_reduced = self
@@ -187,6 +196,7 @@ impl Attempt {
                 }
             }
             self.wait();
+            self.notice_silence();
         }
         Ok(self.outcomes)
     }
@@ -259,8 +269,14 @@ impl Attempt {
 
     fn note(&mut self, report: Report) {
         match report {
+            Report::Working { job } => {
+                if let Some(index) = self.index_of(job) {
+                    self.heard[index] = Instant::now();
+                }
+            }
             Report::Pairs { job, pairs } => {
                 if let Some(index) = self.index_of(job) {
+                    self.heard[index] = Instant::now();
                     let pairs = pairs.iter().filter_map(from_text);
                     self.outcomes[index].result.extend(pairs);
                 }
@@ -295,6 +311,18 @@ impl Attempt {
                 }
             }
             Report::Ready { .. } | Report::Refused { .. } => {}
+        }
+    }
+
+    /// Fails the reductions with a silent reducer.
+    fn notice_silence(&mut self) {
+        for index in 0..self.tasks.len() {
+            let outcome = &self.outcomes[index];
+            let is_open = !outcome.is_complete && outcome.failure.is_none();
+            if is_open && self.heard[index].elapsed() > self.patience {
+                let who = self.who(self.tasks[index].order.flows.job, None);
+                self.outcomes[index].failure = Some(format!("{who} does not answer"));
+            }
         }
     }
 

@@ -122,6 +122,11 @@ pub enum Report {
         /// The error.
         error: String,
     },
+    /// A reducer is at work. It is reported at least every second.
+    Working {
+        /// Number of the reduction.
+        job: u16,
+    },
     /// Pairs of a result: each key in hexadecimal digits, with its value.
     Pairs {
         /// Number of the reduction.

@@ -82,6 +82,52 @@ fn reduction(agent: AgentIndex, job: u16, mappers: Vec<MapperTask>) -> Reduction
     }
 }
 
+#[test]
+fn a_reducer_that_reports_nothing_is_named() {
+    let mut attempt = Attempt {
+        patience: Duration::from_millis(100),
+        ..Attempt::default()
+    };
+    let (_orders, our_orders) = UnixStream::pair().unwrap();
+    let (mut reports, our_reports) = UnixStream::pair().unwrap();
+    let agent = attempt.add_agent("r", our_orders, our_reports).unwrap();
+    let ready = Report::Ready { job: 1, flow: None };
+    writeln!(reports, "{}", serde_json::to_string(&ready).unwrap()).unwrap();
+    attempt.add_reduction(reduction(agent, 1, Vec::new()));
+    let outcomes = attempt.run(Duration::from_secs(60), &mut || false);
+    let failure = outcomes.unwrap().remove(0).failure;
+    assert_eq!(
+        failure.as_deref(),
+        Some("reducer total on r does not answer")
+    );
+}
+
+#[test]
+fn a_result_that_was_not_reported_whole_is_a_failure() {
+    let mut attempt = Attempt::default();
+    let (_orders, our_orders) = UnixStream::pair().unwrap();
+    let (mut reports, our_reports) = UnixStream::pair().unwrap();
+    let agent = attempt.add_agent("r", our_orders, our_reports).unwrap();
+    let mut report = |report: &Report| {
+        writeln!(reports, "{}", serde_json::to_string(report).unwrap()).unwrap();
+    };
+    report(&Report::Ready { job: 1, flow: None });
+    let pairs = vec![("61".to_owned(), 1), ("no digits".to_owned(), 2)];
+    report(&Report::Pairs { job: 1, pairs });
+    report(&Report::Reduced {
+        job: 1,
+        failure: None,
+        keys: 2,
+        counts: ReducerCounts::default(),
+        nanoseconds: 1,
+    });
+    attempt.add_reduction(reduction(agent, 1, Vec::new()));
+    let outcomes = attempt.run(Duration::from_secs(60), &mut || false);
+    let failure = outcomes.unwrap().remove(0).failure;
+    let expected = "1 of the 2 keys of the result were reported";
+    assert_eq!(failure.as_deref(), Some(expected));
+}
+
 /// One test, since the agents' port is fixed and tests run at once.
 #[test]
 fn agents_reduce_over_sockets_and_failures_have_names() {

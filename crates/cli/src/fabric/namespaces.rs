@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use fabric::Topology;
 use fabric::topology::{End, HostId, HostSpec, Link, LinkSpec, NodeId, SwitchId};
 use port::{FaultPort, FaultRates, Netns, NetnsError, OpenedPort, Port, PortDriver, Rtnl};
-
 use support::rng::Rng;
 
 use crate::veth::{disable_ipv6_autoconf, open_port};
