@@ -124,7 +124,9 @@ fn what_fails_between_hosts_is_one_line_with_a_name() {
         said(&["aggregate", "run", &job, "--fabric", &file, "--real"])
     };
     let job = |function: &str, path: &str| {
-        format!("data p = 10.0.1.11:{path}\nmap m = {function}(p)\nreduce t = add(m) at 10.0.9.2\n")
+        format!(
+            "data p = 10.0.1.11:{path}\nmap m = {function}(p)\nreduce t = add(m) at 10.0.9.2 memory 9\n"
+        )
     };
     let missing = run(&job("words", "none.txt"));
     assert_eq!(missing.status, Some(1));
@@ -201,7 +203,8 @@ fn a_user_without_rights_is_told_that_hosts_take_root() {
     let dir = Directory::new("aggregate-nobody");
     let file = renamed(&dir, "ad", "");
     dir.with("part.txt", "a b\n");
-    let job = "data p = 10.0.1.11:part.txt\nmap m = words(p)\nreduce t = add(m) at 10.0.9.2\n";
+    let job =
+        "data p = 10.0.1.11:part.txt\nmap m = words(p)\nreduce t = add(m) at 10.0.9.2 memory 9\n";
     let job = dir.with("t.job", job);
     let mut command = without_rights(&dir);
     let words = ["aggregate", "run", &job, "--fabric", &file, "--real"];
