@@ -108,7 +108,7 @@ impl Node for HostNode {
         let is_taken = message.is_some_and(|message| {
             let mut roles = self.roles.borrow_mut();
             let taken = roles.iter_mut().map(|role| role.receive(&message, now));
-            taken.fold(false, |is_taken, by_this| is_taken || by_this)
+            taken.filter(|is_taken| *is_taken).count() > 0
         });
         match is_taken {
             true => self.counts.delivered += 1,

@@ -8,7 +8,7 @@ use fabric::topology::HostSpec;
 
 use crate::plan::SWITCH_MAC;
 
-/// Error for a host whose network has no address for a router.
+/// Error for a network without an address for a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRouterError {
     /// The host.

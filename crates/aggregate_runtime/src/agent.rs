@@ -10,7 +10,7 @@ use packet::Nanos;
 use port::{Poller, bind_datagrams};
 
 use crate::inbox::Inbox;
-use crate::order::{MapOrder, Order, ReduceOrder, Report, to_text};
+use crate::order::{AgentOrder, AgentReport, MapOrder, ReduceOrder, to_text};
 
 /// Datagrams that are received, or sent, before the others have their turn.
 const BATCH: usize = 64;
@@ -134,11 +134,11 @@ impl Agent {
     }
 
     /// Carries out an order.
-    fn obey(&mut self, order: Order, map: &mut MapPart<'_>) -> Option<Report> {
+    fn obey(&mut self, order: AgentOrder, map: &mut MapPart<'_>) -> Option<AgentReport> {
         match order {
-            Order::Map(order) => Some(self.prepare_mapper(&order, map)),
-            Order::Reduce(order) => Some(self.prepare_reducer(&order)),
-            Order::Begin => {
+            AgentOrder::Map(order) => Some(self.prepare_mapper(&order, map)),
+            AgentOrder::Reduce(order) => Some(self.prepare_reducer(&order)),
+            AgentOrder::Begin => {
                 let now = Instant::now();
                 for member in &mut self.members {
                     member.begun.get_or_insert(now);
@@ -148,7 +148,7 @@ impl Agent {
         }
     }
 
-    fn prepare_mapper(&mut self, order: &MapOrder, map: &mut MapPart<'_>) -> Report {
+    fn prepare_mapper(&mut self, order: &MapOrder, map: &mut MapPart<'_>) -> AgentReport {
         let (job, flow) = (order.flows.job, order.flow);
         let mapper = map(order).and_then(|pairs| {
             let mapper = Mapper::new(order.flows, flow, pairs);
@@ -163,9 +163,9 @@ impl Agent {
                     reducer: endpoint(order.reducer),
                 });
                 let flow = Some(flow);
-                Report::Ready { job, flow }
+                AgentReport::Ready { job, flow }
             }
-            Err(error) => Report::Refused {
+            Err(error) => AgentReport::Refused {
                 job,
                 flow: Some(flow),
                 error,
@@ -173,14 +173,14 @@ impl Agent {
         }
     }
 
-    fn prepare_reducer(&mut self, order: &ReduceOrder) -> Report {
+    fn prepare_reducer(&mut self, order: &ReduceOrder) -> AgentReport {
         let job = order.flows.job;
         self.add(Role::Reducer {
             reducer: Box::new(Reducer::new(order.config(), order.incarnation)),
             job,
             flows: order.addresses.iter().copied().map(endpoint).collect(),
         });
-        Report::Ready { job, flow: None }
+        AgentReport::Ready { job, flow: None }
     }
 
     fn add(&mut self, role: Role<SocketAddrV4>) {
@@ -257,22 +257,24 @@ impl Agent {
     }
 
     /// Returns the reports of reducers that are at work, if they are due.
-    fn working(&mut self) -> Vec<Report> {
+    fn working(&mut self) -> Vec<AgentReport> {
         if self.reported.elapsed() < AT_WORK {
             return Vec::new();
         }
         self.reported = Instant::now();
-        self.reducers().map(|job| Report::Working { job }).collect()
+        self.reducers()
+            .map(|job| AgentReport::Working { job })
+            .collect()
     }
 
     /// Returns the reports of members that have ended.
-    fn ends(&mut self) -> Vec<Report> {
+    fn ends(&mut self) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
             match &member.role {
                 Role::Mapper {
                     mapper, job, flow, ..
-                } if mapper.is_complete() => reports.push(Report::Mapped {
+                } if mapper.is_complete() => reports.push(AgentReport::Mapped {
                     job: *job,
                     flow: *flow,
                     counts: mapper.counts(),
@@ -309,19 +311,19 @@ impl Agent {
 }
 
 /// Reports the end of a reduction, with the result if it is complete.
-fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut Vec<Report>) {
+fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut Vec<AgentReport>) {
     let mut keys = 0;
     if reducer.is_complete() {
         let result: Vec<(String, i128)> = reducer.result().iter().map(to_text).collect();
         keys = result.len() as u64;
         let lines = result.chunks(PAIRS_PER_LINE);
-        reports.extend(lines.map(|pairs| Report::Pairs {
+        reports.extend(lines.map(|pairs| AgentReport::Pairs {
             job,
             pairs: pairs.to_vec(),
         }));
     }
     let ended = reducer.completed_at().or(now).unwrap_or_default();
-    reports.push(Report::Reduced {
+    reports.push(AgentReport::Reduced {
         job,
         failure: reducer.failure(),
         keys,
@@ -330,7 +332,7 @@ fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut
     });
 }
 
-fn write(reports: &mut impl Write, report: &Report) -> Result<(), String> {
+fn write(reports: &mut impl Write, report: &AgentReport) -> Result<(), String> {
     let line = serde_json::to_string(report).map_err(|error| error.to_string())?;
     writeln!(reports, "{line}")
         .and_then(|()| reports.flush())

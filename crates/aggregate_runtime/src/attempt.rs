@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use aggregate::{MapperCounts, Pair, ReducerCounts, ReductionError};
 use packet::Nanos;
 
-use crate::order::{MapOrder, Order, ReduceOrder, Report, from_text};
+use crate::order::{AgentOrder, AgentReport, MapOrder, ReduceOrder, from_text};
 
 /// Interval at which a stop is looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -96,8 +96,8 @@ struct Link {
     orders: Box<dyn Write>,
 }
 
-/// What arrives from an agent: a report, or the reason for which there are no more.
-type Arrival = (AgentIndex, Result<Report, String>);
+/// Arrival from an agent: a report, or the reason for which there are no more.
+type Arrival = (AgentIndex, Result<AgentReport, String>);
 
 /// An attempt of a job.
 pub struct Attempt {
@@ -179,7 +179,7 @@ impl Attempt {
         let mappers = self.tasks.iter().flat_map(|task| &task.mappers);
         let order: Vec<AgentIndex> = reducers.chain(mappers.map(|mapper| mapper.agent)).collect();
         for agent in order {
-            self.tell(agent, &Order::Begin)?;
+            self.order(agent, &AgentOrder::Begin)?;
         }
         let start = Instant::now();
         self.heard = vec![start; self.tasks.len()];
@@ -205,21 +205,23 @@ impl Attempt {
     fn prepare(&mut self, is_stopped: &mut dyn FnMut() -> bool) -> Result<(), AttemptError> {
         let mut orders = Vec::new();
         for task in &self.tasks {
-            orders.push((task.agent, Order::Reduce(task.order.clone())));
+            orders.push((task.agent, AgentOrder::Reduce(task.order.clone())));
             let mappers = task.mappers.iter();
-            orders.extend(mappers.map(|mapper| (mapper.agent, Order::Map(mapper.order.clone()))));
+            orders.extend(
+                mappers.map(|mapper| (mapper.agent, AgentOrder::Map(mapper.order.clone()))),
+            );
         }
         let mut missing = orders.len();
         for (agent, order) in orders {
-            self.tell(agent, &order)?;
+            self.order(agent, &order)?;
         }
         while missing > 0 {
             if is_stopped() {
                 return Err(AttemptError::Stopped);
             }
             match self.arrivals.recv_timeout(LOOK) {
-                Ok((_, Ok(Report::Ready { .. }))) => missing -= 1,
-                Ok((_, Ok(Report::Refused { job, flow, error }))) => {
+                Ok((_, Ok(AgentReport::Ready { .. }))) => missing -= 1,
+                Ok((_, Ok(AgentReport::Refused { job, flow, error }))) => {
                     let who = self.who(job, flow);
                     return Err(AttemptError::Refused { who, error });
                 }
@@ -231,7 +233,7 @@ impl Attempt {
     }
 
     /// Writes an order. An agent that has ended is noticed by the end of its reports.
-    fn tell(&mut self, agent: AgentIndex, order: &Order) -> Result<(), AttemptError> {
+    fn order(&mut self, agent: AgentIndex, order: &AgentOrder) -> Result<(), AttemptError> {
         // A path may have bytes that are no text.
         let line = serde_json::to_string(order);
         let line = line.map_err(|error| self.refused(agent, error.to_string()))?;
@@ -267,21 +269,21 @@ impl Attempt {
         tasks.position(|task| task.order.flows.job == job)
     }
 
-    fn note(&mut self, report: Report) {
+    fn note(&mut self, report: AgentReport) {
         match report {
-            Report::Working { job } => {
+            AgentReport::Working { job } => {
                 if let Some(index) = self.index_of(job) {
                     self.heard[index] = Instant::now();
                 }
             }
-            Report::Pairs { job, pairs } => {
+            AgentReport::Pairs { job, pairs } => {
                 if let Some(index) = self.index_of(job) {
                     self.heard[index] = Instant::now();
                     let pairs = pairs.iter().filter_map(from_text);
                     self.outcomes[index].result.extend(pairs);
                 }
             }
-            Report::Reduced {
+            AgentReport::Reduced {
                 job,
                 failure,
                 keys,
@@ -302,7 +304,7 @@ impl Attempt {
                     outcome.took = Nanos(nanoseconds);
                 }
             }
-            Report::Mapped { job, flow, counts } => {
+            AgentReport::Mapped { job, flow, counts } => {
                 if let Some(index) = self.index_of(job)
                     && let Some(is_mapped) = self.mapped[index].get_mut(usize::from(flow))
                 {
@@ -310,7 +312,7 @@ impl Attempt {
                     self.outcomes[index].mappers[usize::from(flow)] = counts;
                 }
             }
-            Report::Ready { .. } | Report::Refused { .. } => {}
+            AgentReport::Ready { .. } | AgentReport::Refused { .. } => {}
         }
     }
 

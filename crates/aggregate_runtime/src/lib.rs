@@ -5,14 +5,15 @@
 //!
 //! - [`Agent`] is the process of a host: it gives mappers and reducers a UDP socket and a clock.
 //! - [`Attempt`] is the other end: it gives agents their orders, and takes their reports.
-//! - [`Order`] and [`Report`] are what they tell each other: a line of JSON each.
+//! - [`AgentOrder`] and [`AgentReport`] are lines of JSON between them.
 //!
 //! Invariants:
 //! - An agent without work sleeps until a datagram or an order arrives.
 //! - A failure names the mapper, the reducer or the switch.
 //! - It reads no file: its caller reads the parts.
 //!
-//! Tests: beside the code, over the loopback interface; `cli/tests/aggregate.rs` runs all processes.
+//! Tests: beside the code, over the loopback interface; `cli/tests/aggregate.rs` runs all
+//! processes.
 
 mod agent;
 mod attempt;
@@ -21,4 +22,4 @@ mod order;
 
 pub use agent::{Agent, MapPart};
 pub use attempt::{AgentIndex, Attempt, AttemptError, MapperTask, RealOutcome, ReductionTask};
-pub use order::{MapOrder, Order, ReduceOrder, Report};
+pub use order::{AgentOrder, AgentReport, MapOrder, ReduceOrder};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// An order to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum AgentOrder {
     /// Make the pairs of a mapper, and wait.
     Map(MapOrder),
     /// Prepare a reducer, and wait.
@@ -105,7 +105,7 @@ impl ReduceOrder {
 /// A report of an agent. `flow` is a mapper's; without it the report is a reducer's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Report {
+pub enum AgentReport {
     /// A mapper or a reducer is prepared.
     Ready {
         /// Number of the reduction.

@@ -147,7 +147,7 @@ fn what_fails_between_hosts_is_one_line_with_a_name() {
     );
 }
 
-/// A reducer behind a link that loses everything.
+/// A mapper with a link that loses everything.
 #[test]
 fn a_mapper_that_is_not_heard_is_named_in_time() {
     let dir = Directory::new("aggregate-silent");

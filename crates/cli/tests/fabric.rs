@@ -296,8 +296,8 @@ fn hosts_reach_each_other_through_switches_without_a_program_of_their_own() {
     assert_eq!(said.status, Some(0), "{}\n{}", said.err, said.out);
 }
 
-/// The first command waits for the second one; the third one is ended by a signal, and what the
-/// last one leaves behind by the fabric.
+/// The first command waits for the second one; a signal ends the third one. The last one leaves a
+/// process, which ends with the fabric.
 #[test]
 fn commands_run_at_once_receive_signals_and_end_with_all_that_they_started() {
     if Command::new("python3").arg("--version").output().is_err() {

@@ -91,7 +91,7 @@ fn a_reducer_that_reports_nothing_is_named() {
     let (_orders, our_orders) = UnixStream::pair().unwrap();
     let (mut reports, our_reports) = UnixStream::pair().unwrap();
     let agent = attempt.add_agent("r", our_orders, our_reports).unwrap();
-    let ready = Report::Ready { job: 1, flow: None };
+    let ready = AgentReport::Ready { job: 1, flow: None };
     writeln!(reports, "{}", serde_json::to_string(&ready).unwrap()).unwrap();
     attempt.add_reduction(reduction(agent, 1, Vec::new()));
     let outcomes = attempt.run(Duration::from_secs(60), &mut || false);
@@ -108,13 +108,13 @@ fn a_result_that_was_not_reported_whole_is_a_failure() {
     let (_orders, our_orders) = UnixStream::pair().unwrap();
     let (mut reports, our_reports) = UnixStream::pair().unwrap();
     let agent = attempt.add_agent("r", our_orders, our_reports).unwrap();
-    let mut report = |report: &Report| {
+    let mut report = |report: &AgentReport| {
         writeln!(reports, "{}", serde_json::to_string(report).unwrap()).unwrap();
     };
-    report(&Report::Ready { job: 1, flow: None });
+    report(&AgentReport::Ready { job: 1, flow: None });
     let pairs = vec![("61".to_owned(), 1), ("no digits".to_owned(), 2)];
-    report(&Report::Pairs { job: 1, pairs });
-    report(&Report::Reduced {
+    report(&AgentReport::Pairs { job: 1, pairs });
+    report(&AgentReport::Reduced {
         job: 1,
         failure: None,
         keys: 2,

@@ -123,7 +123,7 @@ impl Namespaces {
     /// Returns the number of bytes of the frames that a host's interface has received.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub(crate) fn received_bytes(&self, host: HostId) -> Result<u64, String> {
         let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
         let text = self.hosts[host.0]

@@ -264,7 +264,7 @@ impl Running {
     /// Returns the number of bytes of the frames that a host has received.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub(crate) fn received_bytes(&self, host: HostId) -> Result<u64, String> {
         self.namespaces.received_bytes(host)
     }

@@ -13,7 +13,7 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 const SEND_BUFFER: usize = 16 << 10;
 
 /// Opens a UDP socket that never blocks and receives only datagrams with a verified checksum.
-/// The kernel would pass on those whose checksum is 0 without a look at their bytes.
+/// The kernel would pass on those with checksum 0 without a look at their bytes.
 ///
 /// # Errors
 /// The address is not the machine's, or another program has the port.

@@ -725,12 +725,12 @@ const TC_LINKLAYER_ETHERNET: u8 = 1;
 
 /// Bytes that a token bucket sends at once: some frames, or what a fast link sends between two
 /// ticks of a timer.
-const LEAST_BURST: u64 = 4 * 1600;
+const MIN_BURST: u64 = 4 * 1600;
 const BURSTS_PER_SECOND: u64 = 4000;
 
 /// Returns the options of a token bucket.
 fn token_bucket(bytes_per_second: u64, waiting: u32) -> Vec<TcOption> {
-    let burst = LEAST_BURST.max(bytes_per_second / BURSTS_PER_SECOND);
+    let burst = MIN_BURST.max(bytes_per_second / BURSTS_PER_SECOND);
     let burst = u32::try_from(burst).unwrap_or(u32::MAX);
     // struct tc_tbf_qopt: rate and peak rate (struct tc_ratespec), limit, buffer, mtu.
     let mut parameters = [0; 36];
