@@ -10,40 +10,14 @@ use fabric::{Node, NodeCounts};
 use packet::{Nanos, PortId};
 
 use crate::datagram::{self, Endpoint};
-use crate::mapper::Mapper;
-use crate::message::{Body, Kind, Message, PORTS};
-use crate::reducer::Reducer;
+use crate::message::{Message, PORTS};
+use crate::role::Role;
 
 /// Name of the drop reason for frames that are no message for this host.
 const NOT_FOR_US: &str = "not_for_this_host";
 
-/// A mapper or a reducer on a host.
-pub(crate) enum Role {
-    /// A mapper of the flow, and its reducer's address.
-    Mapper {
-        /// The mapper.
-        mapper: Box<Mapper>,
-        /// Number of the reduction.
-        job: u16,
-        /// Number of the flow.
-        flow: u16,
-        /// The reducer.
-        reducer: Endpoint,
-    },
-    /// A reducer, with the host to which messages of each flow go. Messages to a switch go to
-    /// the switch's own address.
-    Reducer {
-        /// The reducer.
-        reducer: Box<Reducer>,
-        /// Number of the reduction.
-        job: u16,
-        /// Destinations by flow.
-        flows: Vec<Endpoint>,
-    },
-}
-
 /// Mappers and reducers of a host, shared with the one who reads their results.
-pub(crate) type Roles = Rc<RefCell<Vec<Role>>>;
+pub(crate) type Roles = Rc<RefCell<Vec<Role<Endpoint>>>>;
 
 /// A simulated host.
 pub(crate) struct HostNode {
@@ -83,20 +57,8 @@ impl HostNode {
         let len = roles.len();
         for offset in 0..len {
             let index = (self.turn + offset) % len;
-            let (to, message) = match &mut roles[index] {
-                Role::Mapper {
-                    mapper, reducer, ..
-                } => match mapper.poll(now) {
-                    Some(message) => (*reducer, message),
-                    None => continue,
-                },
-                Role::Reducer { reducer, flows, .. } => match reducer.poll(now) {
-                    Some(addressed) => match flows.get(usize::from(addressed.flow)) {
-                        Some(to) => (*to, addressed.message),
-                        None => continue,
-                    },
-                    None => continue,
-                },
+            let Some((to, message)) = roles[index].poll(now) else {
+                continue;
             };
             self.turn = (index + 1) % len;
             return Some(datagram::write(self.own, to, &message.write()));
@@ -131,33 +93,6 @@ pub(crate) fn endpoint(mac: [u8; 6], address: Ipv4Addr) -> Endpoint {
     }
 }
 
-/// Passes a message to the roles of a host that it concerns. Returns false if there is none.
-pub(crate) fn deliver(roles: &mut [Role], message: &Message, now: Nanos) -> bool {
-    let header = &message.header;
-    let is_for_mapper = matches!(message.body, Body::Receipts(_) | Body::State(_));
-    let is_request = header.kind == Kind::Collect
-        || header.kind == Kind::Clear && !header.flags.has(crate::message::Flags::ACK);
-    let mut is_taken = false;
-    for role in roles {
-        match role {
-            Role::Mapper {
-                mapper, job, flow, ..
-            } if is_for_mapper && (*job, *flow) == (header.job, header.flow) => {
-                mapper.receive(message, now);
-                is_taken = true;
-            }
-            Role::Reducer { reducer, job, .. }
-                if !is_for_mapper && !is_request && *job == header.job =>
-            {
-                reducer.receive(message, now);
-                is_taken = true;
-            }
-            _ => {}
-        }
-    }
-    is_taken
-}
-
 impl Node for HostNode {
     fn attach(&mut self, _: PortId, link: &LinkSpec) {
         self.rate = link.rate;
@@ -170,8 +105,11 @@ impl Node for HostNode {
             is_own_mac && datagram.to == self.own.address && PORTS.contains(&datagram.port)
         });
         let message = datagram.and_then(|datagram| Message::read(datagram.payload));
-        let is_taken =
-            message.is_some_and(|message| deliver(&mut self.roles.borrow_mut(), &message, now));
+        let is_taken = message.is_some_and(|message| {
+            let mut roles = self.roles.borrow_mut();
+            let taken = roles.iter_mut().map(|role| role.receive(&message, now));
+            taken.filter(|is_taken| *is_taken).count() > 0
+        });
         match is_taken {
             true => self.counts.delivered += 1,
             false => self.other += 1,
@@ -184,10 +122,7 @@ impl Node for HostNode {
 
     fn next_time(&self) -> Option<Nanos> {
         let roles = self.roles.borrow();
-        let times = roles.iter().filter_map(|role| match role {
-            Role::Mapper { mapper, .. } => mapper.next_time(),
-            Role::Reducer { reducer, .. } => reducer.next_time(),
-        });
+        let times = roles.iter().filter_map(Role::next_time);
         let limited = self.is_limited.then_some(self.free_at);
         let next = times.chain(limited).min();
         next.map(|at| at.max(self.free_at))

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::emit::MAX_SLOTS;
 use crate::pair::{KeyClass, Operator, Shape, ValueClass};
 use crate::plan::MAX_TIERS;
@@ -63,7 +65,7 @@ pub struct DataPart {
 }
 
 /// Function from a part to pairs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapFunction {
     /// Each word, with its number.
     Words,

@@ -19,9 +19,11 @@ mod job;
 pub mod map;
 mod mapper;
 mod message;
+mod neighbours;
 mod pair;
 mod plan;
 mod reducer;
+mod role;
 mod simulate;
 mod timing;
 
@@ -31,9 +33,12 @@ pub use mapper::{FlowConfig, KeyTooLongError, Mapper, MapperCounts};
 pub use message::{
     Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,
 };
+pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
 pub use plan::{
     MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
+    switch_address,
 };
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
+pub use role::Role;
 pub use simulate::{MakeSwitch, Outcome, Run, RunError, RunOptions};

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use packet::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::message::{Body, Flags, Header, Kind, Message, Receipts, State, large_bytes};
 use crate::pair::{Pair, Shape};
@@ -27,7 +28,7 @@ const FIRST_WINDOW: f64 = 10.0;
 const LATER_ARRIVALS: u32 = 3;
 
 /// Parameters of a flow, equal in its mapper, its switches and its reducer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowConfig {
     /// Number of the reduction.
     pub job: u16,
@@ -85,7 +86,7 @@ impl fmt::Display for KeyTooLongError {
 impl std::error::Error for KeyTooLongError {}
 
 /// Counters of a mapper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapperCounts {
     /// Messages with pairs, without repeats. Epochs that are sent again count again.
     pub messages: u64,

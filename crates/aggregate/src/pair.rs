@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use support::crc::crc32;
 
 /// Operator of a reduction. It is commutative and associative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operator {
     /// The largest value.
     Max,
@@ -57,7 +58,7 @@ impl Operator {
 ///
 /// The last byte is the key's length, the bytes between are 0. So "a" and "a\0" differ, and a key
 /// has at most one byte less than its class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum KeyClass {
     /// 8 bytes.
     B8,
@@ -97,7 +98,7 @@ impl KeyClass {
 }
 
 /// Class of values on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ValueClass {
     /// Signed, 32 bits.
     I32,
@@ -163,7 +164,7 @@ impl ValueClass {
 }
 
 /// Shape of a reduction's pairs and its operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shape {
     /// The operator.
     pub operator: Operator,

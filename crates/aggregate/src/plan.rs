@@ -6,13 +6,13 @@ use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 
 use fabric::topology::{End, HostId, NodeId, PlaneSpec, SwitchId, Topology};
-use packet::PortId;
+use packet::{Nanos, PortId};
 
 use crate::emit::{SwitchReduction, emit};
 use crate::mapper::FlowConfig;
 use crate::message::HEADER_BYTES;
 use crate::pair::Shape;
-use crate::reducer::SwitchPlace;
+use crate::reducer::{ReducerConfig, SwitchPlace};
 
 /// Longest IPv4 packet of a link.
 const MTU: usize = 1500;
@@ -75,6 +75,18 @@ impl PlannedReduction {
             window: WINDOW,
             pairs_per_message: pairs_per_message(self.request.shape),
             datagram_bytes: MTU - 28,
+        }
+    }
+
+    /// Returns the parameters of its reducer in an attempt.
+    pub fn reducer_config(&self, attempt: u16, open_epochs: u16, patience: Nanos) -> ReducerConfig {
+        ReducerConfig {
+            flows: self.flow_config(attempt),
+            mappers: self.request.mappers.len() as u16,
+            switches: self.switches.iter().map(|p| p.place).collect(),
+            slots: self.request.slots,
+            open_epochs,
+            patience,
         }
     }
 
@@ -246,7 +258,7 @@ impl<'t> Graph<'t> {
 
 /// Returns the address of a switch, for requests of reducers: in the range for benchmarks of
 /// network devices (RFC 2544), which no host has.
-pub(crate) fn switch_address(switch: SwitchId) -> Ipv4Addr {
+pub fn switch_address(switch: SwitchId) -> Ipv4Addr {
     let [.., high, low] = (switch.0 as u32).to_be_bytes();
     Ipv4Addr::new(198, 18, high, low)
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 
 use packet::Nanos;
+use serde::{Deserialize, Serialize};
 
 use crate::mapper::FlowConfig;
 use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
@@ -26,7 +27,7 @@ const ALL_PLACES: u64 = 1 << 32;
 const FILL: u64 = 95;
 
 /// A switch that takes part in a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchPlace {
     /// Its number among the flows: its replies are a flow of this number.
     pub flow: u16,
@@ -52,7 +53,7 @@ pub struct ReducerConfig {
 }
 
 /// Failure of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReductionError {
     /// The counts of an epoch differ: pairs are missing, or were counted twice.
     Unbalanced {
@@ -99,7 +100,7 @@ impl fmt::Display for ReductionError {
 impl std::error::Error for ReductionError {}
 
 /// Counters of a reducer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReducerCounts {
     /// Completed epochs.
     pub epochs: u64,

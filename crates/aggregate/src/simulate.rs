@@ -9,12 +9,13 @@ use fabric::{FabricError, Node, Simulation};
 use packet::Nanos;
 
 use crate::datagram::Endpoint;
-use crate::host::{HostNode, Role, Roles, endpoint};
+use crate::host::{HostNode, Roles, endpoint};
 use crate::mapper::{KeyTooLongError, Mapper, MapperCounts};
 use crate::message::PORTS;
 use crate::pair::Pair;
 use crate::plan::{Plan, SWITCH_MAC, switch_address};
-use crate::reducer::{Reducer, ReducerConfig, ReducerCounts, ReductionError};
+use crate::reducer::{Reducer, ReducerCounts, ReductionError};
+use crate::role::Role;
 
 /// Creates a switch with a program and entries. Returns an error message on failure.
 pub type MakeSwitch<'a> = dyn FnMut(SwitchId, &str, &str) -> Result<Box<dyn Node>, String> + 'a;
@@ -128,7 +129,7 @@ impl Run {
         make: &mut MakeSwitch<'_>,
     ) -> Result<Run, RunError> {
         let mut hosts: BTreeMap<HostId, Roles> = BTreeMap::new();
-        let mut add = |host: HostId, role: Role| {
+        let mut add = |host: HostId, role: Role<Endpoint>| {
             let roles = hosts.entry(host).or_default();
             roles.borrow_mut().push(role);
         };
@@ -160,14 +161,7 @@ impl Run {
                 port: *PORTS.start(),
             });
             let flows = mappers.chain(switches).collect();
-            let config = ReducerConfig {
-                flows: config,
-                mappers: request.mappers.len() as u16,
-                switches: planned.switches.iter().map(|p| p.place).collect(),
-                slots: request.slots,
-                open_epochs: options.open_epochs,
-                patience: options.patience,
-            };
+            let config = planned.reducer_config(ATTEMPT, options.open_epochs, options.patience);
             let reducer = Box::new(Reducer::new(config, FIRST_INCARNATION));
             let role = Role::Reducer {
                 reducer,

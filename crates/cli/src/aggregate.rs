@@ -1,14 +1,16 @@
 //! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
-//! This module prints.
+//! This module prints; `real` runs jobs between hosts.
+
+mod real;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use aggregate::{Job, Pair, Plan, RunOptions};
+use aggregate::{Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions};
 use clap::{Args, Subcommand, ValueEnum};
-use command::reductions::{self, SimulatedJob};
+use command::reductions;
 use command::topology::read as read_topology;
 use fabric::Topology;
 use fabric::topology::{PlaneSpec, SwitchId};
@@ -16,6 +18,7 @@ use packet::Nanos;
 use runtime::ProcessSetup;
 use serde::Serialize;
 
+use crate::args::Io;
 use crate::engine::Choice;
 use crate::{Ended, amount, artefacts, out};
 
@@ -28,7 +31,8 @@ const SHOWN: usize = 10;
     after_help = "Examples:\n  \
         polyplane aggregate check words.job\n  \
         polyplane aggregate plan words.job --fabric rack.toml\n  \
-        polyplane aggregate run words.job --fabric rack.toml --verify\n\n\
+        polyplane aggregate run words.job --fabric rack.toml --verify\n  \
+        polyplane aggregate run words.job --fabric rack.toml --real --verify\n\n\
         The files are in examples/aggregate. docs/AGGREGATE.md explains jobs, messages and limits. Exit status: 0 when all is done, 1 for errors in what was given, failed reductions or results that differ, 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -44,8 +48,12 @@ enum Command {
     Plan(PlanOptions),
     /// Write the P4 text and entries of each switch.
     Compile(CompileOptions),
-    /// Run a job in simulated time, where the same seed gives the same run.
-    Run(SimulateOptions),
+    /// Run a job in simulated time, where the same seed gives the same run; or between hosts that
+    /// are network namespaces.
+    Run(JobOptions),
+    /// Run the mappers and reducers of one host of `run --real`.
+    #[command(hide = true)]
+    Agent(real::AgentOptions),
 }
 
 #[derive(Args)]
@@ -84,7 +92,7 @@ struct CompileOptions {
 }
 
 #[derive(Args)]
-struct SimulateOptions {
+struct JobOptions {
     #[command(flatten)]
     input: Input,
     /// The way of the pairs.
@@ -93,7 +101,14 @@ struct SimulateOptions {
     /// Compute the result from the inputs in one map too, and compare all pairs.
     #[arg(long)]
     verify: bool,
-    /// Maximum simulated time in seconds.
+    /// Run it for real: switches that forward, and a network namespace with an agent for each host.
+    /// Needs root.
+    #[arg(long)]
+    real: bool,
+    /// With --real: packet I/O of the switches' ports.
+    #[arg(long, value_enum, default_value_t, requires = "real")]
+    io: Io,
+    /// Maximum time in seconds, simulated or real.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
     /// Seed of faults, in place of the topology's own seed.
@@ -121,7 +136,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Check(options) => check(options),
         Command::Plan(options) => plan(options),
         Command::Compile(options) => compile(options),
-        Command::Run(options) => simulate(options, early),
+        Command::Run(options) => run_job(options, early),
+        Command::Agent(options) => real::agent(options),
     }
 }
 
@@ -266,6 +282,18 @@ fn compile(options: &CompileOptions) -> Result<Ended, String> {
     Ok(Ended::Well)
 }
 
+/// Outcome of a reduction, simulated or real.
+struct Ran {
+    result: Vec<Pair>,
+    failure: Option<String>,
+    is_complete: bool,
+    took: Nanos,
+    reducer: ReducerCounts,
+    mappers: Vec<MapperCounts>,
+    /// Bytes of frames to the reducer's host.
+    link_bytes: u64,
+}
+
 #[derive(Serialize)]
 struct OutcomeJson<'a> {
     name: &'a str,
@@ -282,31 +310,30 @@ struct OutcomeJson<'a> {
     result: Vec<(String, String)>,
 }
 
-fn simulate(options: &SimulateOptions, early: &ProcessSetup) -> Result<Ended, String> {
+fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let mut planned = Planned::new(&options.input, options.scheme)?;
     planned.topology.seed = options.seed.unwrap_or(planned.topology.seed);
-    let pairs = reductions::map(&planned.job, &planned.directory)?;
-    let run_options = RunOptions {
-        end: Nanos::from_secs(options.seconds),
-        ..RunOptions::default()
+    let is_needed = options.verify || !options.real;
+    let pairs = is_needed.then(|| reductions::map(&planned.job, &planned.directory));
+    let pairs = pairs.transpose()?;
+    let ran = match options.real {
+        true => real::run(&mut planned, options, early)?,
+        false => simulate(&planned, pairs.clone().unwrap_or_default(), options, early)?,
     };
-    let job = reductions::simulate(
-        &planned.topology,
-        &planned.plan,
-        pairs.clone(),
-        (run_options, options.choice),
-        &|| early.take_signal(),
-    )?;
-    if let Some(signal) = job.signal {
-        return Err(format!("interrupted by {signal}"));
-    }
-    let outcomes = outcomes(&planned, &job, options.verify.then_some(&pairs));
+    let inputs = pairs.as_ref().filter(|_| options.verify);
+    let outcomes = outcomes(&planned, ran, inputs);
     let is_well = outcomes
         .iter()
         .all(|outcome| outcome.is_complete && outcome.is_verified != Some(false));
     match options.json {
         true => out::json(&outcomes),
-        false => outcomes.iter().for_each(show),
+        false => {
+            let clock = match options.real {
+                true => "",
+                false => " of simulated time",
+            };
+            outcomes.iter().for_each(|outcome| show(outcome, clock));
+        }
     }
     Ok(if is_well {
         Ended::Well
@@ -315,53 +342,86 @@ fn simulate(options: &SimulateOptions, early: &ProcessSetup) -> Result<Ended, St
     })
 }
 
+fn simulate(
+    planned: &Planned,
+    pairs: Vec<Vec<Vec<Pair>>>,
+    options: &JobOptions,
+    early: &ProcessSetup,
+) -> Result<Vec<Ran>, String> {
+    let run_options = RunOptions {
+        end: Nanos::from_secs(options.seconds),
+        ..RunOptions::default()
+    };
+    let job = reductions::simulate(
+        &planned.topology,
+        &planned.plan,
+        pairs,
+        (run_options, options.choice),
+        &|| early.take_signal(),
+    )?;
+    if let Some(signal) = job.signal {
+        return Err(format!("interrupted by {signal}"));
+    }
+    let reductions = planned.plan.reductions.iter().zip(job.outcomes);
+    let ran = reductions.map(|(reduction, outcome)| {
+        let reducer = &planned.topology.hosts[reduction.request.reducer.0].name;
+        let links = job.report.links.iter().filter(|link| link.to == *reducer);
+        Ran {
+            result: outcome.result,
+            failure: outcome.failure.map(|failure| failure.to_string()),
+            is_complete: outcome.is_complete,
+            took: outcome.ended_at,
+            reducer: outcome.reducer,
+            mappers: outcome.mappers,
+            link_bytes: links.map(|link| link.bytes).sum(),
+        }
+    });
+    Ok(ran.collect())
+}
+
 /// Returns what is reported of each reduction. `inputs` are the mappers' pairs, to verify.
 fn outcomes<'a>(
     planned: &'a Planned,
-    job: &SimulatedJob,
+    ran: Vec<Ran>,
     inputs: Option<&Vec<Vec<Vec<Pair>>>>,
 ) -> Vec<OutcomeJson<'a>> {
-    let reductions = planned.plan.reductions.iter().zip(&job.outcomes);
-    let of_reduction = reductions
-        .enumerate()
-        .map(|(number, (reduction, outcome))| {
-            let request = &reduction.request;
-            let reducer = &planned.topology.hosts[request.reducer.0].name;
-            let links = job.report.links.iter().filter(|link| link.to == *reducer);
-            let is_verified = inputs.map(|inputs| {
-                let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
-                for pair in inputs[number].iter().flatten() {
-                    let old = expected.get(&*pair.key);
-                    let combine = |old: &i128| request.shape.operator.combine(*old, pair.value);
-                    let value = old.map_or(pair.value, combine);
-                    expected.insert(&pair.key, value);
-                }
-                let found = outcome.result.iter().map(|pair| (&*pair.key, pair.value));
-                expected.into_iter().eq(found)
-            });
-            OutcomeJson {
-                name: &request.name,
-                is_complete: outcome.is_complete,
-                failure: outcome.failure.map(|failure| failure.to_string()),
-                keys: outcome.result.len(),
-                seconds: outcome.ended_at.as_secs_f64(),
-                epochs: outcome.reducer.epochs,
-                pairs: outcome.reducer.pairs,
-                absorbed: outcome.reducer.absorbed,
-                repeats: outcome.mappers.iter().map(|mapper| mapper.repeats).sum(),
-                reducer_link_bytes: links.map(|link| link.bytes).sum(),
-                is_verified,
-                result: outcome
-                    .result
-                    .iter()
-                    .map(|pair| (pair.key.escape_ascii().to_string(), pair.value.to_string()))
-                    .collect(),
+    let reductions = planned.plan.reductions.iter().zip(ran);
+    let of_reduction = reductions.enumerate().map(|(number, (reduction, ran))| {
+        let request = &reduction.request;
+        let is_verified = inputs.filter(|_| ran.is_complete).map(|inputs| {
+            let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
+            for pair in inputs[number].iter().flatten() {
+                let old = expected.get(&*pair.key);
+                let combine = |old: &i128| request.shape.operator.combine(*old, pair.value);
+                let value = old.map_or(pair.value, combine);
+                expected.insert(&pair.key, value);
             }
+            let found = ran.result.iter().map(|pair| (&*pair.key, pair.value));
+            expected.into_iter().eq(found)
         });
+        OutcomeJson {
+            name: &request.name,
+            is_complete: ran.is_complete,
+            failure: ran.failure,
+            keys: ran.result.len(),
+            seconds: ran.took.as_secs_f64(),
+            epochs: ran.reducer.epochs,
+            pairs: ran.reducer.pairs,
+            absorbed: ran.reducer.absorbed,
+            repeats: ran.mappers.iter().map(|mapper| mapper.repeats).sum(),
+            reducer_link_bytes: ran.link_bytes,
+            is_verified,
+            result: ran
+                .result
+                .iter()
+                .map(|pair| (pair.key.escape_ascii().to_string(), pair.value.to_string()))
+                .collect(),
+        }
+    });
     of_reduction.collect()
 }
 
-fn show(outcome: &OutcomeJson<'_>) {
+fn show(outcome: &OutcomeJson<'_>, clock: &str) {
     let OutcomeJson {
         name,
         keys,
@@ -379,9 +439,7 @@ fn show(outcome: &OutcomeJson<'_>) {
                 "{name}: not complete; --seconds gives it more time"
             ));
         }
-        None => out::line(&format!(
-            "{name}: {keys} keys in {seconds:.6} s of simulated time"
-        )),
+        None => out::line(&format!("{name}: {keys} keys in {seconds:.6} s{clock}")),
     }
     let share = *absorbed as f64 * 100.0 / (*pairs).max(1) as f64;
     out::line(&format!(

@@ -1,7 +1,11 @@
 //! `polyplane aggregate` on the shipped example.
 
+mod lab;
+
 use std::path::Path;
 use std::process::{Command, Output};
+
+use lab::{Directory, Said, said, without_rights};
 
 fn aggregate(words: &[&str]) -> Output {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -49,4 +53,162 @@ fn a_host_that_is_not_in_the_topology_is_named() {
         error.contains("part0: 10.0.1.11 is no host of the topology"),
         "{error}"
     );
+}
+
+/// Writes the topology of the example with other host names, since tests share the machine, and
+/// with these faults on all links.
+fn renamed(dir: &Directory, prefix: &str, faults: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join(FABRIC)).unwrap();
+    let text = text.replace("loss = 0.01", faults);
+    let text = text.replace("\"w", &format!("\"{prefix}w"));
+    dir.with(
+        "rack.toml",
+        text.replace("\"r\"", &format!("\"{prefix}r\"")),
+    )
+}
+
+/// Returns true if this machine does not allow network namespaces. Prints the reason.
+fn is_skipped(said: &Said) -> bool {
+    let is_skipped = said.err.contains("network namespace") && said.status == Some(1);
+    if is_skipped {
+        println!("skipped: {}", said.err.trim_end());
+    }
+    is_skipped
+}
+
+#[test]
+fn a_job_between_hosts_is_exact_where_links_lose_and_repeat_frames() {
+    let dir = Directory::new("aggregate-real");
+    let faults = "loss = 0.01\nduplicate = 0.01\nreorder = 0.02\ncorrupt = 0.005";
+    let file = renamed(&dir, "aa", faults);
+    let job = lab::example("aggregate/words.job");
+    let run = |scheme: &str| {
+        said(&[
+            "aggregate",
+            "run",
+            &job,
+            "--fabric",
+            &file,
+            "--real",
+            "--verify",
+            "--json",
+            "--scheme",
+            scheme,
+        ])
+    };
+    let reduced = run("p4com");
+    if is_skipped(&reduced) {
+        return;
+    }
+    assert_eq!(reduced.status, Some(0), "{}\n{}", reduced.err, reduced.out);
+    let direct = run("direct");
+    assert_eq!(direct.status, Some(0), "{}\n{}", direct.err, direct.out);
+    let (reduced, direct) = (&reduced.json()[0], &direct.json()[0]);
+    assert_eq!(reduced["is_verified"], true);
+    assert_eq!(direct["is_verified"], true);
+    assert_eq!(reduced["result"], direct["result"]);
+    assert!(reduced["absorbed"].as_u64() > Some(0), "{reduced}");
+    let bytes = |outcome: &serde_json::Value| outcome["reducer_link_bytes"].as_u64();
+    assert!(bytes(reduced) < bytes(direct), "{reduced} {direct}");
+    assert!(!Path::new("/run/netns/aar").exists());
+}
+
+#[test]
+fn what_fails_between_hosts_is_one_line_with_a_name() {
+    let dir = Directory::new("aggregate-names");
+    dir.with("part.txt", "a b\n");
+    let file = renamed(&dir, "ab", "");
+    let run = |text: &str| {
+        let job = dir.with("t.job", text);
+        said(&["aggregate", "run", &job, "--fabric", &file, "--real"])
+    };
+    let job = |function: &str, path: &str| {
+        format!(
+            "data p = 10.0.1.11:{path}\nmap m = {function}(p)\nreduce t = add(m) at 10.0.9.2 memory 9\n"
+        )
+    };
+    let missing = run(&job("words", "none.txt"));
+    assert_eq!(missing.status, Some(1));
+    let line = missing.one_line();
+    assert!(
+        line.contains("mapper m: ") && line.contains("none.txt"),
+        "{line}"
+    );
+    let failed = run(&job("exec \"exit 3\"", "part.txt"));
+    if is_skipped(&failed) {
+        return;
+    }
+    assert_eq!(failed.status, Some(1));
+    let line = failed.one_line();
+    assert!(
+        line.contains("mapper m on abw0: \"exit 3\" ended with exit status: 3"),
+        "{line}"
+    );
+}
+
+/// A mapper with a link that loses everything.
+#[test]
+fn a_mapper_that_is_not_heard_is_named_in_time() {
+    let dir = Directory::new("aggregate-silent");
+    let file = renamed(&dir, "ac", "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let end = "ends = [\"acw1\", \"tor:1\"]";
+    assert!(text.contains(end));
+    let file = dir.with("cut.toml", text.replace(end, &format!("{end}\nloss = 1.0")));
+    let job = lab::example("aggregate/words.job");
+    let start = std::time::Instant::now();
+    let silent = said(&["aggregate", "run", &job, "--fabric", &file, "--real"]);
+    if is_skipped(&silent) {
+        return;
+    }
+    assert_eq!(silent.status, Some(1), "{}", silent.err);
+    let failure = "total: failed: mapper m1 on acw1 does not answer";
+    assert!(silent.out.contains(failure), "{}{}", silent.out, silent.err);
+    assert!(start.elapsed() < std::time::Duration::from_secs(30));
+}
+
+#[test]
+fn links_between_hosts_have_their_rate() {
+    let dir = Directory::new("aggregate-rate");
+    let file = renamed(&dir, "ae", "");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let file = dir.with("slow.toml", text.replace("1 Gbit/s", "1 Mbit/s"));
+    let job = lab::example("aggregate/words.job");
+    let words = [
+        "aggregate",
+        "run",
+        &job,
+        "--fabric",
+        &file,
+        "--real",
+        "--json",
+    ];
+    let slow = said(&[&words[..], &["--scheme", "direct"]].concat());
+    if is_skipped(&slow) {
+        return;
+    }
+    assert_eq!(slow.status, Some(0), "{}\n{}", slow.err, slow.out);
+    let outcome = &slow.json()[0];
+    let least = outcome["reducer_link_bytes"].as_f64().unwrap() * 8.0 / 1e6;
+    let seconds = outcome["seconds"].as_f64().unwrap();
+    assert!(
+        seconds > 0.9 * least && least > 0.2,
+        "{seconds} s, {least} s at 1 Mbit/s"
+    );
+}
+
+#[test]
+fn a_user_without_rights_is_told_that_hosts_take_root() {
+    let dir = Directory::new("aggregate-nobody");
+    let file = renamed(&dir, "ad", "");
+    dir.with("part.txt", "a b\n");
+    let job =
+        "data p = 10.0.1.11:part.txt\nmap m = words(p)\nreduce t = add(m) at 10.0.9.2 memory 9\n";
+    let job = dir.with("t.job", job);
+    let mut command = without_rights(&dir);
+    let words = ["aggregate", "run", &job, "--fabric", &file, "--real"];
+    let said = Said::from(command.args(words).output().unwrap());
+    assert_eq!(said.status, Some(1), "{}", said.err);
+    assert!(said.one_line().contains("run it as root"), "{}", said.err);
 }

@@ -274,6 +274,70 @@ fn programs_of_linux_reach_each_other_through_a_fabric_for_real() {
 }
 
 #[test]
+fn hosts_reach_each_other_through_switches_without_a_program_of_their_own() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let dir = Directory::new("fabric-slots");
+    let text = std::fs::read_to_string(example("aggregate/rack.toml")).unwrap();
+    let text = text.replace("\"w", "\"rew").replace("\"r\"", "\"rer\"");
+    let run = |code: &str| format!("run = [\"python3\", \"-c\", {code:?}]\n");
+    let commands = format!(
+        "[[command]]\nhost = \"rer\"\nserver = true\n{}[[command]]\nhost = \"rew0\"\n{}",
+        run(SERVER),
+        run(&CLIENT.replace("10.0.3.2", "10.0.9.2"))
+    );
+    let file = dir.with("rack.toml", text + &commands);
+    let said = said(&["fabric", "run", &file, "--real", "--json"]);
+    if is_skipped(&said) {
+        return;
+    }
+    assert_eq!(said.status, Some(0), "{}\n{}", said.err, said.out);
+}
+
+/// The first command waits for the second one; a signal ends the third one. The last one leaves a
+/// process, which ends with the fabric.
+#[test]
+fn commands_run_at_once_receive_signals_and_end_with_all_that_they_started() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let dir = Directory::new("fabric-commands");
+    let number = dir.file("number");
+    let command =
+        |host: &str, words: &[&str]| format!("[[command]]\nhost = \"{host}\"\nrun = {words:?}\n");
+    let client = CLIENT.replace("c = socket", "import time; time.sleep(1); c = socket");
+    let left = format!("sleep 1000 & echo $! > {number}");
+    let commands = command("rd3", &["python3", "-c", SERVER])
+        + &command("rd1", &["python3", "-c", &client])
+        + &command("rd2", &["timeout", "1", "sleep", "1000"])
+        + &command("rd4", &["sh", "-c", &left]);
+    let file = renamed(&dir, "rd", &commands);
+    let said = said(&[
+        "fabric", "run", &file, "--real", "--engine", "interp", "--json",
+    ]);
+    if is_skipped(&said) {
+        return;
+    }
+    let commands = &said.json()["commands"];
+    let status = |number: usize| commands[number]["status"].as_i64();
+    assert_eq!(
+        [0, 1, 2, 3].map(status),
+        [0, 0, 124, 0].map(Some),
+        "{}",
+        said.err
+    );
+    assert!(commands[2]["seconds"].as_f64() < Some(30.0), "{commands}");
+    let process = std::fs::read_to_string(number).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
+    // A killed process may wait for its parent to notice.
+    let is_gone = state.map_or(true, |state| state.contains(") Z "));
+    assert!(is_gone, "process {process} runs on");
+}
+
+#[test]
 fn a_fabric_that_was_killed_is_no_obstacle_and_one_that_is_up_is() {
     let dir = Directory::new("fabric-up");
     let file = renamed(&dir, "rb", "");

@@ -102,7 +102,15 @@ pub fn map(job: &Job, directory: &Path) -> Result<Vec<Vec<Vec<Pair>>>, String> {
         .collect()
 }
 
-fn map_part(function: &MapFunction, path: &Path, operator: Operator) -> Result<Vec<Pair>, String> {
+/// Runs a map function on a part.
+///
+/// # Errors
+/// As for [`map`].
+pub fn map_part(
+    function: &MapFunction,
+    path: &Path,
+    operator: Operator,
+) -> Result<Vec<Pair>, String> {
     let read = || read_file(path, MAX_PART_BYTES).map_err(|error| error.to_string());
     match function {
         MapFunction::Words => Ok(aggregate::map::words(&read()?, operator)),

@@ -1,7 +1,7 @@
 //! Fault injection: a port that drops, duplicates, reorders and corrupts received frames. The
 //! faults follow from a seed.
 
-use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxOutcome};
+use crate::{LinkState, Port, PortError, PortStats, RxDrop, TxDrop, TxOutcome};
 use packet::{Batch, Frame, FramePool, Nanos, PortId};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -46,74 +46,113 @@ pub struct FaultCounts {
     pub corrupted: u64,
 }
 
-/// A port that injects faults into received frames. Sent frames are not changed, so a link with
-/// faults in both directions has one of these at each end. The same seed, rates and frames give
-/// the same faults.
+/// Faults of the frames of one direction.
 #[derive(Debug)]
-pub struct FaultPort<P> {
-    inner: P,
+struct Injector {
     rates: FaultRates,
     counts: FaultCounts,
     chance: Rng,
-    arrived: Batch,
+    /// Frames after their faults.
     ready: VecDeque<Frame>,
     pool: FramePool,
+}
+
+impl Injector {
+    fn new(rates: FaultRates, seed: u64) -> Injector {
+        Injector {
+            rates,
+            counts: FaultCounts::default(),
+            chance: Rng::new(seed),
+            ready: VecDeque::new(),
+            pool: FramePool::default(),
+        }
+    }
+
+    /// Decides the faults of a frame, which `fill` writes. Every frame uses the same number of
+    /// random draws. So a change of one rate does not change the frames that the other faults hit.
+    fn strike(&mut self, fill: impl FnOnce(&mut Frame)) {
+        let [drop, duplicate, reorder, corrupt, place] =
+            std::array::from_fn(|_| self.chance.bits());
+        if self.rates.drop.hits(drop) {
+            self.counts.dropped += 1;
+            return;
+        }
+        let mut frame = self.pool.get();
+        fill(&mut frame);
+        if self.rates.corrupt.hits(corrupt) && flip_bit(&mut frame, place) {
+            self.counts.corrupted += 1;
+        }
+        if self.rates.duplicate.hits(duplicate) {
+            let mut twin = self.pool.get();
+            twin.copy_from(&frame);
+            self.ready.push_back(twin);
+            self.counts.duplicated += 1;
+        }
+        self.ready.push_back(frame);
+        let last = self.ready.len() - 1;
+        if last > 0 && self.rates.reorder.hits(reorder) {
+            self.ready.swap(last - 1, last);
+            self.counts.reordered += 1;
+        }
+    }
+}
+
+/// A port that injects faults into received frames, and into sent ones if it is made for both
+/// directions. The same seed, rates and frames give the same faults.
+#[derive(Debug)]
+pub struct FaultPort<P> {
+    inner: P,
+    received: Injector,
+    sent: Option<Injector>,
+    arrived: Batch,
     stats: PortStats,
 }
 
 impl<P: Port> FaultPort<P> {
-    /// Wraps `inner` in a port with faults.
+    /// Wraps `inner` in a port with faults of received frames. A link with faults in both
+    /// directions has one of these at each end.
     pub fn new(inner: P, rates: FaultRates, seed: u64) -> FaultPort<P> {
         FaultPort {
             inner,
-            rates,
-            counts: FaultCounts::default(),
-            chance: Rng::new(seed),
+            received: Injector::new(rates, seed),
+            sent: None,
             arrived: Batch::default(),
-            ready: VecDeque::new(),
-            pool: FramePool::default(),
             stats: PortStats::default(),
         }
     }
 
-    /// Returns the number of faults so far.
+    /// Wraps `inner` in a port with faults in both directions, for a link with another kind of end.
+    /// Sent frames change places only within one call of [`Port::tx`].
+    pub fn both_ways(inner: P, rates: FaultRates, seed: u64) -> FaultPort<P> {
+        let sent = Injector::new(rates, Rng::new(seed).bits());
+        FaultPort {
+            sent: Some(sent),
+            ..FaultPort::new(inner, rates, seed)
+        }
+    }
+
+    /// Returns the number of faults so far, of received frames and of sent ones.
     pub fn counts(&self) -> FaultCounts {
-        self.counts
+        let mut counts = self.received.counts;
+        if let Some(Injector { counts: sent, .. }) = &self.sent {
+            counts.dropped += sent.dropped;
+            counts.duplicated += sent.duplicated;
+            counts.reordered += sent.reordered;
+            counts.corrupted += sent.corrupted;
+        }
+        counts
     }
 
     /// Returns the number of frames received but not yet delivered, because the caller's batch was
     /// full.
     pub fn held(&self) -> usize {
-        self.ready.len()
+        self.received.ready.len()
     }
 
-    /// Decides the faults of each received frame. Every frame uses the same number of random
-    /// draws. So a change of one rate does not change the frames that the other faults hit.
+    /// Decides the faults of each received frame.
     fn strike(&mut self) {
-        for i in 0..self.arrived.len() {
-            let [drop, duplicate, reorder, corrupt, place] =
-                std::array::from_fn(|_| self.chance.bits());
-            if self.rates.drop.hits(drop) {
-                self.counts.dropped += 1;
-                continue;
-            }
-            let mut frame = self.pool.get();
-            std::mem::swap(&mut frame, &mut self.arrived.frames_mut()[i]);
-            if self.rates.corrupt.hits(corrupt) && flip_bit(&mut frame, place) {
-                self.counts.corrupted += 1;
-            }
-            if self.rates.duplicate.hits(duplicate) {
-                let mut twin = self.pool.get();
-                twin.copy_from(&frame);
-                self.ready.push_back(twin);
-                self.counts.duplicated += 1;
-            }
-            self.ready.push_back(frame);
-            let last = self.ready.len() - 1;
-            if last > 0 && self.rates.reorder.hits(reorder) {
-                self.ready.swap(last - 1, last);
-                self.counts.reordered += 1;
-            }
+        for arrived in self.arrived.frames_mut() {
+            self.received.strike(|frame| std::mem::swap(frame, arrived));
         }
         self.arrived.clear();
     }
@@ -121,13 +160,13 @@ impl<P: Port> FaultPort<P> {
     /// Moves ready frames to `batch` until it is full. Returns their number.
     fn deliver(&mut self, batch: &mut Batch) -> usize {
         let mut delivered = 0;
-        while !self.ready.is_empty() {
+        while !self.received.ready.is_empty() {
             let Some(slot) = batch.push() else { break };
-            let Some(mut frame) = self.ready.pop_front() else {
+            let Some(mut frame) = self.received.ready.pop_front() else {
                 break;
             };
             std::mem::swap(slot, &mut frame);
-            self.pool.put(frame);
+            self.received.pool.put(frame);
             self.stats.count_rx(slot.len());
             delivered += 1;
         }
@@ -162,14 +201,39 @@ impl<P: Port> Port for FaultPort<P> {
     }
 
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
-        self.inner.tx(frames)
+        let Some(faults) = &mut self.sent else {
+            return self.inner.tx(frames);
+        };
+        let FaultCounts {
+            dropped: dropped_before,
+            duplicated: duplicated_before,
+            ..
+        } = faults.counts;
+        for frame in frames {
+            faults.strike(|copy| copy.copy_from(frame));
+        }
+        let mut outcome = self.inner.tx(faults.ready.make_contiguous());
+        while let Some(frame) = faults.ready.pop_front() {
+            faults.pool.put(frame);
+        }
+        let dropped = faults.counts.dropped - dropped_before;
+        outcome.dropped.add(TxDrop::Fault, dropped);
+        // A duplicate comes into being on the link: it was not given to the port.
+        let duplicated = faults.counts.duplicated - duplicated_before;
+        outcome.sent = outcome.sent.saturating_sub(duplicated);
+        outcome
     }
 
     fn stats(&mut self) -> PortStats {
         let mut stats = self.inner.stats();
         stats.rx_frames = self.stats.rx_frames;
         stats.rx_bytes = self.stats.rx_bytes;
-        stats.rx_dropped.add(RxDrop::Fault, self.counts.dropped);
+        stats
+            .rx_dropped
+            .add(RxDrop::Fault, self.received.counts.dropped);
+        if let Some(Injector { counts, .. }) = &self.sent {
+            stats.tx_dropped.add(TxDrop::Fault, counts.dropped);
+        }
         stats
     }
 
@@ -249,6 +313,39 @@ mod tests {
         let stats = port.stats();
         assert_eq!(stats.rx_dropped.get(RxDrop::Fault), counts.dropped);
         assert_eq!(stats.rx_frames, got.len() as u64);
+        assert_eq!(port.held(), 0);
+    }
+
+    #[test]
+    fn faults_of_sent_frames_are_counted_and_each_given_frame_is_accounted_for() {
+        let often = PerMillion(100_000);
+        let rates = FaultRates {
+            drop: often,
+            duplicate: often,
+            reorder: often,
+            corrupt: often,
+        };
+        let (sender, mut receiver) = MemoryPort::pair(PortId(0), PortId(1), 2000);
+        let mut port = FaultPort::both_ways(sender, rates, 42);
+        let frames: Vec<Frame> = (0..1000u16)
+            .map(|i| Frame::from_bytes(&[i.to_be_bytes(); 30].concat()).unwrap())
+            .collect();
+        let outcome = port.tx(&frames);
+        let counts = port.counts();
+        for count in [
+            counts.dropped,
+            counts.duplicated,
+            counts.reordered,
+            counts.corrupted,
+        ] {
+            assert!((50..200).contains(&count), "{counts:?}");
+        }
+        assert_eq!(outcome.dropped.get(TxDrop::Fault), counts.dropped);
+        assert_eq!(outcome.sent + counts.dropped, 1000);
+        let mut batch = Batch::with_capacity(2000);
+        let arrived = receiver.rx(&mut batch, Nanos::ZERO).unwrap() as u64;
+        assert_eq!(arrived, outcome.sent + counts.duplicated);
+        assert_eq!(port.stats().tx_dropped.get(TxDrop::Fault), counts.dropped);
         assert_eq!(port.held(), 0);
     }
 

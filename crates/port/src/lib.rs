@@ -35,8 +35,9 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
-    PortDriver, Privilege, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError,
-    Tunnel, XdpMode, enter_private, interfaces, open_interface, open_kept, pin_to_core, spread,
+    PortDriver, Privilege, ProcessGroup, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
+    TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface,
+    open_kept, pin_to_core, spread,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
@@ -94,4 +95,42 @@ pub trait Port: Send {
     /// Returns the descriptor that becomes readable when frames arrive, if the port has one. Call
     /// this immediately before waiting for the descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn id(&self) -> PortId {
+        (**self).id()
+    }
+
+    fn second_id(&self) -> Option<PortId> {
+        (**self).second_id()
+    }
+
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        (**self).rx(batch, now)
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        (**self).tx(frames)
+    }
+
+    fn stats(&mut self) -> PortStats {
+        (**self).stats()
+    }
+
+    fn link(&self) -> LinkState {
+        (**self).link()
+    }
+
+    fn comes_back(&mut self, now: Nanos) -> Option<String> {
+        (**self).comes_back(now)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).poll_fd()
+    }
 }

@@ -16,6 +16,8 @@ pub enum TxDrop {
     TooShort,
     /// The operating system refused the frame for another reason.
     Refused,
+    /// A fault injector dropped the frame.
+    Fault,
 }
 
 /// Reason for which a received frame was not delivered.
@@ -52,6 +54,7 @@ impl Reason for TxDrop {
         TxDrop::TooLong,
         TxDrop::TooShort,
         TxDrop::Refused,
+        TxDrop::Fault,
     ];
 
     fn name(self) -> &'static str {
@@ -61,6 +64,7 @@ impl Reason for TxDrop {
             TxDrop::TooLong => "tx_too_long",
             TxDrop::TooShort => "tx_too_short",
             TxDrop::Refused => "tx_refused",
+            TxDrop::Fault => "tx_fault",
         }
     }
 

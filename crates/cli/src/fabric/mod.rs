@@ -5,7 +5,7 @@
 
 mod hosting;
 mod namespaces;
-mod real;
+pub(crate) mod real;
 mod report;
 mod show;
 mod svg;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     match &options.command {
         Command::Show(options) => show::run(options),
         Command::Run(options) if options.real => real::run(
-            &read(&options.topology)?,
+            read(&options.topology)?,
             options.io,
             options.choice,
             early,

@@ -11,8 +11,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use fabric::Topology;
-use fabric::topology::{End, HostSpec, NodeId, SwitchId};
-use port::{Netns, NetnsError, OpenedPort, PortDriver, Rtnl};
+use fabric::topology::{End, HostId, HostSpec, Link, LinkSpec, NodeId, SwitchId};
+use port::{FaultPort, FaultRates, Netns, NetnsError, OpenedPort, Port, PortDriver, Rtnl};
+use support::rng::Rng;
 
 use crate::veth::{disable_ipv6_autoconf, open_port};
 
@@ -23,7 +24,7 @@ const NAMES: &str = "/run/netns";
 const HOST_INTERFACE: &str = "eth0";
 
 /// The namespaces of a fabric.
-pub(super) struct Namespaces {
+pub(crate) struct Namespaces {
     /// Indexed by host.
     hosts: Vec<Netns>,
     switches: Netns,
@@ -43,7 +44,7 @@ impl Namespaces {
             names: Vec::new(),
         };
         for link in &topology.links {
-            namespaces.plug(link.ends)?;
+            namespaces.plug(link)?;
         }
         for (host, netns) in topology.hosts.iter().zip(&namespaces.hosts) {
             configure(host, netns).map_err(|why| format!("host {}: {why}", host.name))?;
@@ -55,7 +56,8 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    fn plug(&self, [a, b]: [End; 2]) -> Result<(), String> {
+    fn plug(&self, link: &Link) -> Result<(), String> {
+        let [a, b] = link.ends;
         let (a, b) = match a.node {
             NodeId::Host(_) => (b, a),
             NodeId::Switch(_) | NodeId::Server(_) => (a, b),
@@ -71,7 +73,14 @@ impl Namespaces {
             .and_then(|()| rtnl.set_up(&here))
             .map_err(|error| error.to_string())?;
         let mut rtnl = self.rtnl_of(b)?;
-        rtnl.set_up(&there).map_err(|error| error.to_string())
+        let limited = match (b.node, link.spec.rate) {
+            // A switch's own queues have the rate of its links.
+            (NodeId::Host(_), Some(rate)) => rtnl.set_rate(&there, rate.0, waiting(&link.spec)),
+            _ => Ok(()),
+        };
+        limited
+            .and_then(|()| rtnl.set_up(&there))
+            .map_err(|error| error.to_string())
     }
 
     fn rtnl_of(&self, end: End) -> Result<Rtnl, String> {
@@ -92,18 +101,47 @@ impl Namespaces {
         switch: SwitchId,
         io: PortDriver,
     ) -> Result<Vec<OpenedPort>, String> {
-        let ends = topology.links.iter().flat_map(|link| link.ends);
-        let own = ends.filter(|end| end.node == NodeId::Switch(switch));
-        let opened = own.map(|end| {
-            let open = || open_port(end.port, &interface(end), io);
-            self.switches.run(open).map_err(|error| error.to_string())?
-        });
-        opened.collect()
+        let mut opened = Vec::new();
+        for (number, link) in (0..).zip(&topology.links) {
+            let [a, b] = link.ends;
+            for (own, other) in [(a, b), (b, a)] {
+                if own.node != NodeId::Switch(switch) {
+                    continue;
+                }
+                let open = || open_port(own.port, &interface(own), io);
+                let port = self
+                    .switches
+                    .run(open)
+                    .map_err(|error| error.to_string())??;
+                let seed = Rng::new(topology.seed.wrapping_add(number)).bits() ^ switch.0 as u64;
+                opened.push(with_faults(port, (link.spec.faults, seed), other.node));
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Returns the number of bytes of the frames that a host's interface has received.
+    ///
+    /// # Errors
+    /// The kernel does not report it.
+    pub(crate) fn received_bytes(&self, host: HostId) -> Result<u64, String> {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
+        let text = self.hosts[host.0]
+            .run(read)
+            .map_err(|error| error.to_string())?;
+        let text = text.map_err(|error| format!("cannot read the counters: {error}"))?;
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let mut own = lines.filter(|(name, _)| name.trim() == HOST_INTERFACE);
+        let bytes = own
+            .next()
+            .and_then(|(_, counters)| counters.split_whitespace().next());
+        let bytes = bytes.and_then(|bytes| bytes.parse().ok());
+        bytes.ok_or_else(|| format!("the kernel has no counters of {HOST_INTERFACE}"))
     }
 
     /// Returns the namespace of a host.
-    pub(super) fn host(&self, number: usize) -> &Netns {
-        &self.hosts[number]
+    pub(super) fn host(&self, host: HostId) -> &Netns {
+        &self.hosts[host.0]
     }
 
     /// Registers a namespace's name for `ip netns`.
@@ -146,6 +184,34 @@ fn silent() -> Result<Netns, String> {
         .run(disable_ipv6_autoconf)
         .map_err(|error| error.to_string())?;
     Ok(netns)
+}
+
+/// Length of the longest frame of a link.
+const FRAME: usize = 1514;
+
+/// Returns the number of bytes that may wait for a link.
+fn waiting(link: &LinkSpec) -> u32 {
+    u32::try_from(link.queue.saturating_mul(FRAME)).unwrap_or(u32::MAX)
+}
+
+/// Adds the faults of a link to a port: of frames from the other end, and of those to it if it is
+/// no port of a switch.
+fn with_faults(
+    mut port: OpenedPort,
+    (rates, seed): (FaultRates, u64),
+    other: NodeId,
+) -> OpenedPort {
+    if rates == FaultRates::default() {
+        return port;
+    }
+    let shares = port.shares.into_iter().map(|share| match other {
+        NodeId::Switch(_) => FaultPort::new(share, rates, seed),
+        NodeId::Host(_) | NodeId::Server(_) => FaultPort::both_ways(share, rates, seed),
+    });
+    port.shares = shares
+        .map(|share| Box::new(share) as Box<dyn Port>)
+        .collect();
+    port
 }
 
 /// Returns the name of an end's interface. It contains the switch's number, because the switch's

@@ -4,18 +4,19 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use aggregate::set_neighbours;
 use clap::Args;
 use fabric::Topology;
-use fabric::topology::{CommandSpec, SwitchId};
-use port::{OpenedPort, Poller};
+use fabric::topology::{CommandSpec, HostId, NodeId, PlaneSpec, SwitchId, SwitchSpec};
+use port::{OpenedPort, Poller, ProcessGroup};
 use runtime::report::{DeviceReport, PortReport};
 use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
 use serde::Serialize;
-use switch::Device;
+use switch::{Change, Device, QueueConfig};
 
 use super::hosting;
 use super::namespaces::Namespaces;
@@ -44,7 +45,7 @@ pub(super) struct UpOptions {
 
 /// Final report of a switch.
 #[derive(Serialize)]
-pub(super) struct Switched {
+pub(crate) struct Switched {
     pub(super) name: String,
     pub(super) ports: Vec<PortReport>,
     #[serde(flatten)]
@@ -67,8 +68,8 @@ struct Json {
     switches: Vec<Switched>,
 }
 
-/// Running switches.
-struct Running {
+/// Hosts, and running switches.
+pub(crate) struct Running {
     namespaces: Namespaces,
     /// Each switch stops when its stream is closed.
     switches: Vec<(UnixStream, JoinHandle<Result<Switched, String>>)>,
@@ -79,9 +80,10 @@ struct Running {
 /// # Errors
 /// The process may not create namespaces, or a switch cannot be created.
 pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let topology = super::read(&options.topology)?;
+    let mut topology = super::read(&options.topology)?;
     early.begin_work();
-    let running = Running::start(&topology, options.io, options.choice)?;
+    let maker = routing(options.choice, &mut topology)?;
+    let running = Running::start(&topology, options.io, maker)?;
     for host in &topology.hosts {
         out::line(&format!(
             "{}: ip netns exec {} COMMAND",
@@ -100,13 +102,13 @@ pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, Str
     Ok(Ended::Well)
 }
 
-/// Runs the programs of a topology in its hosts: starts the servers, then runs the other programs
-/// one by one.
+/// Runs the programs of a topology in its hosts: starts the servers, then all other programs at
+/// once, and waits for these.
 ///
 /// # Errors
 /// As for [`up`]. Also if there is no program, or one cannot be started.
 pub(super) fn run(
-    topology: &Topology,
+    mut topology: Topology,
     io: Io,
     choice: Choice,
     early: &ProcessSetup,
@@ -118,8 +120,9 @@ pub(super) fn run(
         );
     }
     early.begin_work();
-    let running = Running::start(topology, io, choice)?;
-    let commands = running.commands(topology, early);
+    let maker = routing(choice, &mut topology)?;
+    let running = Running::start(&topology, io, maker)?;
+    let commands = running.commands(&topology, early);
     let switches = running.stop()?;
     let commands = commands?;
     let is_well = commands.iter().all(|done| done.status == Some(0));
@@ -137,8 +140,24 @@ pub(super) fn run(
     })
 }
 
+/// Returns a maker of the switches of a topology without reductions. Where these are without a
+/// program of their own, hosts get neighbor entries.
+fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
+    let is_planned = |switch: &SwitchSpec| matches!(switch.plane, PlaneSpec::Aggregate { .. });
+    if topology.switches.iter().any(is_planned) {
+        set_neighbours(topology).map_err(|error| error.to_string())?;
+    }
+    let mut maker = Maker::new(choice, topology.seed);
+    maker.set_routes(topology)?;
+    Ok(maker)
+}
+
 impl Running {
-    fn start(topology: &Topology, io: Io, choice: Choice) -> Result<Running, String> {
+    /// Creates hosts and links, and starts the switches.
+    ///
+    /// # Errors
+    /// The process may not create namespaces, or a switch cannot be created.
+    pub(crate) fn start(topology: &Topology, io: Io, mut maker: Maker) -> Result<Running, String> {
         if let Some(server) = topology.servers.first() {
             return Err(format!(
                 "{}: [split] and [[server]] are only simulated; run the halves by `polyplane split \
@@ -146,15 +165,16 @@ impl Running {
                 server.name
             ));
         }
-        let mut maker = Maker::new(choice, topology.seed);
-        maker.set_routes(topology)?;
         let mut running = Running {
             namespaces: Namespaces::make(topology)?,
             switches: Vec::new(),
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
-            let plane = maker.plane(spec).map_err(named)?;
+            let mut plane = maker.plane(spec).map_err(named)?;
+            if let SwitchPlane::Alone(device) = &mut plane {
+                set_queues(device, topology, SwitchId(number)).map_err(named)?;
+            }
             let ports = running
                 .namespaces
                 .open(topology, SwitchId(number), io.into());
@@ -165,7 +185,10 @@ impl Running {
     }
 
     /// Stops the switches. Returns their reports.
-    fn stop(self) -> Result<Vec<Switched>, String> {
+    ///
+    /// # Errors
+    /// A switch has failed.
+    pub(crate) fn stop(self) -> Result<Vec<Switched>, String> {
         let (streams, threads): (Vec<_>, Vec<_>) = self.switches.into_iter().unzip();
         drop(streams);
         let ended = threads.into_iter().map(|thread| match thread.join() {
@@ -180,68 +203,113 @@ impl Running {
             .commands
             .iter()
             .partition(|command| command.is_server);
-        let mut serving = Servers(Vec::new());
-        for server in servers {
-            serving.0.push(self.spawn(server)?);
-        }
-        if !serving.0.is_empty() {
+        let servers = servers.into_iter().map(|server| self.spawn(server));
+        let serving: Vec<ProcessGroup> = servers.collect::<Result<_, _>>()?;
+        if !serving.is_empty() {
             std::thread::sleep(SERVERS_FIRST);
         }
-        let done = others.into_iter().map(|command| {
-            let start = Instant::now();
-            let status = wait(self.spawn(command)?, early)?;
-            Ok(Done {
-                host: topology.hosts[command.host.0].name.clone(),
-                command: command.run.clone(),
-                status: status.code(),
-                seconds: start.elapsed().as_secs_f64(),
+        let programs = others.into_iter().map(|command| {
+            Ok(Program {
+                command,
+                started: Instant::now(),
+                group: self.spawn(command)?,
+                ended: None,
             })
         });
-        done.collect()
+        let mut programs: Vec<Program<'_>> = programs.collect::<Result<_, String>>()?;
+        while !Program::have_ended(&mut programs)? {
+            if let Some(signal) = early.take_signal() {
+                return Err(format!("interrupted by {signal}"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let done = programs.iter().filter_map(|program| {
+            let (status, time) = program.ended?;
+            Some(Done {
+                host: topology.hosts[program.command.host.0].name.clone(),
+                command: program.command.run.clone(),
+                status: status.code(),
+                seconds: time.as_secs_f64(),
+            })
+        });
+        Ok(done.collect())
     }
 
     /// Starts a program in its host. Its output goes to standard error, because standard output
     /// is for the report.
-    fn spawn(&self, command: &CommandSpec) -> Result<Child, String> {
+    fn spawn(&self, command: &CommandSpec) -> Result<ProcessGroup, String> {
         let (program, args) = command.run.split_first().ok_or("there is nothing to run")?;
-        let start = || {
-            let mut process = Command::new(program);
-            process.args(args).stdin(Stdio::null());
-            process.stdout(std::io::stderr()).spawn()
-        };
-        let started = self.namespaces.host(command.host.0).run(start);
+        let mut process = Command::new(program);
+        process.args(args).stdin(Stdio::null());
+        process.stdout(std::io::stderr());
+        self.start_in(command.host, &mut process)
+    }
+
+    /// Starts a program in a host.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(crate) fn start_in(
+        &self,
+        host: HostId,
+        command: &mut Command,
+    ) -> Result<ProcessGroup, String> {
+        let program = command.get_program().display().to_string();
+        let start = || ProcessGroup::start(command);
+        let started = self.namespaces.host(host).run(start);
         let started = started.map_err(|error| error.to_string())?;
         started.map_err(|error| format!("cannot start {program}: {error}"))
     }
-}
 
-/// Programs that are killed when this value is dropped.
-struct Servers(Vec<Child>);
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        for server in &mut self.0 {
-            // Fails if the program has ended already, which is fine.
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+    /// Returns the number of bytes of the frames that a host has received.
+    ///
+    /// # Errors
+    /// The kernel does not report it.
+    pub(crate) fn received_bytes(&self, host: HostId) -> Result<u64, String> {
+        self.namespaces.received_bytes(host)
     }
 }
 
-fn wait(mut child: Child, early: &ProcessSetup) -> Result<ExitStatus, String> {
-    loop {
-        let ended = child.try_wait();
-        if let Some(status) =
-            ended.map_err(|error| format!("cannot wait for a program: {error}"))?
-        {
-            return Ok(status);
+/// A program that runs, or has ended.
+struct Program<'a> {
+    command: &'a CommandSpec,
+    started: Instant,
+    group: ProcessGroup,
+    ended: Option<(ExitStatus, Duration)>,
+}
+
+impl Program<'_> {
+    /// Notes which programs have ended. Returns true if all have.
+    fn have_ended(programs: &mut [Program<'_>]) -> Result<bool, String> {
+        for program in programs.iter_mut().filter(|it| it.ended.is_none()) {
+            let status = program.group.try_wait();
+            let status = status.map_err(|error| format!("cannot wait for a program: {error}"))?;
+            program.ended = status.map(|status| (status, program.started.elapsed()));
         }
-        if let Some(signal) = early.take_signal() {
-            drop(Servers(vec![child]));
-            return Err(format!("interrupted by {signal}"));
-        }
-        std::thread::sleep(LOOK);
+        Ok(programs.iter().all(|program| program.ended.is_some()))
     }
+}
+
+/// Gives the queues of a switch the rates of its links.
+fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Result<(), String> {
+    for link in &topology.links {
+        let own = link
+            .ends
+            .iter()
+            .find(|end| end.node == NodeId::Switch(switch));
+        let (Some(end), Some(rate)) = (own, link.spec.rate) else {
+            continue;
+        };
+        let queue = QueueConfig {
+            depth: link.spec.queue,
+            bits_per_second: Some(rate.0),
+            packets_per_second: None,
+        };
+        let set = device.apply(Change::SetQueue(end.port, queue));
+        set.map_err(|error| error.to_string())?;
+    }
+    device.publish();
+    Ok(())
 }
 
 /// Starts a switch in a thread.

@@ -27,12 +27,30 @@ impl Poller {
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
         timeout: Duration,
     ) -> io::Result<usize> {
+        self.wait_with_room(fds, None, timeout)
+    }
+
+    /// Waits as [`Poller::wait`] does, or until `full` takes bytes again. `full` is the last of the
+    /// descriptors.
+    ///
+    /// # Errors
+    /// As for [`Poller::wait`].
+    pub fn wait_with_room<'a>(
+        &mut self,
+        fds: impl IntoIterator<Item = BorrowedFd<'a>>,
+        full: Option<BorrowedFd<'a>>,
+        timeout: Duration,
+    ) -> io::Result<usize> {
+        let of = |events| {
+            move |fd: BorrowedFd<'a>| libc::pollfd {
+                fd: fd.as_raw_fd(),
+                events,
+                revents: 0,
+            }
+        };
         self.fds.clear();
-        self.fds.extend(fds.into_iter().map(|fd| libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }));
+        self.fds.extend(fds.into_iter().map(of(libc::POLLIN)));
+        self.fds.extend(full.map(of(libc::POLLOUT)));
         sys::poll(&mut self.fds, timeout)
     }
 
@@ -49,6 +67,20 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn waiting_ends_when_a_full_descriptor_takes_bytes_again() {
+        let (mut a, mut b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        while a.write(&[0; 4096]).is_ok() {}
+        let mut poller = Poller::new();
+        let mut wait = |time| poller.wait_with_room([a.as_fd()], Some(a.as_fd()), time);
+        assert_eq!(wait(Duration::from_millis(1)).unwrap(), 0);
+        let mut all = vec![0; 1 << 20];
+        assert!(std::io::Read::read(&mut b, &mut all).unwrap() > 0);
+        assert_eq!(wait(Duration::from_secs(9)).unwrap(), 1);
+        assert!(!poller.is_ready(0) && poller.is_ready(1));
+    }
 
     #[test]
     fn waiting_ends_when_a_descriptor_has_something_or_the_time_is_over() {

@@ -3,8 +3,8 @@
 use super::netns::Netns;
 use super::sys;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -17,6 +17,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -399,6 +400,34 @@ impl Rtnl {
         )
     }
 
+    /// Limits what an interface sends to a rate, with room for a number of bytes that wait: a token
+    /// bucket (tbf).
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel has no token buckets.
+    pub fn set_rate(
+        &mut self,
+        name: &str,
+        bits_per_second: u64,
+        waiting: u32,
+    ) -> Result<(), RtnlError> {
+        let doing = format!("limiting {name} to {bits_per_second} bit/s");
+        let index = self.index(name, &doing)?;
+        let mut message = TcMessage::default();
+        message.header.index = index as i32;
+        message.header.parent = TcHandle::ROOT;
+        message.header.handle = TcHandle { major: 1, minor: 0 };
+        message.attributes = vec![
+            TcAttribute::Kind("tbf".to_owned()),
+            TcAttribute::Options(token_bucket(bits_per_second / 8, waiting)),
+        ];
+        self.request(
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            doing,
+        )
+    }
+
     /// Adds a route to `destination` through the router `gateway`.
     ///
     /// # Errors
@@ -684,6 +713,41 @@ fn link_use(link: &LinkMessage, index: u32) -> Option<String> {
     // In a veth interface this attribute is its peer, which is not a lower interface.
     let is_on_top = below == Some(index) && !is_veth && !elsewhere && link.header.index != index;
     is_on_top.then(|| format!("{name} is on top of it"))
+}
+
+/// Attributes of a token bucket (linux/pkt_sched.h).
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+
+/// The kernel computes transmission times from the rate, not from a table of this message.
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+
+/// Bytes that a token bucket sends at once: some frames, or what a fast link sends between two
+/// ticks of a timer.
+const MIN_BURST: u64 = 4 * 1600;
+const BURSTS_PER_SECOND: u64 = 4000;
+
+/// Returns the options of a token bucket.
+fn token_bucket(bytes_per_second: u64, waiting: u32) -> Vec<TcOption> {
+    let burst = MIN_BURST.max(bytes_per_second / BURSTS_PER_SECOND);
+    let burst = u32::try_from(burst).unwrap_or(u32::MAX);
+    // struct tc_tbf_qopt: rate and peak rate (struct tc_ratespec), limit, buffer, mtu.
+    let mut parameters = [0; 36];
+    parameters[1] = TC_LINKLAYER_ETHERNET;
+    let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX);
+    parameters[8..12].copy_from_slice(&rate.to_ne_bytes());
+    let limit = burst.saturating_add(waiting);
+    parameters[24..28].copy_from_slice(&limit.to_ne_bytes());
+    let mut options = vec![(TCA_TBF_PARMS, parameters.to_vec())];
+    if rate == u32::MAX {
+        options.push((TCA_TBF_RATE64, bytes_per_second.to_ne_bytes().to_vec()));
+    }
+    options.push((TCA_TBF_BURST, burst.to_ne_bytes().to_vec()));
+    let options = options.into_iter();
+    options
+        .map(|(kind, value)| TcOption::Other(DefaultNla::new(kind, value)))
+        .collect()
 }
 
 fn six(address: IpAddr) -> Ipv6Addr {

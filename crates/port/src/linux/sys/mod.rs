@@ -11,7 +11,9 @@ use std::ffi::{CStr, c_int, c_short, c_ulong, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::{self, MaybeUninit};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 
 /// Converts the result of a system call to a value, or to the error in `errno`.
@@ -90,13 +92,13 @@ pub(super) fn set_promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 /// Sets a socket option. `T` must be plain old data as the option defines it.
-fn set_option_to<T>(fd: &OwnedFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+fn set_option_to<T>(fd: impl AsFd, level: c_int, name: c_int, value: &T) -> io::Result<()> {
     // SAFETY:
     // - Pointer and length are those of `value`, which outlives the call.
     // - The kernel only reads it.
     check(unsafe {
         libc::setsockopt(
-            fd.as_raw_fd(),
+            fd.as_fd().as_raw_fd(),
             level,
             name,
             (&raw const *value).cast(),
@@ -724,4 +726,71 @@ pub(super) fn read_signal(fd: &OwnedFd) -> io::Result<Option<u32>> {
     }
     // SAFETY: the structure has integers only, so all-zero bytes are already valid.
     Ok(Some(unsafe { info.assume_init() }.ssi_signo))
+}
+
+/// Lets a program that `command` starts receive all signals.
+pub(super) fn unblock_signals(command: &mut Command) {
+    let unblock = || {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY:
+        // - sigemptyset initializes the set that the other call reads.
+        // - Both may be called between fork and exec.
+        check(unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut())
+        })
+        .map(drop)
+    };
+    // SAFETY: the closure calls only functions that are safe after a signal, and allocates nothing.
+    unsafe { command.pre_exec(unblock) };
+}
+
+/// Kills all processes of a group.
+pub(super) fn kill_group(group: u32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(group).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
+}
+
+/// Number of the loopback interface in each network namespace.
+const LOOPBACK: u32 = 1;
+
+/// Place of the checksum in a UDP header.
+const UDP_CHECKSUM: u32 = 6;
+
+/// Makes a UDP socket drop datagrams without a checksum. On the loopback interface, which damages
+/// nothing, the kernel leaves checksums incomplete.
+pub(super) fn refuse_without_checksum(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let load_index = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let load_half = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    let is_equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let end = (libc::BPF_RET | libc::BPF_K) as u16;
+    let index = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX) as u32;
+    let program = [
+        (load_index, 0, 0, index),
+        (is_equal, 2, 0, LOOPBACK),
+        (load_half, 0, 0, UDP_CHECKSUM),
+        (is_equal, 1, 0, 0),
+        (end, 0, 0, u32::MAX),
+        (end, 0, 0, 0),
+    ];
+    let mut filter = program.map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    set_option_to(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Sets the number of bytes that may wait in a socket: beyond the limit of the system if the
+/// process may, else up to it.
+pub(super) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = bytes as c_int;
+    set_option_to(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+        .or_else(|_| set_option_to(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+}
+
+/// Sets the number of bytes that may wait in a socket to be sent.
+pub(super) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    set_option_to(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(bytes as c_int))
 }
