@@ -86,17 +86,15 @@ mod tests {
 
     #[test]
     fn hosts_know_all_hosts_of_their_network_and_a_router() {
-        let host = |name: &str, ip: &str| {
-            let mac = ip
-                .replace(['.', '/'], "")
-                .chars()
-                .take(2)
-                .collect::<String>();
-            format!("[[host]]\nname = \"{name}\"\nmac = \"02:00:00:00:00:{mac}\"\nip = \"{ip}\"\n")
+        let host = |number: u8, ip: &str| {
+            format!(
+                "[[host]]\nname = \"h{number}\"\nmac = \"02:00:00:00:00:0{number}\"\nip = \"{ip}\"\n\
+                 [[link]]\nends = [\"h{number}\", \"s:{number}\"]\n"
+            )
         };
-        let text = host("a", "10.0.0.1/24") + &host("b", "20.0.0.9/30") + &host("c", "10.0.0.7/24");
+        let hosts = host(0, "10.0.0.1/24") + &host(1, "20.0.0.9/30") + &host(2, "10.0.0.7/24");
+        let text = format!("name = \"t\"\n[[switch]]\nname = \"s\"\nslots = 10\n{hosts}");
         let mut topology = Topology::read("t.toml", &text, Path::new(".")).unwrap();
-        topology.hosts[2].mac = [2; 6];
         set_neighbours(&mut topology).unwrap();
         let [a, b, _] = &topology.hosts[..] else {
             panic!("there are three hosts");
@@ -105,7 +103,7 @@ mod tests {
         assert_eq!(
             a.neighbours,
             [
-                (Ipv4Addr::new(10, 0, 0, 7), [2; 6]),
+                (Ipv4Addr::new(10, 0, 0, 7), [2, 0, 0, 0, 0, 2]),
                 (Ipv4Addr::new(10, 0, 0, 2), SWITCH_MAC)
             ]
         );
@@ -113,6 +111,6 @@ mod tests {
         topology.hosts[0].gateway = None;
         topology.hosts[0].prefix_len = 31;
         let error = set_neighbours(&mut topology).unwrap_err();
-        assert_eq!(error.host, "a");
+        assert_eq!(error.host, "h0");
     }
 }
