@@ -146,13 +146,17 @@ impl Loop {
             }
             return;
         }
-        // A sum outside the register is read as 0.
+        // A read outside the register leaves the variable as it was.
+        let mut sum = 0u32;
         for (lane, number) in numbers.iter_mut().enumerate() {
             let at = first.wrapping_add(lane as u32) as usize;
-            if let Some(sum) = self.sums.get_mut(at) {
-                *sum = sum.wrapping_add(u32::from_be_bytes(*number));
-                *number = sum.to_be_bytes();
+            let cell = self.sums.get_mut(at);
+            sum = cell.as_deref().copied().unwrap_or(sum);
+            sum = sum.wrapping_add(u32::from_be_bytes(*number));
+            if let Some(cell) = cell {
+                *cell = sum;
             }
+            *number = sum.to_be_bytes();
         }
     }
 }
