@@ -29,7 +29,7 @@ use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
 
 use crate::lookup_buffer::RowAddresses;
-use crate::translate::{BurstLayout, FastPathUses, ParsedFields, PrefetchSite};
+use crate::translate::{BurstLayout, FastPathUses, ParsedFields, PrefetchSite, RegisterShape};
 use crate::view::Marked;
 use crate::{lookup_buffer, view};
 use frames::{Frames, Places};
@@ -203,8 +203,8 @@ pub(crate) struct Code {
     /// Counters of which native code writes cells without a bounds check, with the number of cells
     /// that they must have.
     pub(crate) full_counters: BTreeMap<ExternId, u64>,
-    /// Registers of which native code accesses cells, with the number of cells that they must have.
-    pub(crate) registers: BTreeMap<ExternId, u64>,
+    /// Registers of which native code accesses cells, with the shape that they must have.
+    pub(crate) registers: BTreeMap<ExternId, RegisterShape>,
     /// Tables of which native code reads records, at least the default action's, and those of which
     /// it reads entries' records.
     pub(crate) recorded_tables: BTreeSet<TableId>,

@@ -1,8 +1,8 @@
 //! Functions that native code calls. Their arguments are the invocation and numbers. They are safe
 //! Rust: for any arguments, they access only the packet and its state.
 
-use exec::slots::Slot;
 use exec::externs::hash;
+use exec::slots::Slot;
 use exec::slots::header;
 use exec::{Destination, DropReason, Found, PackedOutcome};
 use ir::ExternId;

@@ -451,7 +451,10 @@ fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
                 [cells.expose_provenance(), counters.len(), 0]
             }
             ExternState::Register(registers) => {
-                let cells = registers.arrays().first().map(|array| array.limbs().as_ptr());
+                let cells = registers
+                    .arrays()
+                    .first()
+                    .map(|array| array.limbs().as_ptr());
                 [
                     cells.map_or(0, |cells| cells.expose_provenance()),
                     registers.size() as usize,
@@ -469,10 +472,9 @@ fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
         };
         assert!(are_there, "a counter without the cells it must have");
     }
-    for (&register, &cells) in &code.registers {
-        let are_there = state
-            .registers(register)
-            .is_some_and(|registers| u64::from(registers.size()) == cells);
+    for (&register, shape) in &code.registers {
+        let registers = state.registers(register);
+        let are_there = registers.is_some_and(|registers| shape.is_of(registers));
         assert!(are_there, "a register without the cells it must have");
     }
     add_parts(words, state);

@@ -160,7 +160,13 @@ variant!(
     64,
     1_000
 );
-variant!(KV64_60K, "kv64-60k", "the same with 60,000 keys", 64, 60_000);
+variant!(
+    KV64_60K,
+    "kv64-60k",
+    "the same with 60,000 keys",
+    64,
+    60_000
+);
 variant!(
     KV16,
     "kv16",

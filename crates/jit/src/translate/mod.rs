@@ -77,6 +77,7 @@ pub(crate) use fast_path::FastPathUses;
 pub(crate) use hashed::{Lines, words_of_rows};
 pub(crate) use parse_cache::ParsedFields;
 pub(crate) use prefetch_pass::{PrefetchSite, PrefetchedStages};
+pub(crate) use register::RegisterShape;
 pub(crate) use size::MAX_INSTS_TOGETHER;
 use stack_cache::StackCache;
 

@@ -7,8 +7,9 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I32;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value};
-use exec::{LOCK_BYTES, LOCKS, Unsupported};
+use exec::{LOCK_BYTES, LOCKS, Registers, Unsupported};
 use ir::{Call, Expr, ExternId, ExternKind, Op, Operand, ScalarTy, limbs_of};
+use table::RegisterArray;
 
 use super::{Block, I64, INLINE_LIMBS, Translator};
 use crate::view;
@@ -17,12 +18,30 @@ use crate::view;
 /// under a sequence lock need it.
 const IS_STRONGLY_ORDERED: bool = cfg!(target_arch = "x86_64");
 
-/// Register array of cells with one scalar.
+/// Number of cells of a register, and of limbs of a cell, which has one scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegisterShape {
+    size: u32,
+    limbs: u32,
+}
+
+impl RegisterShape {
+    /// Returns true if native code for this shape may access the registers.
+    pub(crate) fn is_of(self, registers: &Registers) -> bool {
+        let RegisterShape { size, limbs } = self;
+        let is_of = |array: &RegisterArray| array.limbs().len() == size as usize * limbs as usize;
+        let has_locks = registers.locks().len() == LOCKS;
+        registers.size() == size
+            && matches!(registers.arrays(), [array] if is_of(array))
+            && (limbs == 1 || has_locks)
+    }
+}
+
+/// Register that is accessed inline.
 #[derive(Clone, Copy)]
 struct Array {
     id: ExternId,
-    size: u32,
-    limbs: u32,
+    shape: RegisterShape,
 }
 
 /// Index into an array.
@@ -49,7 +68,7 @@ impl Translator<'_> {
             (Op::RegisterRead, [Operand::In(index), Operand::Outs(to)]) => {
                 let [to] = &to[..] else { return Ok(false) };
                 let index = self.index_of(array, index)?;
-                match array.limbs {
+                match array.shape.limbs {
                     1 => {
                         let value = self.read_word(array, index);
                         let to = self.locate(to)?;
@@ -66,10 +85,12 @@ impl Translator<'_> {
                 }
             }
             (Op::RegisterWrite, [Operand::In(index), Operand::Data(value)]) => {
-                let [value] = &value[..] else { return Ok(false) };
+                let [value] = &value[..] else {
+                    return Ok(false);
+                };
                 let index = self.index_of(array, index)?;
                 let value = self.value(value)?;
-                match array.limbs {
+                match array.shape.limbs {
                     1 => self.write_word(array, index, value[0]),
                     _ => {
                         let done = self.b.create_block();
@@ -81,7 +102,7 @@ impl Translator<'_> {
             }
             _ => return Ok(false),
         }
-        self.code.registers.insert(array.id, array.size.into());
+        self.code.registers.insert(array.id, array.shape);
         Ok(true)
     }
 
@@ -97,24 +118,22 @@ impl Translator<'_> {
             1 => true,
             limbs => limbs <= INLINE_LIMBS && IS_STRONGLY_ORDERED,
         };
-        let is_inline = is_inline && *size > 0 && !matches!(ty, ScalarTy::Varbit(_));
-        is_inline.then_some(Array {
-            id,
-            size: *size,
-            limbs,
-        })
+        let has_bits = *size > 0 && ty.width() > 0;
+        let is_inline = is_inline && has_bits && !matches!(ty, ScalarTy::Varbit(_));
+        let shape = RegisterShape { size: *size, limbs };
+        is_inline.then_some(Array { id, shape })
     }
 
     fn index_of(&mut self, array: Array, index: &Expr) -> Result<Index, Unsupported> {
         let bits = self.most_bits(index);
         let is_inside = match index {
-            Expr::Const(_, number) => number.to_u64().is_some_and(|n| n < array.size.into()),
-            _ => bits < u32::BITS && 1 << bits <= u64::from(array.size),
+            Expr::Const(_, number) => number.to_u64().is_some_and(|n| n < array.shape.size.into()),
+            _ => bits < u32::BITS && 1 << bits <= u64::from(array.shape.size),
         };
         let number = self.small(index)?;
         let in_range = (!is_inside).then(|| {
             // As a program compares it, so that the same question is asked only once.
-            let size = self.number(array.size.into());
+            let size = self.number(array.shape.size.into());
             self.b.ins().icmp(IntCC::UnsignedLessThan, number, size)
         });
         Ok(Index { number, in_range })
@@ -123,12 +142,15 @@ impl Translator<'_> {
     /// Returns the address of the cell with a number that is in range.
     fn cell(&mut self, array: Array, number: Value) -> Value {
         let cells = self.load_view(view::extern_at(self.program, array.id));
-        let behind = match array.limbs.is_power_of_two() {
+        let behind = match array.shape.limbs.is_power_of_two() {
             true => {
-                let shift = 3 + array.limbs.trailing_zeros();
+                let shift = 3 + array.shape.limbs.trailing_zeros();
                 self.b.ins().ishl_imm(number, i64::from(shift))
             }
-            false => self.b.ins().imul_imm(number, 8 * i64::from(array.limbs)),
+            false => self
+                .b
+                .ins()
+                .imul_imm(number, 8 * i64::from(array.shape.limbs)),
         };
         self.b.ins().iadd(cells, behind)
     }
@@ -182,7 +204,7 @@ impl Translator<'_> {
         // Neither Cranelift nor `simplify` moves the loads of the cell across atomic ones.
         let flags = in_cells();
         let before = self.b.ins().atomic_load(I32, flags, lock);
-        let limbs: Vec<Value> = (0..array.limbs as i32)
+        let limbs: Vec<Value> = (0..array.shape.limbs as i32)
             .map(|limb| self.b.ins().load(I64, flags, cell, 8 * limb))
             .collect();
         let after = self.b.ins().atomic_load(I32, flags, lock);
