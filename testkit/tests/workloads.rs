@@ -1,21 +1,17 @@
 //! Tests that every workload's loop has the same results as its program for every packet, on every
 //! engine.
 
-use std::path::Path;
+use std::sync::Arc;
 
 use bench::{OnDevice, SentFrames, Workload, compare, workloads, workloads::Size};
 use packet::{Frame, Nanos};
 use support::rng::Rng;
 
-/// Compiles the workload's program, from its file.
-fn program(workload: &dyn Workload) -> std::sync::Arc<ir::Program> {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/bench/programs");
-    let file = std::fs::read_dir(programs)
-        .expect("there are programs")
-        .map(|entry| entry.expect("an entry").path())
-        .find(|path| std::fs::read_to_string(path).is_ok_and(|text| text == workload.source()))
-        .expect("each workload's program is a file");
-    testkit::compile(&file).unwrap_or_else(|errors| panic!("{errors}"))
+/// Compiles the workload's program.
+fn program(workload: &dyn Workload) -> Arc<ir::Program> {
+    let name = format!("{}.p4", workload.name());
+    let program = driver::compile_text(&name, workload.source());
+    Arc::new(program.unwrap_or_else(|errors| panic!("{errors}")))
 }
 
 fn check(workload: &dyn Workload, packets: u64) {

@@ -50,7 +50,7 @@ pub use fast_path::{
 pub use log::LogBuffer;
 pub use native::{HandlerCall, NativeFunction, Natives, RemoteHandler, StateHandlers};
 pub use random::RandomStream;
-pub use registers::Registers;
+pub use registers::{LOCK_BYTES, LOCKS, Registers, SequenceLock};
 pub use requests::{CloneRequest, Destination, FrameRequest, MIRROR_SLOTS, Mark, Requests};
 pub use state::{ExpireProfiles, ExternState, Found, State, TableState};
 pub use trace::{DropDetail, TraceEvent, Tracer};

@@ -20,8 +20,12 @@ pub struct Registers {
     locks: Box<[SequenceLock]>,
 }
 
-/// Number of sequence locks if cells have several limbs. A power of two.
-const LOCKS: usize = 16;
+/// Number of sequence locks if cells have several limbs: a power of two. The lock of a cell is that
+/// of its index modulo this number.
+pub const LOCKS: usize = 16;
+
+/// Distance of two locks in bytes. A lock begins with its counter, 32 bits.
+pub const LOCK_BYTES: usize = size_of::<SequenceLock>();
 
 impl Registers {
     /// Creates `size` cells of scalars of these widths, all set to `initial`.
@@ -56,6 +60,13 @@ impl Registers {
     #[inline]
     pub fn arrays(&self) -> &[RegisterArray] {
         &self.arrays
+    }
+
+    /// Returns the sequence locks, none for cells of one limb. An engine whose code follows their
+    /// protocol may access cells itself.
+    #[inline]
+    pub fn locks(&self) -> &[SequenceLock] {
+        &self.locks
     }
 
     /// Reads a cell. Calls `read` for each array with its index, and again for all arrays if a
@@ -123,8 +134,8 @@ impl Registers {
 /// the counter is unchanged. A writer spins while another one has the counter odd (Boehm, "Can
 /// seqlocks get along with programming language memory models?", 2012, figure 6).
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct SequenceLock(AtomicU32);
+#[repr(C, align(64))]
+pub struct SequenceLock(AtomicU32);
 
 impl SequenceLock {
     #[inline]

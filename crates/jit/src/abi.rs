@@ -29,7 +29,7 @@ use ir::{ExternId, TableId};
 use packet::{Frame, FrameError};
 
 use crate::lookup_buffer::RowAddresses;
-use crate::translate::{BurstLayout, FastPathUses, ParsedFields, PrefetchSite};
+use crate::translate::{BurstLayout, FastPathUses, ParsedFields, PrefetchSite, RegisterShape};
 use crate::view::Marked;
 use crate::{lookup_buffer, view};
 use frames::{Frames, Places};
@@ -203,6 +203,8 @@ pub(crate) struct Code {
     /// Counters of which native code writes cells without a bounds check, with the number of cells
     /// that they must have.
     pub(crate) full_counters: BTreeMap<ExternId, u64>,
+    /// Registers of which native code accesses cells, with the shape that they must have.
+    pub(crate) registers: BTreeMap<ExternId, RegisterShape>,
     /// Tables of which native code reads records, at least the default action's, and those of which
     /// it reads entries' records.
     pub(crate) recorded_tables: BTreeSet<TableId>,
@@ -244,6 +246,7 @@ impl Code {
             && self.trie_tables == other.trie_tables
             && self.direct_tables == other.direct_tables
             && self.full_counters == other.full_counters
+            && self.registers == other.registers
             && self.recorded_tables == other.recorded_tables
             && self.tables_read == other.tables_read
     }
@@ -625,6 +628,9 @@ fn enter(native: Native, invocation: &mut Invocation<'_>) -> u64 {
     // - Records and counters of found entries: `view::make` has compared their layouts with those
     //   of the code. They include the limbs before the first record.
     // - Counter cells: below the number of cells.
+    // - Register cells and their locks: below the number of cells, which `view::make` has checked.
+    //   Other threads access them as atomic words. Cells of several words are written only by the
+    //   one that has the lock.
     // - Lookup buffer: `lookup_buffer::clear` has made it long enough. It stays in place from the
     //   first prefetch pass on, since packets are named by their position in it.
     // - Lookup results: read only at sites that `lookup_buffer::clear` clears

@@ -1,6 +1,7 @@
 //! Functions that native code calls. Their arguments are the invocation and numbers. They are safe
 //! Rust: for any arguments, they access only the packet and its state.
 
+use exec::externs::hash;
 use exec::slots::Slot;
 use exec::slots::header;
 use exec::{Destination, DropReason, Found, PackedOutcome};
@@ -57,6 +58,10 @@ helpers! {
     CopyParam = copy_param(d, from, n);
     /// Performs an operation on values of more than one limb.
     Wide = wide(which);
+    /// Returns the CRC-32 of the first bytes of words, each most significant byte first.
+    Crc32 = crc32(a, bytes);
+    /// Returns the CRC-16 of the first bytes of words, each most significant byte first.
+    Crc16 = crc16(a, bytes);
     /// Returns 1 if the key in slots is in a value set.
     InValueSet = in_value_set(set, a);
     /// Extracts a header. Returns 0, or the encoded outcome.
@@ -214,6 +219,16 @@ extern "C" fn wide(inv: &mut Invocation<'_>, which: u64) -> u64 {
     let code = inv.code;
     code.wides[which as usize].run(inv.limbs, code.wide_scratch);
     0
+}
+
+extern "C" fn crc32(inv: &mut Invocation<'_>, a: u64, bytes: u64) -> u64 {
+    let words = &inv.limbs[a as usize..];
+    hash::crc32_of_words(words, bytes as usize).into()
+}
+
+extern "C" fn crc16(inv: &mut Invocation<'_>, a: u64, bytes: u64) -> u64 {
+    let words = &inv.limbs[a as usize..];
+    hash::crc16_of_words(words, bytes as usize).into()
 }
 
 extern "C" fn in_value_set(inv: &mut Invocation<'_>, set: u64, a: u64) -> u64 {

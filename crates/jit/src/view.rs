@@ -3,7 +3,7 @@
 //!
 //! The words of a description are, in this order:
 //! - twelve words per table,
-//! - two words per extern instance: address and number of its cells,
+//! - three words per extern instance: address and number of its cells, address of their locks,
 //! - six words per part of a [`VectorIndex`],
 //! - the prefetch list ([`prefetch_list`]).
 //!
@@ -37,7 +37,10 @@ const TABLE: i32 = 96;
 const TOTALS: usize = 3;
 
 /// Number of bytes of an extern's words.
-const EXTERN: i32 = 16;
+const EXTERN: i32 = 24;
+
+/// Byte offset of the address of the locks in an extern's words.
+pub(crate) const LOCKS: i32 = 16;
 
 /// Maximum number of limbs of a key that native code looks up itself.
 pub(crate) const MAX_DIGITS: usize = DirectIndex::MAX_LIMBS;
@@ -271,7 +274,8 @@ fn marks(lookup: &Lookup, lane: CounterShard, is_read: bool) -> u64 {
         | marks::of(marks::USAGE, usage)
 }
 
-/// Returns the offset of an extern's words: the address of its cells, then their number.
+/// Returns the offset of an extern's words: the address of its cells, their number, and the
+/// address of their locks.
 pub(crate) fn extern_at(program: &Program, id: ExternId) -> i32 {
     program.tables.len() as i32 * TABLE + id.get() as i32 * EXTERN
 }
@@ -441,14 +445,25 @@ fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
         assert!(trie.is_some(), "a table of prefixes without a trie");
     }
     for instance in &state.externs {
-        let (cells, count) = match instance {
+        let [cells, count, locks] = match instance {
             ExternState::Counter(counters) => {
                 let cells = counters.cells().lane(lane).as_ptr();
-                (cells.expose_provenance(), counters.len())
+                [cells.expose_provenance(), counters.len(), 0]
             }
-            _ => (0, 0),
+            ExternState::Register(registers) => {
+                let cells = registers
+                    .arrays()
+                    .first()
+                    .map(|array| array.limbs().as_ptr());
+                [
+                    cells.map_or(0, |cells| cells.expose_provenance()),
+                    registers.size() as usize,
+                    registers.locks().as_ptr().expose_provenance(),
+                ]
+            }
+            _ => [0; 3],
         };
-        words.extend([cells as u64, count as u64]);
+        words.extend([cells, count, locks].map(|word| word as u64));
     }
     for (&counter, &cells) in &code.full_counters {
         let are_there = match state.externs.get(counter.get() as usize) {
@@ -456,6 +471,11 @@ fn make(derived: &mut Derived, state: &State, lane: CounterShard, code: &Code) {
             _ => false,
         };
         assert!(are_there, "a counter without the cells it must have");
+    }
+    for (&register, shape) in &code.registers {
+        let registers = state.registers(register);
+        let are_there = registers.is_some_and(|registers| shape.is_of(registers));
+        assert!(are_there, "a register without the cells it must have");
     }
     add_parts(words, state);
     prefetch_list::list(words, state, lane, code);

@@ -3,6 +3,10 @@
 use bits::{Value, limbs_for};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Bytes and limbs of a cache line.
+const LINE_BYTES: usize = 64;
+const LINE_LIMBS: usize = LINE_BYTES / size_of::<u64>();
+
 /// Array of values of one width that a program accesses by index. Operations with an index out of
 /// range return `None` and do nothing. The execution engine decides what the program sees then.
 ///
@@ -12,17 +16,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct RegisterArray {
     width: u32,
     size: usize,
-    /// `limbs_for(width)` limbs for each register.
-    limbs: Box<[AtomicU64]>,
+    /// `limbs_for(width)` limbs for each register, from `first` on.
+    memory: Box<[AtomicU64]>,
+    /// First limb that begins a cache line, so that a register of 64 bytes is one line.
+    first: usize,
 }
 
 impl RegisterArray {
     /// Creates `size` registers of `width` bits, all 0.
     pub fn new(width: u32, size: usize) -> Self {
-        let limbs = (0..size * limbs_for(width))
+        let limbs = size * limbs_for(width);
+        let memory: Box<[AtomicU64]> = (0..limbs + LINE_LIMBS - 1)
             .map(|_| AtomicU64::new(0))
             .collect();
-        Self { width, size, limbs }
+        // Not reached: an address that cannot be aligned.
+        let first = memory.as_ptr().align_offset(LINE_BYTES).min(LINE_LIMBS - 1);
+        Self {
+            width,
+            size,
+            memory,
+            first,
+        }
     }
 
     /// Returns the width of a register in bits.
@@ -74,7 +88,7 @@ impl RegisterArray {
 
     /// Sets all registers to 0.
     pub fn clear(&self) {
-        self.limbs.iter().for_each(|limb| limb.store(0, Relaxed));
+        self.limbs().iter().for_each(|limb| limb.store(0, Relaxed));
     }
 
     #[inline]
@@ -83,6 +97,35 @@ impl RegisterArray {
             .ok()
             .filter(|&index| index < self.size)?;
         let limbs = limbs_for(self.width);
-        Some(&self.limbs[index * limbs..(index + 1) * limbs])
+        Some(&self.limbs()[index * limbs..(index + 1) * limbs])
+    }
+
+    /// Returns the limbs of all registers.
+    #[inline]
+    pub fn limbs(&self) -> &[AtomicU64] {
+        &self.memory[self.first..self.first + self.size * limbs_for(self.width)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_of_64_bytes_is_one_cache_line() {
+        for size in [0, 1, 3, 1000] {
+            let registers = RegisterArray::new(512, size);
+            assert_eq!(registers.limbs().len(), size * LINE_LIMBS);
+            assert_eq!(registers.limbs().as_ptr() as usize % LINE_BYTES, 0);
+            for index in 0..size as u64 {
+                registers.write(index, &[index + 1; LINE_LIMBS]).unwrap();
+            }
+            for index in 0..size as u64 {
+                let mut limbs = [0; LINE_LIMBS];
+                registers.read(index, &mut limbs).unwrap();
+                assert_eq!(limbs, [index + 1; LINE_LIMBS]);
+            }
+            assert_eq!(registers.get(size as u64), None);
+        }
     }
 }

@@ -8,12 +8,14 @@ mod acl;
 mod bng;
 pub(crate) mod fill;
 pub(crate) mod flat;
+mod kv;
 mod l2;
 mod l3;
 mod policies;
 mod sai;
 mod snat;
 mod upf;
+mod vector;
 
 use crate::Workload;
 use crate::tenants::ShardableWorkload;
@@ -50,6 +52,10 @@ pub const ALL: &[(&str, Make)] = &[
     ("bng", |size| Box::new(bng::Bng::new(size))),
     ("snat", |size| Box::new(snat::Snat::new(size))),
     ("sai", |size| Box::new(sai::Sai::new(size))),
+    ("kv64", |size| Box::new(kv::Kv::new(kv::KV64, size))),
+    ("kv64-60k", |size| Box::new(kv::Kv::new(kv::KV64_60K, size))),
+    ("kv16", |size| Box::new(kv::Kv::new(kv::KV16, size))),
+    ("vector", |size| Box::new(vector::Vector::new(size))),
 ];
 
 /// Returns the workload with this name.

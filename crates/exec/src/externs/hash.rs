@@ -4,7 +4,7 @@ use bits::limbs;
 use ir::HashAlgorithm;
 use support::checksum::internet_checksum;
 pub use support::crc::crc32;
-use support::crc::reflected_table;
+use support::crc::{Crc32, CrcTables};
 
 use crate::RandomStream;
 
@@ -114,13 +114,23 @@ pub fn in_range(result: &mut [u64], hash: u64, base: &[u64], max: &[u64]) {
     }
 }
 
-static CRC16_TABLE: [u32; 256] = reflected_table(0xa001);
+static CRC16_TABLES: CrcTables = CrcTables::new(0xa001);
 
 /// Returns the CRC-16/ARC.
 pub fn crc16(data: &[u8]) -> u16 {
-    data.iter().fold(0, |crc: u32, &byte| {
-        CRC16_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8
-    }) as u16
+    CRC16_TABLES.add(0, data) as u16
+}
+
+/// Returns the CRC-32 of the first `bytes` bytes of words, each most significant byte first.
+pub fn crc32_of_words(words: &[u64], bytes: usize) -> u32 {
+    let mut crc = Crc32::new();
+    crc.add_words(words, bytes);
+    crc.get()
+}
+
+/// Returns the CRC-16/ARC of the first `bytes` bytes of words, each most significant byte first.
+pub fn crc16_of_words(words: &[u64], bytes: usize) -> u16 {
+    CRC16_TABLES.add_words(0, words, bytes) as u16
 }
 
 /// Returns a CRC of `width` bits (8 to 32) with any parameters.

@@ -29,7 +29,11 @@ impl Translator<'_> {
             return Ok(());
         }
         self.set_length(call)?;
-        if self.checksum_call(call)? || self.count(call)? {
+        if self.checksum_call(call)?
+            || self.count(call)?
+            || self.register_call(call)?
+            || self.hash_call(call)?
+        {
             return Ok(());
         }
         match condition_of(call) {
@@ -38,7 +42,7 @@ impl Translator<'_> {
         }
     }
 
-    fn call_helper(&mut self, call: &Call) -> Result<(), Unsupported> {
+    pub(super) fn call_helper(&mut self, call: &Call) -> Result<(), Unsupported> {
         let mut values = CallValues::default();
         let mut places: Vec<Located> = Vec::new();
         for operand in &call.operands {

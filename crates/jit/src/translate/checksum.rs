@@ -441,6 +441,12 @@ impl Translator<'_> {
         self.b.ins().bxor_imm(sum, 0xffff)
     }
 
+    /// Folds a sum of words as numbers, and returns its complement.
+    pub(super) fn complement_of_sum(&mut self, value: Value, most: u64) -> Value {
+        let folded = self.folded(Sum { value, most });
+        self.ones_complement(folded)
+    }
+
     /// Returns the ones' complement sum of data, folded to 16 bits. The sum of swapped words is
     /// swapped after folding (RFC 1071, 2 (B)).
     fn sum(&mut self, data: &[Expr]) -> Result<Value, Unsupported> {

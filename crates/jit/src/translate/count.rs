@@ -272,7 +272,7 @@ impl Translator<'_> {
     }
 
     /// Returns an upper bound of the significant bits of a number. A widening cast adds none.
-    fn most_bits(&self, expr: &Expr) -> u32 {
+    pub(super) fn most_bits(&self, expr: &Expr) -> u32 {
         let bits = self.ty(expr).map_or(u32::MAX, |ty| ty.width());
         match expr {
             Expr::Cast(_, from) if matches!(self.ty(from), Ok(ScalarTy::Bit(_))) => {

@@ -24,6 +24,7 @@ mod extract;
 mod fast_path;
 mod field_allocation;
 mod fields;
+mod hash;
 mod hashed;
 mod if_conversion;
 mod lookup_results;
@@ -34,6 +35,7 @@ mod parser;
 mod place;
 mod prefetch_pass;
 mod record;
+mod register;
 mod size;
 mod speculative_actions;
 mod stack_cache;
@@ -75,6 +77,7 @@ pub(crate) use fast_path::FastPathUses;
 pub(crate) use hashed::{Lines, words_of_rows};
 pub(crate) use parse_cache::ParsedFields;
 pub(crate) use prefetch_pass::{PrefetchSite, PrefetchedStages};
+pub(crate) use register::RegisterShape;
 pub(crate) use size::MAX_INSTS_TOGETHER;
 use stack_cache::StackCache;
 
@@ -612,6 +615,16 @@ impl<'t> Translator<'t> {
             let value = self.load_invocation(offset::FLAGS);
             self.b.def_var(flags, value);
         }
+        self.b.inst_results(call)[0]
+    }
+
+    /// Calls a helper that only computes, from slots and the arguments.
+    fn compute_with(&mut self, helper: Helper, numbers: &[u64]) -> Value {
+        let mut args = vec![self.invocation];
+        args.extend(numbers.iter().map(|&n| self.number(n)));
+        let signature = self.signature(numbers.len());
+        let address = self.number(helper.address() as u64);
+        let call = self.b.ins().call_indirect(signature, address, &args);
         self.b.inst_results(call)[0]
     }
 
