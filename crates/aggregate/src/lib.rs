@@ -12,7 +12,7 @@
 //!
 //! Tests: `tests/`, with the emitted programs on `interp`.
 
-mod datagram;
+pub mod datagram;
 mod emit;
 mod host;
 mod job;

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 
@@ -96,6 +97,7 @@ pub struct MapperCounts {
 }
 
 /// A message in flight.
+#[derive(Clone)]
 struct Sent {
     message: Message,
     at: Nanos,
@@ -105,6 +107,7 @@ struct Sent {
 }
 
 /// Pairs in the order in which they are sent.
+#[derive(Clone)]
 struct Ordered {
     pairs: Vec<(u32, Pair)>,
     next: usize,
@@ -134,6 +137,7 @@ impl Ordered {
 }
 
 /// A mapper.
+#[derive(Clone)]
 pub struct Mapper {
     config: FlowConfig,
     flow: u16,
@@ -219,6 +223,23 @@ impl Mapper {
     /// Returns the counters.
     pub fn counts(&self) -> MapperCounts {
         self.counts
+    }
+
+    /// Hashes what decides the later messages, without counters, and of times only that a question
+    /// is due: an exploration of schedules takes mappers with equal hashes as one.
+    pub fn hash_state(&self, now: Nanos, state: &mut impl Hasher) {
+        (self.question_at <= now).hash(state);
+        (self.incarnation, self.small.next, self.large.next).hash(state);
+        (&self.state, self.epoch, self.messages, self.pairs).hash(state);
+        (self.has_ended, self.is_complete).hash(state);
+        (self.next_sequence, self.base, self.credit).hash(state);
+        (self.window as u32).min(self.config.window).hash(state);
+        for sent in &self.in_flight {
+            let header = &sent.message.header;
+            (header.sequence, header.epoch, &sent.message.body).hash(state);
+            sent.transmissions.min(UNANSWERED).hash(state);
+            (sent.has_arrived, sent.is_lost).hash(state);
+        }
     }
 
     /// Processes a message of the reducer. Others are ignored.

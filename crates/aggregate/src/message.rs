@@ -64,7 +64,7 @@ impl Kind {
 }
 
 /// Flags of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
 impl Flags {
@@ -94,7 +94,7 @@ impl Flags {
 }
 
 /// Header of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The type.
     pub kind: Kind,
@@ -124,7 +124,7 @@ pub struct Header {
 }
 
 /// Position and counts of collected slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bank {
     /// The first slot.
     pub first: u32,
@@ -135,7 +135,7 @@ pub struct Bank {
 }
 
 /// State of a reduction in a signal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// First epoch that is open.
     pub base: u16,
@@ -146,7 +146,7 @@ pub struct State {
 }
 
 /// Receipts of a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipts {
     /// All sequence numbers before this one have arrived.
     pub base: u32,
@@ -155,7 +155,7 @@ pub struct Receipts {
 }
 
 /// Content after the header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// Pairs of the shape.
     Pairs(Vec<Pair>),
@@ -184,7 +184,7 @@ pub enum Body {
 }
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The header. Its number of pairs is that of the body.
     pub header: Header,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 
@@ -118,7 +119,7 @@ pub struct ReducerCounts {
 }
 
 /// Progress of a mapper in an epoch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct FlowEpoch {
     messages: u32,
     left: u64,
@@ -135,6 +136,7 @@ impl FlowEpoch {
 }
 
 /// An announced epoch.
+#[derive(Clone)]
 struct Epoch {
     /// Place of its last key.
     end: u32,
@@ -143,7 +145,7 @@ struct Epoch {
 }
 
 /// Received messages of a mapper.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Received {
     base: u32,
     /// True for each arrived message from the base on.
@@ -154,7 +156,7 @@ struct Received {
 }
 
 /// Collection of the slots of a switch.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Collection {
     /// Sequence number of the next request of this incarnation.
     next_sequence: u32,
@@ -196,6 +198,7 @@ struct Clearing {
 }
 
 /// Step of the work on the base epoch.
+#[derive(Clone)]
 enum Phase {
     /// Not all mappers have reported their number of keys.
     Waiting,
@@ -222,6 +225,7 @@ pub struct Addressed {
 }
 
 /// A reducer.
+#[derive(Clone)]
 pub struct Reducer {
     config: ReducerConfig,
     incarnation: u32,
@@ -294,6 +298,33 @@ impl Reducer {
         let mut pairs: Vec<Pair> = pairs.collect();
         pairs.sort_unstable();
         pairs
+    }
+
+    /// Hashes what decides the later messages and the result, without times and counters: an
+    /// exploration of schedules takes reducers with equal hashes as one. The caller has polled all
+    /// messages.
+    pub fn hash_state(&self, state: &mut impl Hasher) {
+        (self.incarnation, self.base, self.start, self.width).hash(state);
+        std::mem::discriminant(&self.phase).hash(state);
+        match &self.phase {
+            Phase::Collecting { level, absorbed } => (level, absorbed).hash(state),
+            Phase::Clearing(left) => left.keys().for_each(|index| index.hash(state)),
+            Phase::Waiting | Phase::Filling | Phase::Complete | Phase::Failed(_) => {}
+        }
+        for flow in &self.flows {
+            (flow.base, &flow.arrived, flow.keys).hash(state);
+        }
+        for collection in &self.collections {
+            (collection.next_sequence, collection.next_slot).hash(state);
+            (collection.used, collection.counts).hash(state);
+            let requests = collection.requests.iter();
+            requests.for_each(|(sequence, request)| (sequence, request.first).hash(state));
+        }
+        for epoch in &self.epochs {
+            (epoch.end, &epoch.flows).hash(state);
+            hash_pairs(&epoch.partial, state);
+        }
+        hash_pairs(&self.result, state);
     }
 
     /// Begins the open epochs again, since the switches have been loaded again under this
@@ -840,6 +871,12 @@ impl Reducer {
             Phase::Complete | Phase::Failed(_) => None,
         }
     }
+}
+
+/// Hashes pairs in the order of their keys.
+fn hash_pairs(pairs: &HashMap<Box<[u8]>, i128>, state: &mut impl Hasher) {
+    let sorted: BTreeMap<_, _> = pairs.iter().collect();
+    sorted.hash(state);
 }
 
 fn combine(into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair], operator: crate::pair::Operator) {
