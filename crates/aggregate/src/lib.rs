@@ -36,4 +36,4 @@ pub use plan::{
     MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
 };
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
-pub use simulate::{MakeSwitch, Outcome, Run, RunError, RunOptions};
+pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};

@@ -295,8 +295,20 @@ impl Plan {
         own.map(|(r, _)| r.in_switch().state_bytes()).sum()
     }
 
-    /// Returns the entries of a switch, with the attempt and the number of this load.
+    /// Returns the entries of a switch, with the attempt of all reductions and the number of this
+    /// load.
     pub fn entries(&self, switch: SwitchId, attempt: u16, incarnation: u32) -> String {
+        self.entries_with(switch, &|_| attempt, incarnation)
+    }
+
+    /// Returns the entries of a switch, with the attempt of each reduction by its number, and the
+    /// number of this load.
+    pub fn entries_with(
+        &self,
+        switch: SwitchId,
+        attempt_of: &dyn Fn(u16) -> u16,
+        incarnation: u32,
+    ) -> String {
         let mut text = String::new();
         for Route { to, port, mac } in self.routes.get(&switch).into_iter().flatten() {
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -309,6 +321,7 @@ impl Plan {
         }
         for (reduction, place) in self.of_switch(switch) {
             let (job, flow) = (reduction.job, place.flow);
+            let attempt = attempt_of(job);
             writeln!(
                 text,
                 "SwitchIngress.reductions {{ hdr.agg.job: {job}; }} -> take_part(attempt: {attempt}, \

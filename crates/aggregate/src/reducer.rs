@@ -153,6 +153,8 @@ struct Received {
     heard_at: Nanos,
     /// Number of keys of the mapper.
     keys: Option<u64>,
+    /// Number of the load with which the mapper began. 0: it is the flow's first one.
+    since: u32,
 }
 
 /// Collection of the slots of a switch.
@@ -312,7 +314,7 @@ impl Reducer {
             Phase::Waiting | Phase::Filling | Phase::Complete | Phase::Failed(_) => {}
         }
         for flow in &self.flows {
-            (flow.base, &flow.arrived, flow.keys).hash(state);
+            (flow.base, &flow.arrived, flow.keys, flow.since).hash(state);
         }
         for collection in &self.collections {
             (collection.next_sequence, collection.next_slot).hash(state);
@@ -348,6 +350,23 @@ impl Reducer {
         }
     }
 
+    /// Begins the open epochs again with another mapper of a flow, since the old one is dead or
+    /// slow. Pairs of the old one in open epochs are dropped; its completed epochs stay.
+    pub fn replace_mapper(&mut self, flow: u16, incarnation: u32, now: Nanos) {
+        if incarnation <= self.incarnation {
+            return;
+        }
+        if let Some(received) = self.flows.get_mut(usize::from(flow)) {
+            received.since = incarnation;
+        }
+        self.restart(incarnation, now);
+    }
+
+    /// Returns its attempt.
+    pub fn attempt(&self) -> u16 {
+        self.config.flows.attempt
+    }
+
     /// Processes a message of a mapper or a switch.
     pub fn receive(&mut self, message: &Message, now: Nanos) {
         let header = &message.header;
@@ -356,9 +375,9 @@ impl Reducer {
             self.counts.strays += 1;
             return;
         }
-        if let Body::Question { pairs } = message.body {
+        if let Body::Question { pairs, since } = message.body {
             // A mapper that has seen no state yet knows no incarnation.
-            self.answer(header.flow, pairs, now);
+            self.answer(header.flow, (pairs, since), now);
         } else if header.incarnation != self.incarnation {
             self.counts.strays += 1;
         } else {
@@ -375,11 +394,16 @@ impl Reducer {
     }
 
     /// Answers a mapper's question for the state.
-    fn answer(&mut self, flow: u16, keys: u64, now: Nanos) {
+    fn answer(&mut self, flow: u16, (keys, since): (u64, u32), now: Nanos) {
         let Some(received) = self.flows.get_mut(usize::from(flow)) else {
             self.counts.strays += 1;
             return;
         };
+        if since != received.since {
+            // Of a mapper that was replaced, or of one that the master has not told of yet.
+            self.counts.strays += 1;
+            return;
+        }
         received.heard_at = now;
         received.keys = Some(keys);
         if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
@@ -396,6 +420,7 @@ impl Reducer {
         }
         let state = State {
             base: self.base,
+            since: self.flows[usize::from(flow)].since,
             start: self.start,
             ends: self.epochs.iter().map(|epoch| epoch.end).collect(),
         };

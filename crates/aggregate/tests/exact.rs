@@ -8,7 +8,7 @@ use random::{Case, Summary};
 fn check(seeds: std::ops::Range<u64>) {
     let mut all = Summary::default();
     for seed in seeds {
-        let summary = Case::random(seed).check(&interp::Interp);
+        let summary = Case::random(seed).check(random::engine_of(seed).as_ref());
         let summary = summary.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         all.add(&summary);
     }

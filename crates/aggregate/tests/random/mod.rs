@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aggregate::{
-    KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape, ValueClass,
+    Failure, KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape,
+    ValueClass,
 };
 use exec::Engine;
 use fabric::topology::{HostId, SwitchId};
@@ -53,6 +54,14 @@ impl Summary {
     }
 }
 
+/// Returns the engine of a seed: one in twenty runs in native code, which takes long to compile.
+pub(crate) fn engine_of(seed: u64) -> Box<dyn Engine> {
+    match seed % 20 {
+        0 => Box::new(jit::Jit::new(Arc::new(interp::Interp))),
+        _ => Box::new(interp::Interp),
+    }
+}
+
 impl Case {
     /// Makes the job of a seed.
     pub(crate) fn random(seed: u64) -> Case {
@@ -92,13 +101,15 @@ impl Case {
         let open_epochs = rng.between(1, 4) as u16;
         let restarts = (0..rng.below(3)).map(|_| {
             let at = Nanos(rng.below(3_000_000));
-            (at, SwitchId(rng.index(topology.switches.len())))
+            let switch = SwitchId(rng.index(topology.switches.len()));
+            (at, Failure::Load(switch))
         });
-        let options = RunOptions {
+        let mut options = RunOptions {
             open_epochs,
-            restarts: restarts.collect(),
+            failures: restarts.collect(),
             ..RunOptions::default()
         };
+        add_failures(&mut rng, &requests, &mut options);
         Case {
             topology,
             requests,
@@ -193,6 +204,41 @@ fn compare(
             expected.len(),
             found.len()
         )),
+    }
+}
+
+/// Adds dead, slow and late mappers, and new attempts, to some runs.
+fn add_failures(rng: &mut Rng, requests: &[ReductionRequest], options: &mut RunOptions) {
+    for (reduction, request) in requests.iter().enumerate() {
+        let at = Nanos(rng.below(3_000_000));
+        let mapper = rng.index(request.mappers.len());
+        match rng.below(8) {
+            0 => {
+                let host = request.mappers[rng.index(request.mappers.len())].0;
+                let retry = Failure::RetryMapper {
+                    reduction,
+                    mapper,
+                    host,
+                };
+                // A mapper that is not stopped is slow alone, and goes on as long as it can.
+                if rng.one_in(2) {
+                    let stop = Failure::StopMapper { reduction, mapper };
+                    options.failures.push((at, stop));
+                }
+                let pause = Nanos(rng.below(2_000_000));
+                options.failures.push((at + pause, retry));
+                if rng.one_in(3) {
+                    options.failures.push((at + pause + pause, retry));
+                }
+            }
+            1 => {
+                let stops = rng.one_in(2);
+                let retry = Failure::Retry { reduction, stops };
+                options.failures.push((at, retry));
+            }
+            2 => options.late.push((reduction, mapper, at)),
+            _ => {}
+        }
     }
 }
 
