@@ -20,6 +20,7 @@ pub mod map;
 mod mapper;
 mod message;
 mod pair;
+mod paper;
 mod plan;
 mod reducer;
 mod simulate;
@@ -32,6 +33,7 @@ pub use message::{
     Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,
 };
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
+pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use plan::{
     MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
 };

@@ -282,6 +282,13 @@ impl Plan {
         })
     }
 
+    /// Returns the port and the MAC address of the next hop to an address.
+    pub(crate) fn next_hop(&self, switch: SwitchId, to: Ipv4Addr) -> Option<(PortId, [u8; 6])> {
+        let mut routes = self.routes.get(&switch)?.iter();
+        let route = routes.find(|route| route.to == to)?;
+        Some((route.port, route.mac))
+    }
+
     /// Returns the P4 text of a switch.
     pub fn program(&self, switch: SwitchId) -> String {
         let own: Vec<SwitchReduction> =

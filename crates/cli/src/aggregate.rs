@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use aggregate::{Job, Pair, Plan, RunOptions};
+use aggregate::{Job, Pair, Plan, RunOptions, SequenceReading};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions::{self, SimulatedJob};
 use command::topology::read as read_topology;
@@ -90,6 +90,9 @@ struct SimulateOptions {
     /// The way of the pairs.
     #[arg(long, value_enum, default_value_t)]
     scheme: Scheme,
+    /// What a switch does with a message's number, for `--scheme paper`.
+    #[arg(long, value_enum, default_value_t)]
+    reading: Reading,
     /// Compute the result from the inputs in one map too, and compare all pairs.
     #[arg(long)]
     verify: bool,
@@ -114,6 +117,18 @@ enum Scheme {
     P4com,
     /// Switches forward; the same transport.
     Direct,
+    /// Algorithm 1 of the paper as printed. Its results are wrong under loss.
+    Paper,
+}
+
+/// Reading of the paper's sentence on the number of each mapper in the switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Reading {
+    /// The switch adds one.
+    #[default]
+    AddsOne,
+    /// The switch takes the message's number.
+    TakesNumber,
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
@@ -286,6 +301,9 @@ fn simulate(options: &SimulateOptions, early: &ProcessSetup) -> Result<Ended, St
     let mut planned = Planned::new(&options.input, options.scheme)?;
     planned.topology.seed = options.seed.unwrap_or(planned.topology.seed);
     let pairs = reductions::map(&planned.job, &planned.directory)?;
+    if options.scheme == Scheme::Paper {
+        return simulate_paper(options, &planned, &pairs, early);
+    }
     let run_options = RunOptions {
         end: Nanos::from_secs(options.seconds),
         ..RunOptions::default()
@@ -402,5 +420,102 @@ fn show(outcome: &OutcomeJson<'_>) {
     pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.parse::<i128>().unwrap_or(0)));
     for (key, value) in pairs.into_iter().take(SHOWN) {
         out::line(&format!("  {key}\t{value}"));
+    }
+}
+
+#[derive(Serialize)]
+struct PaperJson<'a> {
+    name: &'a str,
+    is_complete: bool,
+    keys: usize,
+    seconds: f64,
+    pairs: u64,
+    repeats: u64,
+    reducer_link_bytes: u64,
+    /// With `--verify`: keys that are missing or have too little, and keys with too much.
+    missing_keys: Option<usize>,
+    doubled_keys: Option<usize>,
+}
+
+/// Runs the paper's algorithm, and counts its wrong keys.
+fn simulate_paper(
+    options: &SimulateOptions,
+    planned: &Planned,
+    pairs: &[Vec<Vec<Pair>>],
+    early: &ProcessSetup,
+) -> Result<Ended, String> {
+    let reading = match options.reading {
+        Reading::AddsOne => SequenceReading::AddsOne,
+        Reading::TakesNumber => SequenceReading::TakesNumber,
+    };
+    let end = Nanos::from_secs(options.seconds);
+    let (topology, plan) = (&planned.topology, &planned.plan);
+    let job = reductions::simulate_paper(topology, plan, pairs, (reading, end), &|| {
+        early.take_signal()
+    })?;
+    if let Some(signal) = job.signal {
+        return Err(format!("interrupted by {signal}"));
+    }
+    let mut is_well = true;
+    let mut all = Vec::new();
+    for ((reduction, outcome), inputs) in plan.reductions.iter().zip(&job.outcomes).zip(pairs) {
+        let request = &reduction.request;
+        let reducer = &topology.hosts[request.reducer.0].name;
+        let links = job.report.links.iter().filter(|link| link.to == *reducer);
+        let wrong = aggregate::WrongKeys::of(request.shape.operator, inputs, &outcome.result);
+        is_well &=
+            outcome.is_complete && !(options.verify && wrong != aggregate::WrongKeys::default());
+        all.push(PaperJson {
+            name: &request.name,
+            is_complete: outcome.is_complete,
+            keys: outcome.result.len(),
+            seconds: outcome.ended_at.as_secs_f64(),
+            pairs: outcome.pairs,
+            repeats: outcome.repeats,
+            reducer_link_bytes: links.map(|link| link.bytes).sum(),
+            missing_keys: options.verify.then_some(wrong.missing),
+            doubled_keys: options.verify.then_some(wrong.doubled),
+        });
+    }
+    if options.json {
+        out::json(&all);
+    } else {
+        all.iter().for_each(show_paper);
+    }
+    Ok(if is_well {
+        Ended::Well
+    } else {
+        Ended::WithErrors
+    })
+}
+
+fn show_paper(outcome: &PaperJson<'_>) {
+    let PaperJson {
+        name,
+        is_complete,
+        keys,
+        seconds,
+        pairs,
+        repeats,
+        reducer_link_bytes,
+        missing_keys,
+        doubled_keys,
+    } = outcome;
+    match is_complete {
+        true => out::line(&format!(
+            "{name}: {keys} keys in {seconds:.6} s of simulated time, by the paper's algorithm"
+        )),
+        false => out::line(&format!(
+            "{name}: not complete; --seconds gives it more time"
+        )),
+    }
+    let repeats = amount::count(*repeats, "repeated message");
+    out::line(&format!("  {pairs} pairs sent, {repeats}"));
+    let bytes = amount::bytes(*reducer_link_bytes);
+    out::line(&format!("  {bytes} on the reducer's link"));
+    if let (Some(missing), Some(doubled)) = (missing_keys, doubled_keys) {
+        out::line(&format!(
+            "  {missing} keys missing or with pairs missing, {doubled} with pairs counted twice"
+        ));
     }
 }

@@ -39,8 +39,10 @@ pub(crate) struct Summary {
     pub(crate) repeats: u64,
     /// Epochs.
     pub(crate) epochs: u64,
-    /// Restarts of switches that reducers noticed.
+    /// Restarts that reducers noticed.
     pub(crate) restarts: u64,
+    /// Loads of switches in native code.
+    pub(crate) native: usize,
 }
 
 impl Summary {
@@ -51,16 +53,12 @@ impl Summary {
         self.repeats += other.repeats;
         self.epochs += other.epochs;
         self.restarts += other.restarts;
+        self.native += other.native;
     }
 }
 
-/// Returns the engine of a seed: one in twenty runs in native code, which takes long to compile.
-pub(crate) fn engine_of(seed: u64) -> Box<dyn Engine> {
-    match seed % 20 {
-        0 => Box::new(jit::Jit::new(Arc::new(interp::Interp))),
-        _ => Box::new(interp::Interp),
-    }
-}
+/// One in this number of seeds runs in native code, which takes long to compile.
+const NATIVE: u64 = 20;
 
 impl Case {
     /// Makes the job of a seed.
@@ -118,11 +116,18 @@ impl Case {
         }
     }
 
-    /// Runs the job on an engine, and compares each result with a plain map.
+    /// Runs the job, with the engine of the seed, and compares each result with a plain map.
     ///
     /// # Errors
     /// A result that differs, a failure, or a run that does not end.
-    pub(crate) fn check(&self, engine: &dyn Engine) -> Result<Summary, String> {
+    pub(crate) fn check(&self, seed: u64) -> Result<Summary, String> {
+        let is_native = seed.is_multiple_of(NATIVE);
+        let engine: Box<dyn Engine> = match is_native {
+            true => Box::new(jit::Jit::new(Arc::new(interp::Interp))),
+            false => Box::new(interp::Interp),
+        };
+        let engine = engine.as_ref();
+        let mut native = 0;
         let plan = Plan::new(&self.topology, &self.requests).map_err(|e| e.to_string())?;
         let specs = self.topology.switches.clone();
         let mut programs: BTreeMap<SwitchId, Arc<ir::Program>> = BTreeMap::new();
@@ -136,7 +141,12 @@ impl Case {
                     compiled
                 }
             };
-            let device = Device::new(Arc::clone(&program), engine, &DeviceConfig::default());
+            // A program may be too long for native code; then the interpreter runs it.
+            let config = DeviceConfig::default();
+            let device = Device::new(Arc::clone(&program), engine, &config);
+            native += usize::from(is_native && device.is_ok());
+            let device =
+                device.or_else(|_| Device::new(Arc::clone(&program), &interp::Interp, &config));
             let mut device = device.map_err(|error| error.to_string())?;
             let file = entries::read(&program, "entries", entries);
             let file = file.map_err(|errors| errors[0].to_string())?;
@@ -151,7 +161,10 @@ impl Case {
             .map_err(|error| error.to_string())?;
         let balance = run.simulation().check_conservation();
         balance.map_err(|error| error.to_string())?;
-        let mut summary = Summary::default();
+        let mut summary = Summary {
+            native,
+            ..Summary::default()
+        };
         for ((request, pairs), outcome) in self.requests.iter().zip(&self.pairs).zip(run.outcomes())
         {
             compare(request, pairs, &outcome)?;
