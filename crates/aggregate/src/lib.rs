@@ -22,6 +22,7 @@ mod message;
 mod pair;
 mod paper;
 mod plan;
+mod predict;
 mod reducer;
 mod simulate;
 mod timing;
@@ -35,7 +36,9 @@ pub use message::{
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
 pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use plan::{
-    MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
+    Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
+    WINDOW,
 };
+pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
 pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};

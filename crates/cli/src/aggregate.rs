@@ -193,6 +193,21 @@ impl Planned {
 }
 
 #[derive(Serialize)]
+struct PlanJson<'a> {
+    reductions: Vec<ReductionJson<'a>>,
+    links: Vec<LinkJson<'a>>,
+}
+
+/// Predicted bytes of data over a link: if all mappers have the same keys, and if no two have one.
+#[derive(Serialize)]
+struct LinkJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    least_bytes: u64,
+    most_bytes: u64,
+}
+
+#[derive(Serialize)]
 struct ReductionJson<'a> {
     name: &'a str,
     job: u16,
@@ -207,17 +222,20 @@ struct SwitchJson<'a> {
     name: &'a str,
     level: u16,
     state_bytes: u64,
+    why: String,
 }
 
-fn plan(options: &PlanOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
+/// Returns what is told of a plan.
+fn plan_json(planned: &Planned) -> PlanJson<'_> {
     let (topology, plan) = (&planned.topology, &planned.plan);
-    let reductions = plan.reductions.iter().map(|reduction| {
+    let reductions = plan.reductions.iter().enumerate();
+    let reductions = reductions.map(|(number, reduction)| {
         let request = &reduction.request;
         let switches = reduction.switches.iter().map(|switch| SwitchJson {
             name: &topology.switches[switch.switch.0].name,
             level: switch.place.level,
             state_bytes: plan.state_bytes(switch.switch),
+            why: plan.reason(topology, number, switch.switch),
         });
         let mappers = request.mappers.iter();
         ReductionJson {
@@ -231,12 +249,27 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
             cost: reduction.cost,
         }
     });
-    let reductions: Vec<ReductionJson> = reductions.collect();
+    let links = plan.predicted_links(topology).into_iter();
+    let links = links.map(|link| LinkJson {
+        from: topology.name_of(link.from),
+        to: topology.name_of(link.to),
+        least_bytes: link.least,
+        most_bytes: link.most,
+    });
+    PlanJson {
+        reductions: reductions.collect(),
+        links: links.collect(),
+    }
+}
+
+fn plan(options: &PlanOptions) -> Result<Ended, String> {
+    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let told = plan_json(&planned);
     if options.json {
-        out::json(&reductions);
+        out::json(&told);
         return Ok(Ended::Well);
     }
-    for reduction in reductions {
+    for reduction in told.reductions {
         let ReductionJson {
             name,
             mappers,
@@ -253,17 +286,32 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
             name,
             level,
             state_bytes,
+            why,
         } in &switches
         {
             let bytes = amount::bytes(*state_bytes);
             out::line(&format!(
-                "  switch {name}, tier {}: {bytes} of registers",
+                "  switch {name}, tier {}: {bytes} of registers; {why}",
                 level + 1
             ));
         }
         if switches.is_empty() {
             out::line("  no switch reduces: none with slots is on the paths, or tiers is 0");
         }
+    }
+    for LinkJson {
+        from,
+        to,
+        least_bytes,
+        most_bytes,
+    } in told.links
+    {
+        let (least, most) = (amount::bytes(least_bytes), amount::bytes(most_bytes));
+        let range = match least_bytes == most_bytes {
+            true => most,
+            false => format!("{least} to {most}"),
+        };
+        out::line(&format!("  link {from} to {to}: {range} of the inputs"));
     }
     Ok(Ended::Well)
 }
@@ -277,6 +325,9 @@ fn compile(options: &CompileOptions) -> Result<Ended, String> {
             (format!("{name}.entries"), plan.entries(switch, 1, 1)),
         ]
     });
+    let told = serde_json::to_string_pretty(&plan_json(&planned));
+    let told = told.map_err(|error| error.to_string())?;
+    let files = files.chain([("plan.json".to_owned(), told + "\n")]);
     artefacts::write_all(&options.out, files)?;
     Ok(Ended::Well)
 }
