@@ -54,7 +54,7 @@ fn wrong_keys(loss: f64, reading: SequenceReading) -> (usize, usize) {
             .collect()
     };
     let pairs: Vec<Vec<Pair>> = (0..MAPPERS).map(of_mapper).collect();
-    let mut run = PaperRun::new(topology, plan, &[pairs.clone()], reading)
+    let mut run = PaperRun::new(topology, plan, std::slice::from_ref(&pairs), reading)
         .unwrap_or_else(|error| panic!("{error}"));
     run.run(Nanos::from_secs(60), &mut |_| true)
         .unwrap_or_else(|error| panic!("{error}"));
