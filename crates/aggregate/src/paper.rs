@@ -3,7 +3,7 @@
 //!
 //! The switch next to the reducer combines all pairs and forwards the header alone. It keeps a
 //! number for each mapper and drops what is not larger. Where the paper leaves a choice, the one
-//! that loses less is taken: a dropped repeat gets an ACK too, so that a lost ACK stops nobody, and
+//! that loses less is taken: a dropped repeat gets an ACK too, so that a lost ACK stops no mapper, and
 //! a mapper repeats its collection signal until the reducer has it.
 
 use std::cell::RefCell;
@@ -174,7 +174,7 @@ struct Mapper {
     /// By sequence number, from 1. The last one is the signal.
     messages: Vec<Message>,
     next: usize,
-    /// Time and number of the transmissions, and true if it is to be sent again.
+    /// Time and number of the transmissions, and true if it must be sent again.
     in_flight: BTreeMap<u32, (Nanos, u32, bool)>,
     round_trip: RoundTrip,
     repeats: u64,

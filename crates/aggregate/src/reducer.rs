@@ -400,7 +400,7 @@ impl Reducer {
             return;
         };
         if since != received.since {
-            // Of a mapper that was replaced, or of one that the master has not told of yet.
+            // Of a mapper that was replaced, or of one that the master has not reported yet.
             self.counts.strays += 1;
             return;
         }

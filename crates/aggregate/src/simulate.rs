@@ -299,8 +299,8 @@ impl Run {
         let incarnation = self.incarnation + 1;
         self.since[reduction][mapper] = incarnation;
         let now = self.simulation.now();
-        // The reducer learns of the load and of the mapper at once. Else it would tell the old
-        // mapper the number of the load.
+        // The reducer learns of the load and of the mapper at once. Else the old mapper would
+        // learn the number of the load from it.
         for roles in self.hosts.values() {
             for role in roles.borrow_mut().iter_mut() {
                 if let Role::Reducer {

@@ -90,7 +90,7 @@ struct SimulateOptions {
     /// The way of the pairs.
     #[arg(long, value_enum, default_value_t)]
     scheme: Scheme,
-    /// What a switch does with a message's number, for `--scheme paper`.
+    /// Reading of the paper's sentence on a message's number in the switch, for `--scheme paper`.
     #[arg(long, value_enum, default_value_t)]
     reading: Reading,
     /// Compute the result from the inputs in one map too, and compare all pairs.
@@ -225,7 +225,7 @@ struct SwitchJson<'a> {
     why: String,
 }
 
-/// Returns what is told of a plan.
+/// Returns the report of a plan.
 fn plan_json(planned: &Planned) -> PlanJson<'_> {
     let (topology, plan) = (&planned.topology, &planned.plan);
     let reductions = plan.reductions.iter().enumerate();
@@ -264,12 +264,12 @@ fn plan_json(planned: &Planned) -> PlanJson<'_> {
 
 fn plan(options: &PlanOptions) -> Result<Ended, String> {
     let planned = Planned::new(&options.input, Scheme::P4com)?;
-    let told = plan_json(&planned);
+    let report = plan_json(&planned);
     if options.json {
-        out::json(&told);
+        out::json(&report);
         return Ok(Ended::Well);
     }
-    for reduction in told.reductions {
+    for reduction in report.reductions {
         let ReductionJson {
             name,
             mappers,
@@ -304,7 +304,7 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
         to,
         least_bytes,
         most_bytes,
-    } in told.links
+    } in report.links
     {
         let (least, most) = (amount::bytes(least_bytes), amount::bytes(most_bytes));
         let range = match least_bytes == most_bytes {
@@ -325,9 +325,9 @@ fn compile(options: &CompileOptions) -> Result<Ended, String> {
             (format!("{name}.entries"), plan.entries(switch, 1, 1)),
         ]
     });
-    let told = serde_json::to_string_pretty(&plan_json(&planned));
-    let told = told.map_err(|error| error.to_string())?;
-    let files = files.chain([("plan.json".to_owned(), told + "\n")]);
+    let report = serde_json::to_string_pretty(&plan_json(&planned));
+    let report = report.map_err(|error| error.to_string())?;
+    let files = files.chain([("plan.json".to_owned(), report + "\n")]);
     artefacts::write_all(&options.out, files)?;
     Ok(Ended::Well)
 }

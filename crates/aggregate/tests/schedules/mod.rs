@@ -199,7 +199,7 @@ impl Node {
 enum Event {
     Arrival(u32),
     TimeOut,
-    /// The master tells the number of the switch's load.
+    /// The master reports the number of the switch's load.
     Restart(u32),
 }
 
