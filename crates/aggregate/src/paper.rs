@@ -3,8 +3,8 @@
 //!
 //! The switch next to the reducer combines all pairs and forwards the header alone. It keeps a
 //! number for each mapper and drops what is not larger. Where the paper leaves a choice, the one
-//! that loses less is taken: a dropped repeat gets an ACK too, so that a lost ACK stops no mapper, and
-//! a mapper repeats its collection signal until the reducer has it.
+//! that loses less is taken: a dropped repeat gets an ACK too, so that a lost ACK stops no mapper,
+//! and a mapper repeats its collection signal until the reducer has it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
