@@ -14,7 +14,7 @@ fn main() -> std::process::ExitCode {
     };
     let (mut all, mut wrong) = (Summary::default(), 0);
     for seed in first..first.saturating_add(count) {
-        match Case::random(seed).check(&interp::Interp) {
+        match Case::random(seed).check(seed) {
             Ok(summary) => all.add(&summary),
             Err(error) => {
                 println!("seed {seed}: {error}");

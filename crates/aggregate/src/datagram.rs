@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use support::checksum::{internet_checksum, ones_complement_sum, sum_from};
 
 /// Length of the headers: Ethernet, IPv4, UDP.
-pub(crate) const HEADERS: usize = 14 + 20 + 8;
+const HEADERS: usize = 14 + 20 + 8;
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const UDP: u8 = 17;
@@ -13,21 +13,28 @@ const TTL: u8 = 64;
 
 /// End of a datagram: MAC address, IPv4 address, UDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    pub(crate) mac: [u8; 6],
-    pub(crate) address: Ipv4Addr,
-    pub(crate) port: u16,
+pub struct Endpoint {
+    /// The MAC address.
+    pub mac: [u8; 6],
+    /// The IPv4 address.
+    pub address: Ipv4Addr,
+    /// The UDP port.
+    pub port: u16,
 }
 
 /// A received datagram.
-pub(crate) struct Datagram<'a> {
-    pub(crate) to: Ipv4Addr,
-    pub(crate) port: u16,
-    pub(crate) payload: &'a [u8],
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// The destination.
+    pub to: Ipv4Addr,
+    /// The destination port.
+    pub port: u16,
+    /// The bytes after the UDP header.
+    pub payload: &'a [u8],
 }
 
 /// Returns the frame of a datagram.
-pub(crate) fn write(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
+pub fn write(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADERS + payload.len());
     frame.extend(to.mac);
     frame.extend(from.mac);
@@ -59,7 +66,7 @@ fn udp_sum(frame: &[u8]) -> u16 {
 }
 
 /// Reads a frame. `None` if it is no whole datagram with correct checksums.
-pub(crate) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
+pub fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let (headers, _) = frame.split_at_checked(HEADERS)?;
     let is_udp = headers[12..14] == IPV4 && headers[14] == 0x45 && headers[23] == UDP;
     let is_whole = u16::from_be_bytes([headers[20], headers[21]]) & 0x3fff == 0;

@@ -289,6 +289,7 @@ fn absorb(r: usize, i: usize, reduction: &SwitchReduction) -> String {
                 is_taken = true;
             }} else {{
                 hdr.agg.flags = hdr.agg.flags | {full};
+                meta.is_changed = true;
             }}
             if (is_taken) {{
                 mask[{i}:{i}] = 1;

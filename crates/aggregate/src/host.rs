@@ -16,8 +16,11 @@ use crate::role::Role;
 /// Name of the drop reason for frames that are no message for this host.
 const NOT_FOR_US: &str = "not_for_this_host";
 
+/// A mapper or a reducer of a simulated host.
+pub(crate) type HostRole = Role<Endpoint>;
+
 /// Mappers and reducers of a host, shared with the one who reads their results.
-pub(crate) type Roles = Rc<RefCell<Vec<Role<Endpoint>>>>;
+pub(crate) type Roles = Rc<RefCell<Vec<HostRole>>>;
 
 /// A simulated host.
 pub(crate) struct HostNode {

@@ -142,6 +142,8 @@ struct JobReader {
     names: BTreeMap<String, (Name, Position)>,
     /// Number of reducers of each mapper, and its place.
     uses: Vec<(usize, Position)>,
+    /// The name of the line's statement, if it has one already.
+    named: Option<String>,
     errors: Vec<JobError>,
 }
 
@@ -150,6 +152,8 @@ enum Name {
     Part(usize),
     Mapper(usize),
     Reducer,
+    /// Of a statement with an error.
+    Wrong,
 }
 
 /// The rest of a line.
@@ -251,7 +255,8 @@ impl JobReader {
             return Ok(());
         }
         let at = line.at();
-        match line.word(|c| c.is_ascii_alphabetic()) {
+        self.named = None;
+        let read = match line.word(|c| c.is_ascii_alphabetic()) {
             "data" => self.data(line),
             "map" => self.map(line),
             "reduce" => self.reduce(line),
@@ -260,7 +265,14 @@ impl JobReader {
                 message: format!("\"{other}\" is no statement"),
                 mend: "begin a line with data, map or reduce".to_owned(),
             }),
+        };
+        if read.is_err()
+            && let Some(name) = self.named.take()
+            && let Some((kind, _)) = self.names.get_mut(&name)
+        {
+            *kind = Name::Wrong;
         }
+        read
     }
 
     /// Takes a name that no statement has yet.
@@ -280,6 +292,7 @@ impl JobReader {
             });
         }
         self.names.insert(text.clone(), (name, at));
+        self.named = Some(text.clone());
         Ok(text)
     }
 
@@ -333,6 +346,8 @@ impl JobReader {
         let part = line.name("the part")?;
         let part = match self.names.get(part) {
             Some((Name::Part(part), _)) => *part,
+            // Its own line has the error.
+            Some((Name::Wrong, _)) => 0,
             _ => {
                 return Err(JobError {
                     at: part_at,
@@ -393,7 +408,8 @@ impl JobReader {
             let at = line.at();
             let name = line.name("a mapper")?;
             let mapper = match self.names.get(name) {
-                Some((Name::Mapper(mapper), _)) => *mapper,
+                Some((Name::Mapper(mapper), _)) => Some(*mapper),
+                Some((Name::Wrong, _)) => None,
                 _ => {
                     return Err(JobError {
                         at,
@@ -402,15 +418,17 @@ impl JobReader {
                     });
                 }
             };
-            if mappers.contains(&mapper) {
+            if mapper.is_some_and(|mapper| mappers.contains(&mapper)) {
                 return Err(JobError {
                     at,
                     message: format!("{name} is twice in one reducer"),
                     mend: "name it once".to_owned(),
                 });
             }
-            mappers.push(mapper);
-            self.uses[mapper].0 += 1;
+            if let Some(mapper) = mapper {
+                mappers.push(mapper);
+                self.uses[mapper].0 += 1;
+            }
             if line.token(",", "").is_err() {
                 line.token(")", REDUCE_FORM)?;
                 return Ok(mappers);

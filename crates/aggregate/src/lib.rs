@@ -12,7 +12,7 @@
 //!
 //! Tests: `tests/`, with the emitted programs on `interp`.
 
-mod datagram;
+pub mod datagram;
 mod emit;
 mod host;
 mod job;
@@ -21,7 +21,9 @@ mod mapper;
 mod message;
 mod neighbours;
 mod pair;
+mod paper;
 mod plan;
+mod predict;
 mod reducer;
 mod role;
 mod simulate;
@@ -35,10 +37,12 @@ pub use message::{
 };
 pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
+pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use plan::{
-    MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest, WINDOW,
-    switch_address,
+    Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
+    WINDOW, switch_address,
 };
+pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
 pub use role::Role;
-pub use simulate::{MakeSwitch, Outcome, Run, RunError, RunOptions};
+pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};

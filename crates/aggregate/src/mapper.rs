@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,7 @@ pub struct MapperCounts {
 }
 
 /// A message in flight.
+#[derive(Clone)]
 struct Sent {
     message: Message,
     at: Nanos,
@@ -106,6 +108,7 @@ struct Sent {
 }
 
 /// Pairs in the order in which they are sent.
+#[derive(Clone)]
 struct Ordered {
     pairs: Vec<(u32, Pair)>,
     next: usize,
@@ -135,9 +138,14 @@ impl Ordered {
 }
 
 /// A mapper.
+#[derive(Clone)]
 pub struct Mapper {
     config: FlowConfig,
     flow: u16,
+    /// Number of the load with which it began. 0: it is the flow's first mapper.
+    since: u32,
+    /// True if another mapper has its flow.
+    is_replaced: bool,
     incarnation: u32,
     /// Pairs of the shape's classes.
     small: Ordered,
@@ -189,6 +197,8 @@ impl Mapper {
         Ok(Mapper {
             config,
             flow,
+            since: 0,
+            is_replaced: false,
             incarnation: 0,
             small: Ordered::new(small),
             large: Ordered::new(large),
@@ -212,6 +222,35 @@ impl Mapper {
         })
     }
 
+    /// Makes it the mapper that replaces another one of its flow from a load on.
+    #[must_use]
+    pub fn replacing_since(mut self, incarnation: u32) -> Mapper {
+        self.since = incarnation;
+        self
+    }
+
+    /// Makes it begin at a time.
+    #[must_use]
+    pub fn beginning_at(mut self, at: Nanos) -> Mapper {
+        self.question_at = at;
+        self
+    }
+
+    /// Returns the number of the load with which it began. 0: it is the flow's first mapper.
+    pub fn since(&self) -> u32 {
+        self.since
+    }
+
+    /// Returns its attempt.
+    pub fn attempt(&self) -> u16 {
+        self.config.attempt
+    }
+
+    /// Returns true if another mapper has its flow. It sends nothing more.
+    pub fn is_replaced(&self) -> bool {
+        self.is_replaced
+    }
+
     /// Returns true if the reducer has announced that the result is complete.
     pub fn is_complete(&self) -> bool {
         self.is_complete
@@ -220,6 +259,23 @@ impl Mapper {
     /// Returns the counters.
     pub fn counts(&self) -> MapperCounts {
         self.counts
+    }
+
+    /// Hashes what decides the later messages, without counters, and of times only that a question
+    /// is due: an exploration of schedules takes mappers with equal hashes as one.
+    pub fn hash_state(&self, now: Nanos, state: &mut impl Hasher) {
+        (self.question_at <= now).hash(state);
+        (self.incarnation, self.small.next, self.large.next).hash(state);
+        (&self.state, self.epoch, self.messages, self.pairs).hash(state);
+        (self.has_ended, self.is_complete, self.is_replaced).hash(state);
+        (self.next_sequence, self.base, self.credit).hash(state);
+        (self.window as u32).min(self.config.window).hash(state);
+        for sent in &self.in_flight {
+            let header = &sent.message.header;
+            (header.sequence, header.epoch, &sent.message.body).hash(state);
+            sent.transmissions.min(UNANSWERED).hash(state);
+            (sent.has_arrived, sent.is_lost).hash(state);
+        }
     }
 
     /// Processes a message of the reducer. Others are ignored.
@@ -239,7 +295,8 @@ impl Mapper {
     }
 
     fn announce(&mut self, header: &Header, state: &State, now: Nanos) {
-        if header.incarnation < self.incarnation {
+        self.is_replaced |= state.since > self.since;
+        if header.incarnation < self.incarnation || state.since != self.since {
             return;
         }
         let is_new = header.incarnation > self.incarnation || self.state.is_none();
@@ -347,7 +404,7 @@ impl Mapper {
     /// Returns the next message to send now, if there is one. The caller calls again until there
     /// is none.
     pub fn poll(&mut self, now: Nanos) -> Option<Message> {
-        if self.is_complete {
+        if self.is_complete || self.is_replaced {
             return None;
         }
         self.repeat(now)
@@ -461,7 +518,10 @@ impl Mapper {
         header.flow = self.flow;
         header.credit = self.questions as u16;
         let pairs = (self.small.pairs.len() + self.large.pairs.len()) as u64;
-        let body = Body::Question { pairs };
+        let body = Body::Question {
+            pairs,
+            since: self.since,
+        };
         Some(Message { header, body })
     }
 
@@ -474,7 +534,7 @@ impl Mapper {
 
     /// Returns the time of the next action without a message.
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.is_complete {
+        if self.is_complete || self.is_replaced {
             return None;
         }
         let question = self.is_waiting().then_some(self.question_at);

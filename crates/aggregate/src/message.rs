@@ -64,7 +64,7 @@ impl Kind {
 }
 
 /// Flags of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u8);
 
 impl Flags {
@@ -94,7 +94,7 @@ impl Flags {
 }
 
 /// Header of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The type.
     pub kind: Kind,
@@ -124,7 +124,7 @@ pub struct Header {
 }
 
 /// Position and counts of collected slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bank {
     /// The first slot.
     pub first: u32,
@@ -135,10 +135,12 @@ pub struct Bank {
 }
 
 /// State of a reduction in a signal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
     /// First epoch that is open.
     pub base: u16,
+    /// Number of the load with which the flow's mapper began. An older mapper stops.
+    pub since: u32,
     /// Place of the first key of the base epoch. All keys before it are in the result.
     pub start: u32,
     /// For each epoch from the base on, the place of its last key.
@@ -146,7 +148,7 @@ pub struct State {
 }
 
 /// Receipts of a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipts {
     /// All sequence numbers before this one have arrived.
     pub base: u32,
@@ -155,7 +157,7 @@ pub struct Receipts {
 }
 
 /// Content after the header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// Pairs of the shape.
     Pairs(Vec<Pair>),
@@ -176,6 +178,8 @@ pub enum Body {
     Question {
         /// Number of different keys of the mapper.
         pairs: u64,
+        /// Number of the load with which the mapper began.
+        since: u32,
     },
     /// Request for slots, or their pairs.
     Bank(Bank, Vec<Pair>),
@@ -184,7 +188,7 @@ pub enum Body {
 }
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
     /// The header. Its number of pairs is that of the body.
     pub header: Header,
@@ -242,12 +246,16 @@ impl Message {
             }
             Body::State(state) => {
                 bytes.extend(state.base.to_be_bytes());
+                bytes.extend(state.since.to_be_bytes());
                 bytes.extend(state.start.to_be_bytes());
                 for end in &state.ends {
                     bytes.extend(end.to_be_bytes());
                 }
             }
-            Body::Question { pairs } => bytes.extend(pairs.to_be_bytes()),
+            Body::Question { pairs, since } => {
+                bytes.extend(pairs.to_be_bytes());
+                bytes.extend(since.to_be_bytes());
+            }
             Body::Bank(bank, pairs) => {
                 bytes.extend(bank.first.to_be_bytes());
                 bytes.extend(bank.used.to_be_bytes());
@@ -302,11 +310,13 @@ impl Message {
             },
             Kind::Signal if flags.has(Flags::ACK) => Body::State(State {
                 base: reader.u16()?,
+                since: reader.u32()?,
                 start: reader.u32()?,
                 ends: std::iter::from_fn(|| reader.u32()).collect(),
             }),
             Kind::Signal => Body::Question {
                 pairs: reader.u64()?,
+                since: reader.u32()?,
             },
             Kind::Collect | Kind::Reply => {
                 let bank = Bank {

@@ -182,7 +182,7 @@ impl Shape {
 }
 
 /// A key of any length with its value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
     /// The key.
     pub key: Box<[u8]>,

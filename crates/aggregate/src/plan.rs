@@ -52,6 +52,15 @@ pub struct PlannedSwitch {
     pub place: SwitchPlace,
 }
 
+/// A switch that has room for a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Bytes times hops if it is the last switch that reduces.
+    pub cost: u64,
+}
+
 /// A planned reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedReduction {
@@ -63,6 +72,9 @@ pub struct PlannedReduction {
     pub switches: Vec<PlannedSwitch>,
     /// Sum over mappers of bytes times hops, to the last switch and on to the reducer.
     pub cost: u64,
+    /// The switches on the paths that have room, in the order of their costs. The first one is
+    /// the last switch of the reduction.
+    pub candidates: Vec<Candidate>,
 }
 
 impl PlannedReduction {
@@ -179,14 +191,14 @@ struct Route {
 }
 
 /// Links between nodes.
-struct Graph<'t> {
+pub(crate) struct Graph<'t> {
     topology: &'t Topology,
     /// Of each node: own port and neighbor, sorted by the neighbor's name.
     neighbours: BTreeMap<NodeId, Vec<(PortId, NodeId)>>,
 }
 
 impl<'t> Graph<'t> {
-    fn new(topology: &'t Topology) -> Graph<'t> {
+    pub(crate) fn new(topology: &'t Topology) -> Graph<'t> {
         let mut neighbours: BTreeMap<NodeId, Vec<(PortId, NodeId)>> = BTreeMap::new();
         for link in &topology.links {
             let [a, b] = link.ends;
@@ -206,7 +218,7 @@ impl<'t> Graph<'t> {
 
     /// Returns the next hop of each node on a shortest path to `to`, with the distance. Hosts do
     /// not forward. Ties go to the first name.
-    fn tree(&self, to: NodeId) -> BTreeMap<NodeId, (PortId, NodeId, u64)> {
+    pub(crate) fn tree(&self, to: NodeId) -> BTreeMap<NodeId, (PortId, NodeId, u64)> {
         let mut tree = BTreeMap::new();
         let mut queue = VecDeque::from([(to, 0)]);
         let mut seen = BTreeSet::from([to]);
@@ -229,7 +241,7 @@ impl<'t> Graph<'t> {
     }
 
     /// Returns the switches on the way from a node along a tree.
-    fn path(
+    pub(crate) fn path(
         &self,
         (from, to): (NodeId, NodeId),
         tree: &BTreeMap<NodeId, (PortId, NodeId, u64)>,
@@ -294,6 +306,13 @@ impl Plan {
         })
     }
 
+    /// Returns the port and the MAC address of the next hop to an address.
+    pub(crate) fn next_hop(&self, switch: SwitchId, to: Ipv4Addr) -> Option<(PortId, [u8; 6])> {
+        let mut routes = self.routes.get(&switch)?.iter();
+        let route = routes.find(|route| route.to == to)?;
+        Some((route.port, route.mac))
+    }
+
     /// Returns the P4 text of a switch.
     pub fn program(&self, switch: SwitchId) -> String {
         let own: Vec<SwitchReduction> =
@@ -307,8 +326,20 @@ impl Plan {
         own.map(|(r, _)| r.in_switch().state_bytes()).sum()
     }
 
-    /// Returns the entries of a switch, with the attempt and the number of this load.
+    /// Returns the entries of a switch, with the attempt of all reductions and the number of this
+    /// load.
     pub fn entries(&self, switch: SwitchId, attempt: u16, incarnation: u32) -> String {
+        self.entries_with(switch, &|_| attempt, incarnation)
+    }
+
+    /// Returns the entries of a switch, with the attempt of each reduction by its number, and the
+    /// number of this load.
+    pub fn entries_with(
+        &self,
+        switch: SwitchId,
+        attempt_of: &dyn Fn(u16) -> u16,
+        incarnation: u32,
+    ) -> String {
         let mut text = String::new();
         for Route { to, port, mac } in self.routes.get(&switch).into_iter().flatten() {
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
@@ -321,6 +352,7 @@ impl Plan {
         }
         for (reduction, place) in self.of_switch(switch) {
             let (job, flow) = (reduction.job, place.flow);
+            let attempt = attempt_of(job);
             writeln!(
                 text,
                 "SwitchIngress.reductions {{ hdr.agg.job: {job}; }} -> take_part(attempt: {attempt}, \
@@ -378,9 +410,16 @@ fn place(
         let most = paths.iter().map(|(_, bytes)| bytes.max(&1)).max();
         hops.sum::<u64>() + onward * most.unwrap_or(&1)
     };
-    let candidates = all.iter().filter(|switch| has_room(switch));
     let name = |switch: &SwitchId| topology.switches[switch.0].name.clone();
-    let best = candidates.min_by_key(|switch| (cost_of(switch), name(switch)));
+    let with_room = all.iter().filter(|switch| has_room(switch));
+    let mut candidates: Vec<Candidate> = with_room
+        .map(|switch| Candidate {
+            switch: *switch,
+            cost: cost_of(switch),
+        })
+        .collect();
+    candidates.sort_by_key(|candidate| (candidate.cost, name(&candidate.switch)));
+    let best = candidates.first().map(|candidate| &candidate.switch);
     let cost = best.map_or_else(
         || {
             let bytes = paths
@@ -406,6 +445,7 @@ fn place(
             request: request.clone(),
             switches: Vec::new(),
             cost,
+            candidates: Vec::new(),
         });
     };
     let mut chosen = BTreeSet::from([*root]);
@@ -447,6 +487,7 @@ fn place(
         request: request.clone(),
         switches,
         cost,
+        candidates,
     })
 }
 

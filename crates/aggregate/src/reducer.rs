@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ pub struct ReducerCounts {
 }
 
 /// Progress of a mapper in an epoch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 struct FlowEpoch {
     messages: u32,
     left: u64,
@@ -136,6 +137,7 @@ impl FlowEpoch {
 }
 
 /// An announced epoch.
+#[derive(Clone)]
 struct Epoch {
     /// Place of its last key.
     end: u32,
@@ -144,7 +146,7 @@ struct Epoch {
 }
 
 /// Received messages of a mapper.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Received {
     base: u32,
     /// True for each arrived message from the base on.
@@ -152,10 +154,12 @@ struct Received {
     heard_at: Nanos,
     /// Number of keys of the mapper.
     keys: Option<u64>,
+    /// Number of the load with which the mapper began. 0: it is the flow's first one.
+    since: u32,
 }
 
 /// Collection of the slots of a switch.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Collection {
     /// Sequence number of the next request of this incarnation.
     next_sequence: u32,
@@ -197,6 +201,7 @@ struct Clearing {
 }
 
 /// Step of the work on the base epoch.
+#[derive(Clone)]
 enum Phase {
     /// Not all mappers have reported their number of keys.
     Waiting,
@@ -223,6 +228,7 @@ pub struct Addressed {
 }
 
 /// A reducer.
+#[derive(Clone)]
 pub struct Reducer {
     config: ReducerConfig,
     incarnation: u32,
@@ -297,6 +303,33 @@ impl Reducer {
         pairs
     }
 
+    /// Hashes what decides the later messages and the result, without times and counters: an
+    /// exploration of schedules takes reducers with equal hashes as one. The caller has polled all
+    /// messages.
+    pub fn hash_state(&self, state: &mut impl Hasher) {
+        (self.incarnation, self.base, self.start, self.width).hash(state);
+        std::mem::discriminant(&self.phase).hash(state);
+        match &self.phase {
+            Phase::Collecting { level, absorbed } => (level, absorbed).hash(state),
+            Phase::Clearing(left) => left.keys().for_each(|index| index.hash(state)),
+            Phase::Waiting | Phase::Filling | Phase::Complete | Phase::Failed(_) => {}
+        }
+        for flow in &self.flows {
+            (flow.base, &flow.arrived, flow.keys, flow.since).hash(state);
+        }
+        for collection in &self.collections {
+            (collection.next_sequence, collection.next_slot).hash(state);
+            (collection.used, collection.counts).hash(state);
+            let requests = collection.requests.iter();
+            requests.for_each(|(sequence, request)| (sequence, request.first).hash(state));
+        }
+        for epoch in &self.epochs {
+            (epoch.end, &epoch.flows).hash(state);
+            hash_pairs(&epoch.partial, state);
+        }
+        hash_pairs(&self.result, state);
+    }
+
     /// Begins the open epochs again, since the switches have been loaded again under this
     /// number. What they held of these epochs is lost.
     pub fn restart(&mut self, incarnation: u32, now: Nanos) {
@@ -318,6 +351,23 @@ impl Reducer {
         }
     }
 
+    /// Begins the open epochs again with another mapper of a flow, since the old one is dead or
+    /// slow. Pairs of the old one in open epochs are dropped; its completed epochs stay.
+    pub fn replace_mapper(&mut self, flow: u16, incarnation: u32, now: Nanos) {
+        if incarnation <= self.incarnation {
+            return;
+        }
+        if let Some(received) = self.flows.get_mut(usize::from(flow)) {
+            received.since = incarnation;
+        }
+        self.restart(incarnation, now);
+    }
+
+    /// Returns its attempt.
+    pub fn attempt(&self) -> u16 {
+        self.config.flows.attempt
+    }
+
     /// Processes a message of a mapper or a switch.
     pub fn receive(&mut self, message: &Message, now: Nanos) {
         let header = &message.header;
@@ -326,9 +376,9 @@ impl Reducer {
             self.counts.strays += 1;
             return;
         }
-        if let Body::Question { pairs } = message.body {
+        if let Body::Question { pairs, since } = message.body {
             // A mapper that has seen no state yet knows no incarnation.
-            self.answer(header.flow, pairs, now);
+            self.answer(header.flow, (pairs, since), now);
         } else if header.incarnation != self.incarnation {
             self.counts.strays += 1;
         } else {
@@ -345,11 +395,16 @@ impl Reducer {
     }
 
     /// Answers a mapper's question for the state.
-    fn answer(&mut self, flow: u16, keys: u64, now: Nanos) {
+    fn answer(&mut self, flow: u16, (keys, since): (u64, u32), now: Nanos) {
         let Some(received) = self.flows.get_mut(usize::from(flow)) else {
             self.counts.strays += 1;
             return;
         };
+        if since != received.since {
+            // Of a mapper that was replaced, or of one that the master has not reported yet.
+            self.counts.strays += 1;
+            return;
+        }
         received.heard_at = now;
         received.keys = Some(keys);
         if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
@@ -366,6 +421,7 @@ impl Reducer {
         }
         let state = State {
             base: self.base,
+            since: self.flows[usize::from(flow)].since,
             start: self.start,
             ends: self.epochs.iter().map(|epoch| epoch.end).collect(),
         };
@@ -841,6 +897,12 @@ impl Reducer {
             Phase::Complete | Phase::Failed(_) => None,
         }
     }
+}
+
+/// Hashes pairs in the order of their keys.
+fn hash_pairs(pairs: &HashMap<Box<[u8]>, i128>, state: &mut impl Hasher) {
+    let sorted: BTreeMap<_, _> = pairs.iter().collect();
+    sorted.hash(state);
 }
 
 fn combine(into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair], operator: crate::pair::Operator) {

@@ -9,11 +9,11 @@ use fabric::{FabricError, Node, Simulation};
 use packet::Nanos;
 
 use crate::datagram::Endpoint;
-use crate::host::{HostNode, Roles, endpoint};
+use crate::host::{HostNode, HostRole, Roles, endpoint};
 use crate::mapper::{KeyTooLongError, Mapper, MapperCounts};
 use crate::message::PORTS;
 use crate::pair::Pair;
-use crate::plan::{Plan, SWITCH_MAC, switch_address};
+use crate::plan::{Plan, PlannedReduction, SWITCH_MAC, switch_address};
 use crate::reducer::{Reducer, ReducerCounts, ReductionError};
 use crate::role::Role;
 
@@ -22,6 +22,37 @@ pub type MakeSwitch<'a> = dyn FnMut(SwitchId, &str, &str) -> Result<Box<dyn Node
 
 /// Time between two looks at the reductions.
 const LOOK: Nanos = Nanos::from_millis(1);
+
+/// Failure of a part of a reduction in a run, or what the master does about it. Reductions and
+/// mappers are given by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A switch loses its registers and is loaded again.
+    Load(SwitchId),
+    /// A mapper stops.
+    StopMapper {
+        /// The reduction.
+        reduction: usize,
+        /// The mapper.
+        mapper: usize,
+    },
+    /// A mapper is started again, on this host. The old one is not stopped: it may be slow alone.
+    RetryMapper {
+        /// The reduction.
+        reduction: usize,
+        /// The mapper.
+        mapper: usize,
+        /// The host, which has another mapper or reducer.
+        host: HostId,
+    },
+    /// A reducer and its mappers are started again, on their hosts.
+    Retry {
+        /// The reduction.
+        reduction: usize,
+        /// True if the old ones are stopped.
+        stops: bool,
+    },
+}
 
 /// Parameters of a simulated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +63,10 @@ pub struct RunOptions {
     pub patience: Nanos,
     /// Maximum simulated time.
     pub end: Nanos,
-    /// Restarts of switches: each loses its registers and is loaded again.
-    pub restarts: Vec<(Nanos, SwitchId)>,
+    /// Failures.
+    pub failures: Vec<(Nanos, Failure)>,
+    /// Mappers that begin late, by index of the reduction and of the mapper.
+    pub late: Vec<(usize, usize, Nanos)>,
 }
 
 impl Default for RunOptions {
@@ -42,7 +75,8 @@ impl Default for RunOptions {
             open_epochs: 2,
             patience: Nanos::from_secs(5),
             end: Nanos::from_secs(600),
-            restarts: Vec::new(),
+            failures: Vec::new(),
+            late: Vec::new(),
         }
     }
 }
@@ -105,6 +139,13 @@ pub struct Run {
     options: RunOptions,
     incarnation: u32,
     hosts: BTreeMap<HostId, Roles>,
+    /// Pairs of the mappers, for retries.
+    pairs: Vec<Vec<Vec<Pair>>>,
+    ends: Vec<Endpoint>,
+    /// For each reduction: its attempt.
+    attempts: Vec<u16>,
+    /// For each reduction and mapper: the load with which it began.
+    since: Vec<Vec<u32>>,
     /// For each reduction: time of its end.
     ended: Vec<Option<Nanos>>,
 }
@@ -112,7 +153,7 @@ pub struct Run {
 /// The first number of a load. 0 is none.
 const FIRST_INCARNATION: u32 = 1;
 
-/// The attempt of a simulated run.
+/// The first attempt of a reduction.
 const ATTEMPT: u16 = 1;
 
 impl Run {
@@ -128,47 +169,28 @@ impl Run {
         options: RunOptions,
         make: &mut MakeSwitch<'_>,
     ) -> Result<Run, RunError> {
+        let ends = topology.hosts.iter();
+        let ends: Vec<Endpoint> = ends.map(|h| endpoint(h.mac, h.address)).collect();
         let mut hosts: BTreeMap<HostId, Roles> = BTreeMap::new();
-        let mut add = |host: HostId, role: Role<Endpoint>| {
+        let mut add = |host: HostId, role: HostRole| {
             let roles = hosts.entry(host).or_default();
             roles.borrow_mut().push(role);
         };
-        let end_of = |host: HostId| {
-            let spec = &topology.hosts[host.0];
-            endpoint(spec.mac, spec.address)
-        };
-        for (planned, pairs) in plan.reductions.iter().zip(pairs) {
-            let (job, request) = (planned.job, &planned.request);
-            let config = planned.flow_config(ATTEMPT);
-            for ((flow, (host, _)), pairs) in (0..).zip(&request.mappers).zip(pairs) {
-                let mapper = Mapper::new(config, flow, pairs);
+        for (number, (planned, pairs)) in plan.reductions.iter().zip(&pairs).enumerate() {
+            let request = &planned.request;
+            for (index, ((host, _), pairs)) in request.mappers.iter().zip(pairs).enumerate() {
+                let mapper = Mapper::new(planned.flow_config(ATTEMPT), index as u16, pairs.clone());
                 let mapper = mapper.map_err(|error| RunError::Key {
                     host: topology.hosts[host.0].name.clone(),
                     error,
                 })?;
-                let role = Role::Mapper {
-                    mapper: Box::new(mapper),
-                    job,
-                    flow,
-                    reducer: end_of(request.reducer),
-                };
-                add(*host, role);
+                let mut late = options.late.iter();
+                let begin = late.find(|(r, m, _)| (*r, *m) == (number, index));
+                let mapper = mapper.beginning_at(begin.map_or(Nanos::ZERO, |(.., at)| *at));
+                add(*host, mapper_role(planned, &ends, mapper, index as u16));
             }
-            let mappers = request.mappers.iter().map(|(host, _)| end_of(*host));
-            let switches = planned.switches.iter().map(|planned| Endpoint {
-                mac: SWITCH_MAC,
-                address: switch_address(planned.switch),
-                port: *PORTS.start(),
-            });
-            let flows = mappers.chain(switches).collect();
-            let config = planned.reducer_config(ATTEMPT, options.open_epochs, options.patience);
-            let reducer = Box::new(Reducer::new(config, FIRST_INCARNATION));
-            let role = Role::Reducer {
-                reducer,
-                job,
-                flows,
-            };
-            add(request.reducer, role);
+            let reducer = reducer_role(planned, &ends, &options, ATTEMPT, FIRST_INCARNATION);
+            add(request.reducer, reducer);
         }
         let ids: BTreeMap<String, SwitchId> = topology
             .switches
@@ -192,6 +214,13 @@ impl Run {
         }
         Ok(Run {
             ended: vec![None; plan.reductions.len()],
+            attempts: vec![ATTEMPT; plan.reductions.len()],
+            since: pairs.iter().map(|mappers| vec![0; mappers.len()]).collect(),
+            pairs: match options.failures.is_empty() {
+                true => Vec::new(),
+                false => pairs,
+            },
+            ends,
             simulation,
             plan,
             options,
@@ -210,37 +239,158 @@ impl Run {
         make: &mut MakeSwitch<'_>,
         observe: &mut dyn FnMut(&Simulation) -> bool,
     ) -> Result<(), RunError> {
-        let mut restarts = self.options.restarts.clone();
-        restarts.sort_unstable();
-        let mut restarts = restarts.into_iter().peekable();
+        let mut failures = self.options.failures.clone();
+        failures.sort_by_key(|(at, _)| *at);
+        let mut failures = failures.into_iter().peekable();
         while self.simulation.now() < self.options.end && !self.note_ends() {
             if !observe(&self.simulation) {
                 break;
             }
             let mut slice = (self.simulation.now() + LOOK).min(self.options.end);
-            let next = restarts.peek().filter(|(at, _)| *at <= slice).copied();
+            let next = failures.peek().filter(|(at, _)| *at <= slice).copied();
             if let Some((at, _)) = next {
                 slice = at.max(self.simulation.now());
             }
             self.simulation.run_until(slice)?;
-            if let Some((_, switch)) = next {
-                restarts.next();
-                self.restart(switch, make)?;
+            if let Some((_, failure)) = next {
+                failures.next();
+                self.fail(failure, make)?;
             }
         }
         Ok(())
     }
 
-    /// Loads a switch again, and gives all switches and reducers the number of this load.
-    fn restart(&mut self, lost: SwitchId, make: &mut MakeSwitch<'_>) -> Result<(), RunError> {
+    fn fail(&mut self, failure: Failure, make: &mut MakeSwitch<'_>) -> Result<(), RunError> {
+        match failure {
+            Failure::Load(switch) => self.load(Some(switch), make),
+            Failure::StopMapper { reduction, mapper } => {
+                let own = (self.plan.reductions[reduction].job, mapper as u16);
+                self.stop(|role| match role {
+                    Role::Mapper { job, flow, .. } => (*job, *flow) == own,
+                    Role::Reducer { .. } => false,
+                });
+                Ok(())
+            }
+            Failure::RetryMapper {
+                reduction,
+                mapper,
+                host,
+            } => self.retry_mapper(reduction, mapper, host, make),
+            Failure::Retry { reduction, stops } => self.retry(reduction, stops, make),
+        }
+    }
+
+    /// Stops some mappers and reducers.
+    fn stop(&self, is_stopped: impl Fn(&HostRole) -> bool) {
+        for roles in self.hosts.values() {
+            roles.borrow_mut().retain(|role| !is_stopped(role));
+        }
+    }
+
+    /// Starts a mapper again, with the next number of a load.
+    fn retry_mapper(
+        &mut self,
+        reduction: usize,
+        mapper: usize,
+        host: HostId,
+        make: &mut MakeSwitch<'_>,
+    ) -> Result<(), RunError> {
+        let planned = &self.plan.reductions[reduction];
+        let (own, attempt) = (mapper as u16, self.attempts[reduction]);
+        let incarnation = self.incarnation + 1;
+        self.since[reduction][mapper] = incarnation;
+        let now = self.simulation.now();
+        // The reducer learns of the load and of the mapper at once. Else the old mapper would
+        // learn the number of the load from it.
+        for roles in self.hosts.values() {
+            for role in roles.borrow_mut().iter_mut() {
+                if let Role::Reducer {
+                    reducer,
+                    job,
+                    flows,
+                } = role
+                    && *job == planned.job
+                    && reducer.attempt() == attempt
+                {
+                    flows[mapper] = self.ends[host.0];
+                    reducer.replace_mapper(own, incarnation, now);
+                }
+            }
+        }
+        self.load(None, make)?;
+        let planned = &self.plan.reductions[reduction];
+        let pairs = self.pairs[reduction][mapper].clone();
+        let again = Mapper::new(planned.flow_config(attempt), own, pairs);
+        let again = again.expect("the first mapper had these keys");
+        let again = again.replacing_since(incarnation);
+        let role = mapper_role(planned, &self.ends, again.beginning_at(now), own);
+        self.begin([(host, role)])
+    }
+
+    /// Begins the next attempt of a reduction.
+    fn retry(
+        &mut self,
+        reduction: usize,
+        stops: bool,
+        make: &mut MakeSwitch<'_>,
+    ) -> Result<(), RunError> {
+        let own = self.plan.reductions[reduction].job;
+        if stops {
+            self.stop(|role| match role {
+                Role::Mapper { job, .. } | Role::Reducer { job, .. } => *job == own,
+            });
+        }
+        self.attempts[reduction] += 1;
+        self.since[reduction].fill(0);
+        self.ended[reduction] = None;
+        self.load(None, make)?;
+        let planned = &self.plan.reductions[reduction];
+        let attempt = self.attempts[reduction];
+        let reducer = reducer_role(
+            planned,
+            &self.ends,
+            &self.options,
+            attempt,
+            self.incarnation,
+        );
+        let mut begin = vec![(planned.request.reducer, reducer)];
+        let mappers = planned.request.mappers.iter().zip(&self.pairs[reduction]);
+        for (flow, ((host, _), pairs)) in (0..).zip(mappers) {
+            let mapper = Mapper::new(planned.flow_config(attempt), flow, pairs.clone());
+            let mapper = mapper.expect("the first mapper had these keys");
+            begin.push((*host, mapper_role(planned, &self.ends, mapper, flow)));
+        }
+        self.begin(begin)
+    }
+
+    /// Adds mappers and reducers to hosts.
+    fn begin(
+        &mut self,
+        roles: impl IntoIterator<Item = (HostId, HostRole)>,
+    ) -> Result<(), RunError> {
+        for (host, role) in roles {
+            if let Some(roles) = self.hosts.get(&host) {
+                roles.borrow_mut().push(role);
+                self.simulation.wake(NodeId::Host(host))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all switches and reducers the next number of a load. A switch that is `lost` takes no
+    /// part in a reduction perhaps, and is loaded too.
+    fn load(&mut self, lost: Option<SwitchId>, make: &mut MakeSwitch<'_>) -> Result<(), RunError> {
         self.incarnation += 1;
         let reductions = self.plan.reductions.iter();
         let switches = reductions.flat_map(|r| r.switches.iter().map(|s| s.switch));
-        let mut switches: Vec<SwitchId> = switches.chain([lost]).collect();
+        let mut switches: Vec<SwitchId> = switches.chain(lost).collect();
         switches.sort_unstable();
         switches.dedup();
+        let attempt_of = |job: u16| self.attempts[usize::from(job) - 1];
         for switch in switches {
-            let entries = self.plan.entries(switch, ATTEMPT, self.incarnation);
+            let entries = self
+                .plan
+                .entries_with(switch, &attempt_of, self.incarnation);
             let node = make(switch, &self.plan.program(switch), &entries);
             let node = node.map_err(RunError::Switch)?;
             self.simulation.replace_switch(switch, node)?;
@@ -248,7 +398,9 @@ impl Run {
         let now = self.simulation.now();
         for (host, roles) in &self.hosts {
             for role in roles.borrow_mut().iter_mut() {
-                if let Role::Reducer { reducer, .. } = role {
+                if let Role::Reducer { reducer, job, .. } = role
+                    && reducer.attempt() == attempt_of(*job)
+                {
                     reducer.restart(self.incarnation, now);
                 }
             }
@@ -257,18 +409,34 @@ impl Run {
         Ok(())
     }
 
+    /// Returns true if a mapper or reducer is the present one of its reduction.
+    fn is_present(&self, role: &HostRole) -> bool {
+        match role {
+            Role::Mapper {
+                mapper, job, flow, ..
+            } => {
+                let reduction = usize::from(*job) - 1;
+                mapper.attempt() == self.attempts[reduction]
+                    && mapper.since() == self.since[reduction][usize::from(*flow)]
+            }
+            Role::Reducer { reducer, job, .. } => {
+                reducer.attempt() == self.attempts[usize::from(*job) - 1]
+            }
+        }
+    }
+
     /// Notes the reductions that have ended. Returns true if all have, and their mappers know.
     fn note_ends(&mut self) -> bool {
         let now = self.simulation.now();
         let mut are_done = true;
+        let mut ended = self.ended.clone();
         for roles in self.hosts.values() {
-            for role in roles.borrow().iter() {
+            for role in roles.borrow().iter().filter(|role| self.is_present(role)) {
                 match role {
                     Role::Reducer { reducer, job, .. } => {
                         let has_ended = reducer.is_complete() || reducer.failure().is_some();
-                        let ended = &mut self.ended[usize::from(*job) - 1];
                         if has_ended {
-                            ended.get_or_insert(now);
+                            ended[usize::from(*job) - 1].get_or_insert(now);
                         }
                         are_done &= has_ended;
                     }
@@ -279,6 +447,7 @@ impl Run {
                 }
             }
         }
+        self.ended = ended;
         are_done
     }
 
@@ -286,7 +455,8 @@ impl Run {
     fn failure(&self, job: u16) -> Option<ReductionError> {
         let mut roles = self.hosts.values().map(|roles| roles.borrow());
         roles.find_map(|roles| {
-            roles.iter().find_map(|role| match role {
+            let mut present = roles.iter().filter(|role| self.is_present(role));
+            present.find_map(|role| match role {
                 Role::Reducer {
                     reducer, job: own, ..
                 } if *own == job => reducer.failure(),
@@ -298,7 +468,7 @@ impl Run {
     /// Returns the outcome of each reduction.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let reductions = self.plan.reductions.iter().zip(&self.ended);
-        let outcome = |(planned, ended): (&crate::plan::PlannedReduction, &Option<Nanos>)| {
+        let outcome = |(planned, ended): (&PlannedReduction, &Option<Nanos>)| {
             let mut outcome = Outcome {
                 result: Vec::new(),
                 failure: None,
@@ -308,7 +478,7 @@ impl Run {
                 ended_at: ended.unwrap_or(self.simulation.now()),
             };
             for roles in self.hosts.values() {
-                for role in roles.borrow().iter() {
+                for role in roles.borrow().iter().filter(|role| self.is_present(role)) {
                     match role {
                         Role::Reducer { reducer, job, .. } if *job == planned.job => {
                             outcome.result = reducer.result();
@@ -336,5 +506,43 @@ impl Run {
     /// Returns the simulation.
     pub fn simulation(&self) -> &Simulation {
         &self.simulation
+    }
+}
+
+/// Returns the role of a mapper.
+fn mapper_role(
+    planned: &PlannedReduction,
+    ends: &[Endpoint],
+    mapper: Mapper,
+    flow: u16,
+) -> HostRole {
+    Role::Mapper {
+        mapper: Box::new(mapper),
+        job: planned.job,
+        flow,
+        reducer: ends[planned.request.reducer.0],
+    }
+}
+
+/// Returns the role of a reducer in an attempt.
+fn reducer_role(
+    planned: &PlannedReduction,
+    ends: &[Endpoint],
+    options: &RunOptions,
+    attempt: u16,
+    incarnation: u32,
+) -> HostRole {
+    let request = &planned.request;
+    let mappers = request.mappers.iter().map(|(host, _)| ends[host.0]);
+    let switches = planned.switches.iter().map(|planned| Endpoint {
+        mac: SWITCH_MAC,
+        address: switch_address(planned.switch),
+        port: *PORTS.start(),
+    });
+    let config = planned.reducer_config(attempt, options.open_epochs, options.patience);
+    Role::Reducer {
+        reducer: Box::new(Reducer::new(config, incarnation)),
+        job: planned.job,
+        flows: mappers.chain(switches).collect(),
     }
 }

@@ -8,13 +8,13 @@ use random::{Case, Summary};
 fn check(seeds: std::ops::Range<u64>) {
     let mut all = Summary::default();
     for seed in seeds {
-        let summary = Case::random(seed).check(&interp::Interp);
+        let summary = Case::random(seed).check(seed);
         let summary = summary.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         all.add(&summary);
     }
     // The cases reach what they are to test.
     assert!(
-        all.absorbed > 0 && all.repeats > 0 && all.restarts > 0,
+        all.absorbed > 0 && all.repeats > 0 && all.restarts > 0 && all.native > 0,
         "{all:?}"
     );
 }

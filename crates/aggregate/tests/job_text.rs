@@ -85,3 +85,10 @@ fn each_error_has_its_place() {
         "3:5: the mapper n is in no reducer",
     );
 }
+
+#[test]
+fn uses_of_a_wrong_statement_are_no_further_errors() {
+    let errors = |text: &str| Job::read(text).expect_err("the job is wrong").len();
+    assert_eq!(errors(&format!("{DATA}map m = wrods(d)\n{REDUCE}")), 1);
+    assert_eq!(errors(&format!("data d = 10.0.1:a\n{MAP}{REDUCE}")), 1);
+}

@@ -1,8 +1,9 @@
 //! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
-//! This module prints; `real` runs jobs between hosts.
+//! This module prints; `real` runs jobs between hosts, and `paper` the paper's algorithm.
 
+mod paper;
 mod real;
 
 use std::collections::BTreeMap;
@@ -98,6 +99,9 @@ struct JobOptions {
     /// The way of the pairs.
     #[arg(long, value_enum, default_value_t)]
     scheme: Scheme,
+    /// Reading of the paper's sentence on a message's number in the switch, for `--scheme paper`.
+    #[arg(long, value_enum, default_value_t)]
+    reading: Reading,
     /// Compute the result from the inputs in one map too, and compare all pairs.
     #[arg(long)]
     verify: bool,
@@ -129,6 +133,18 @@ enum Scheme {
     P4com,
     /// Switches forward; the same transport.
     Direct,
+    /// Algorithm 1 of the paper as printed. Its results are wrong under loss.
+    Paper,
+}
+
+/// Reading of the paper's sentence on the number of each mapper in the switch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Reading {
+    /// The switch adds one.
+    #[default]
+    AddsOne,
+    /// The switch takes the message's number.
+    TakesNumber,
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
@@ -194,6 +210,21 @@ impl Planned {
 }
 
 #[derive(Serialize)]
+struct PlanJson<'a> {
+    reductions: Vec<ReductionJson<'a>>,
+    links: Vec<LinkJson<'a>>,
+}
+
+/// Predicted bytes of data over a link: if all mappers have the same keys, and if no two have one.
+#[derive(Serialize)]
+struct LinkJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    least_bytes: u64,
+    most_bytes: u64,
+}
+
+#[derive(Serialize)]
 struct ReductionJson<'a> {
     name: &'a str,
     job: u16,
@@ -208,17 +239,20 @@ struct SwitchJson<'a> {
     name: &'a str,
     level: u16,
     state_bytes: u64,
+    why: String,
 }
 
-fn plan(options: &PlanOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
+/// Returns the report of a plan.
+fn plan_json(planned: &Planned) -> PlanJson<'_> {
     let (topology, plan) = (&planned.topology, &planned.plan);
-    let reductions = plan.reductions.iter().map(|reduction| {
+    let reductions = plan.reductions.iter().enumerate();
+    let reductions = reductions.map(|(number, reduction)| {
         let request = &reduction.request;
         let switches = reduction.switches.iter().map(|switch| SwitchJson {
             name: &topology.switches[switch.switch.0].name,
             level: switch.place.level,
             state_bytes: plan.state_bytes(switch.switch),
+            why: plan.reason(topology, number, switch.switch),
         });
         let mappers = request.mappers.iter();
         ReductionJson {
@@ -232,12 +266,27 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
             cost: reduction.cost,
         }
     });
-    let reductions: Vec<ReductionJson> = reductions.collect();
+    let links = plan.predicted_links(topology).into_iter();
+    let links = links.map(|link| LinkJson {
+        from: topology.name_of(link.from),
+        to: topology.name_of(link.to),
+        least_bytes: link.least,
+        most_bytes: link.most,
+    });
+    PlanJson {
+        reductions: reductions.collect(),
+        links: links.collect(),
+    }
+}
+
+fn plan(options: &PlanOptions) -> Result<Ended, String> {
+    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let report = plan_json(&planned);
     if options.json {
-        out::json(&reductions);
+        out::json(&report);
         return Ok(Ended::Well);
     }
-    for reduction in reductions {
+    for reduction in report.reductions {
         let ReductionJson {
             name,
             mappers,
@@ -254,17 +303,32 @@ fn plan(options: &PlanOptions) -> Result<Ended, String> {
             name,
             level,
             state_bytes,
+            why,
         } in &switches
         {
             let bytes = amount::bytes(*state_bytes);
             out::line(&format!(
-                "  switch {name}, tier {}: {bytes} of registers",
+                "  switch {name}, tier {}: {bytes} of registers; {why}",
                 level + 1
             ));
         }
         if switches.is_empty() {
             out::line("  no switch reduces: none with slots is on the paths, or tiers is 0");
         }
+    }
+    for LinkJson {
+        from,
+        to,
+        least_bytes,
+        most_bytes,
+    } in report.links
+    {
+        let (least, most) = (amount::bytes(least_bytes), amount::bytes(most_bytes));
+        let range = match least_bytes == most_bytes {
+            true => most,
+            false => format!("{least} to {most}"),
+        };
+        out::line(&format!("  link {from} to {to}: {range} of the inputs"));
     }
     Ok(Ended::Well)
 }
@@ -278,6 +342,9 @@ fn compile(options: &CompileOptions) -> Result<Ended, String> {
             (format!("{name}.entries"), plan.entries(switch, 1, 1)),
         ]
     });
+    let report = serde_json::to_string_pretty(&plan_json(&planned));
+    let report = report.map_err(|error| error.to_string())?;
+    let files = files.chain([("plan.json".to_owned(), report + "\n")]);
     artefacts::write_all(&options.out, files)?;
     Ok(Ended::Well)
 }
@@ -313,6 +380,9 @@ struct OutcomeJson<'a> {
 fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let mut planned = Planned::new(&options.input, options.scheme)?;
     planned.topology.seed = options.seed.unwrap_or(planned.topology.seed);
+    if options.scheme == Scheme::Paper {
+        return paper::run(&planned, options, early);
+    }
     let is_needed = options.verify || !options.real;
     let pairs = is_needed.then(|| reductions::map(&planned.job, &planned.directory));
     let pairs = pairs.transpose()?;

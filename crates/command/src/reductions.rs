@@ -5,10 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aggregate::{
-    Job, MapFunction, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions,
+    Job, MapFunction, Operator, Outcome, Pair, PaperOutcome, PaperRun, Plan, ReductionRequest, Run,
+    RunOptions, SequenceReading,
 };
 use fabric::topology::HostId;
 use fabric::{Report, Topology};
+use packet::Nanos;
 use port::Signal;
 use support::amount;
 use support::read::read_file;
@@ -175,6 +177,44 @@ pub fn simulate(
     let balance = run.simulation().check_conservation();
     balance.map_err(|unbalanced| unbalanced.to_string())?;
     Ok(SimulatedJob {
+        outcomes: run.outcomes(),
+        report: run.simulation().report(),
+        signal,
+    })
+}
+
+/// Result of a job by the paper's algorithm.
+pub struct PaperJob {
+    /// Outcome of each reduction.
+    pub outcomes: Vec<PaperOutcome>,
+    /// The fabric's counters.
+    pub report: Report,
+    /// The signal that stopped the run, if one did.
+    pub signal: Option<Signal>,
+}
+
+/// Simulates the reductions of a plan by the paper's algorithm 1, up to a time.
+///
+/// # Errors
+/// The fabric cannot be built, or packets are not conserved.
+pub fn simulate_paper(
+    topology: &Topology,
+    plan: &Plan,
+    pairs: &[Vec<Vec<Pair>>],
+    (reading, end): (SequenceReading, Nanos),
+    take_signal: &dyn Fn() -> Option<Signal>,
+) -> Result<PaperJob, String> {
+    let run = PaperRun::new(topology.clone(), plan.clone(), pairs, reading);
+    let mut run = run.map_err(|error| error.to_string())?;
+    let mut signal = None;
+    run.run(end, &mut |_| {
+        signal = take_signal();
+        signal.is_none()
+    })
+    .map_err(|error| error.to_string())?;
+    let balance = run.simulation().check_conservation();
+    balance.map_err(|unbalanced| unbalanced.to_string())?;
+    Ok(PaperJob {
         outcomes: run.outcomes(),
         report: run.simulation().report(),
         signal,

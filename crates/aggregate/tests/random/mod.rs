@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aggregate::{
-    KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape, ValueClass,
+    Failure, KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape,
+    ValueClass,
 };
 use exec::Engine;
 use fabric::topology::{HostId, SwitchId};
@@ -38,8 +39,10 @@ pub(crate) struct Summary {
     pub(crate) repeats: u64,
     /// Epochs.
     pub(crate) epochs: u64,
-    /// Restarts of switches that reducers noticed.
+    /// Restarts that reducers noticed.
     pub(crate) restarts: u64,
+    /// Loads of switches in native code.
+    pub(crate) native: usize,
 }
 
 impl Summary {
@@ -50,8 +53,12 @@ impl Summary {
         self.repeats += other.repeats;
         self.epochs += other.epochs;
         self.restarts += other.restarts;
+        self.native += other.native;
     }
 }
+
+/// One in this number of seeds runs in native code, which takes long to compile.
+const NATIVE: u64 = 20;
 
 impl Case {
     /// Makes the job of a seed.
@@ -92,13 +99,15 @@ impl Case {
         let open_epochs = rng.between(1, 4) as u16;
         let restarts = (0..rng.below(3)).map(|_| {
             let at = Nanos(rng.below(3_000_000));
-            (at, SwitchId(rng.index(topology.switches.len())))
+            let switch = SwitchId(rng.index(topology.switches.len()));
+            (at, Failure::Load(switch))
         });
-        let options = RunOptions {
+        let mut options = RunOptions {
             open_epochs,
-            restarts: restarts.collect(),
+            failures: restarts.collect(),
             ..RunOptions::default()
         };
+        add_failures(&mut rng, &requests, &mut options);
         Case {
             topology,
             requests,
@@ -107,11 +116,18 @@ impl Case {
         }
     }
 
-    /// Runs the job on an engine, and compares each result with a plain map.
+    /// Runs the job, with the engine of the seed, and compares each result with a plain map.
     ///
     /// # Errors
     /// A result that differs, a failure, or a run that does not end.
-    pub(crate) fn check(&self, engine: &dyn Engine) -> Result<Summary, String> {
+    pub(crate) fn check(&self, seed: u64) -> Result<Summary, String> {
+        let is_native = seed.is_multiple_of(NATIVE);
+        let engine: Box<dyn Engine> = match is_native {
+            true => Box::new(jit::Jit::new(Arc::new(interp::Interp))),
+            false => Box::new(interp::Interp),
+        };
+        let engine = engine.as_ref();
+        let mut native = 0;
         let plan = Plan::new(&self.topology, &self.requests).map_err(|e| e.to_string())?;
         let specs = self.topology.switches.clone();
         let mut programs: BTreeMap<SwitchId, Arc<ir::Program>> = BTreeMap::new();
@@ -125,7 +141,12 @@ impl Case {
                     compiled
                 }
             };
-            let device = Device::new(Arc::clone(&program), engine, &DeviceConfig::default());
+            // A program may be too long for native code; then the interpreter runs it.
+            let config = DeviceConfig::default();
+            let device = Device::new(Arc::clone(&program), engine, &config);
+            native += usize::from(is_native && device.is_ok());
+            let device =
+                device.or_else(|_| Device::new(Arc::clone(&program), &interp::Interp, &config));
             let mut device = device.map_err(|error| error.to_string())?;
             let file = entries::read(&program, "entries", entries);
             let file = file.map_err(|errors| errors[0].to_string())?;
@@ -140,7 +161,10 @@ impl Case {
             .map_err(|error| error.to_string())?;
         let balance = run.simulation().check_conservation();
         balance.map_err(|error| error.to_string())?;
-        let mut summary = Summary::default();
+        let mut summary = Summary {
+            native,
+            ..Summary::default()
+        };
         for ((request, pairs), outcome) in self.requests.iter().zip(&self.pairs).zip(run.outcomes())
         {
             compare(request, pairs, &outcome)?;
@@ -193,6 +217,41 @@ fn compare(
             expected.len(),
             found.len()
         )),
+    }
+}
+
+/// Adds dead, slow and late mappers, and new attempts, to some runs.
+fn add_failures(rng: &mut Rng, requests: &[ReductionRequest], options: &mut RunOptions) {
+    for (reduction, request) in requests.iter().enumerate() {
+        let at = Nanos(rng.below(3_000_000));
+        let mapper = rng.index(request.mappers.len());
+        match rng.below(8) {
+            0 => {
+                let host = request.mappers[rng.index(request.mappers.len())].0;
+                let retry = Failure::RetryMapper {
+                    reduction,
+                    mapper,
+                    host,
+                };
+                // A mapper that is not stopped is slow alone, and goes on as long as it can.
+                if rng.one_in(2) {
+                    let stop = Failure::StopMapper { reduction, mapper };
+                    options.failures.push((at, stop));
+                }
+                let pause = Nanos(rng.below(2_000_000));
+                options.failures.push((at + pause, retry));
+                if rng.one_in(3) {
+                    options.failures.push((at + pause + pause, retry));
+                }
+            }
+            1 => {
+                let stops = rng.one_in(2);
+                let retry = Failure::Retry { reduction, stops };
+                options.failures.push((at, retry));
+            }
+            2 => options.late.push((reduction, mapper, at)),
+            _ => {}
+        }
     }
 }
 
