@@ -62,8 +62,8 @@ impl Registers {
         &self.arrays
     }
 
-    /// Returns the sequence locks, none for cells of one limb. An engine whose code follows their
-    /// protocol may access cells itself.
+    /// Returns the sequence locks, none for cells of one limb. An engine that
+    /// follows their protocol in its own code may access cells itself.
     #[inline]
     pub fn locks(&self) -> &[SequenceLock] {
         &self.locks

@@ -35,8 +35,8 @@ impl UpdateEncoder {
         ids.into_iter().map(update).collect()
     }
 
-    /// Returns the name of a list's digest, and the list's messages in limbs. Each value begins at a
-    /// limb. Returns `None` for a list that the program does not send.
+    /// Returns the name of a list's digest, and the list's messages in limbs. Each value begins at
+    /// a limb. Returns `None` for a list that the program does not send.
     pub fn digest_messages(&self, list: &rt::DigestList) -> Option<(String, Vec<Vec<u64>>)> {
         let view = self.schema.digests.get(&list.digest_id)?;
         let digest = self.schema.program.externs.get(view.instance)?;

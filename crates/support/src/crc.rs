@@ -1,5 +1,5 @@
-//! CRC-32/ISO-HDLC: the CRC of Ethernet, and of `HashAlgorithm.crc32` in v1model and PSA. Tables for
-//! reflected CRCs of up to 32 bits.
+//! CRC-32/ISO-HDLC: the CRC of Ethernet, and of `HashAlgorithm.crc32` in v1model and PSA. Tables
+//! for reflected CRCs of up to 32 bits.
 //!
 //! The remainder of several bytes is the XOR of the remainders of each byte with zeros after it. So
 //! 16 bytes are looked up at once, each in a table of its own (Kounavis and Berry, "A Systematic
