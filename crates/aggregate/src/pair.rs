@@ -1,5 +1,6 @@
 //! Keys, values and operators of a reduction, and their classes on the wire.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,16 @@ impl Operator {
     /// Returns the operator with a name.
     pub fn from_name(name: &str) -> Option<Operator> {
         Operator::ALL.into_iter().find(|op| op.name() == name)
+    }
+
+    /// Combines pairs with the values of their keys so far.
+    pub(crate) fn combine_all(self, into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair]) {
+        for pair in pairs {
+            let value = into.entry(pair.key.clone());
+            value
+                .and_modify(|value| *value = self.combine(*value, pair.value))
+                .or_insert(pair.value);
+        }
     }
 
     /// Combines two values. Sums of 2^63 values of 64 bits fit into 128 bits.

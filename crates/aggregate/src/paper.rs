@@ -58,9 +58,10 @@ pub struct PaperOutcome {
 /// Numbers of keys of a result that differ from one map over all pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrongKeys {
-    /// Keys that are missing or have a smaller value.
+    /// Keys that are missing or lack a value: of sums and largest values the result is too small,
+    /// of smallest values too large.
     pub missing: usize,
-    /// Keys with a larger value, or that no mapper has.
+    /// Keys with another wrong value, or that no mapper has.
     pub doubled: usize,
 }
 
@@ -69,13 +70,17 @@ impl WrongKeys {
     pub fn of(operator: Operator, inputs: &[Vec<Pair>], result: &[Pair]) -> WrongKeys {
         let mut expected = HashMap::new();
         for pairs in inputs {
-            combine(&mut expected, pairs, operator);
+            operator.combine_all(&mut expected, pairs);
         }
         let mut wrong = WrongKeys::default();
+        let lacks = |expected: i128, found: i128| match operator {
+            Operator::Max | Operator::Add => found < expected,
+            Operator::Min => found > expected,
+        };
         for pair in result {
             match expected.remove(&pair.key) {
                 Some(value) if value == pair.value => {}
-                Some(value) if value > pair.value => wrong.missing += 1,
+                Some(value) if lacks(value, pair.value) => wrong.missing += 1,
                 _ => wrong.doubled += 1,
             }
         }
@@ -156,15 +161,6 @@ fn receipt(config: &FlowConfig, flow: u16, sequence: u32) -> Message {
     let mut message = message(config, Kind::Ack, flow, sequence, Body::Receipts(receipts));
     message.header.flags = message.header.flags.with(Flags::ACK);
     message
-}
-
-fn combine(into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair], operator: Operator) {
-    for pair in pairs {
-        let value = into.entry(pair.key.clone());
-        value
-            .and_modify(|value| *value = operator.combine(*value, pair.value))
-            .or_insert(pair.value);
-    }
 }
 
 /// A mapper: selective repeat, then a collection signal.
@@ -252,11 +248,11 @@ impl Reducer {
         match (&message.body, message.header.kind) {
             (Body::Large(pairs), _) => {
                 if self.large.insert((flow, sequence)) {
-                    combine(&mut self.result, pairs, operator);
+                    operator.combine_all(&mut self.result, pairs);
                 }
             }
             (Body::Bank(_, pairs), Kind::Reply) => {
-                combine(&mut self.result, pairs, operator);
+                operator.combine_all(&mut self.result, pairs);
                 return;
             }
             (_, Kind::End) => {
@@ -429,7 +425,7 @@ impl Switch {
                 if !arrays.is_new(flow, sequence, reading) {
                     return Some((Vec::new(), vec![ack]));
                 }
-                combine(&mut arrays.values, pairs, header.shape.operator);
+                header.shape.operator.combine_all(&mut arrays.values, pairs);
                 let mut to_reducer = vec![Message {
                     header,
                     body: Body::Pairs(Vec::new()),

@@ -489,7 +489,7 @@ impl Reducer {
                 flow.messages += 1;
                 flow.left += pairs.len() as u64;
                 flow.absorbed += u64::from(message.header.absorbed);
-                combine(&mut epoch.partial, pairs, operator);
+                operator.combine_all(&mut epoch.partial, pairs);
             }
             Body::End { messages, pairs } => flow.end = Some((*messages, *pairs)),
             _ => {}
@@ -708,7 +708,11 @@ impl Reducer {
         }
         self.counts.collected += pairs.len() as u64;
         if let Some(epoch) = self.epochs.front_mut() {
-            combine(&mut epoch.partial, pairs, self.config.flows.shape.operator);
+            self.config
+                .flows
+                .shape
+                .operator
+                .combine_all(&mut epoch.partial, pairs);
         }
         self.request(index, now);
     }
@@ -903,13 +907,4 @@ impl Reducer {
 fn hash_pairs(pairs: &HashMap<Box<[u8]>, i128>, state: &mut impl Hasher) {
     let sorted: BTreeMap<_, _> = pairs.iter().collect();
     sorted.hash(state);
-}
-
-fn combine(into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair], operator: crate::pair::Operator) {
-    for pair in pairs {
-        let value = into.entry(pair.key.clone());
-        value
-            .and_modify(|value| *value = operator.combine(*value, pair.value))
-            .or_insert(pair.value);
-    }
 }

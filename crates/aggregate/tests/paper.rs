@@ -84,3 +84,19 @@ fn the_papers_algorithm_misses_and_doubles_keys_under_loss() {
         "{missing} missing, {twice} twice"
     );
 }
+
+#[test]
+fn a_lost_value_is_missing_whatever_the_operator() {
+    let pair = |value| Pair::new(b"key".to_vec(), value);
+    let inputs = [vec![pair(3)], vec![pair(5)]];
+    for (operator, whole, part) in [
+        (Operator::Add, 8, 5),
+        (Operator::Max, 5, 3),
+        (Operator::Min, 3, 5),
+    ] {
+        let equal = WrongKeys::of(operator, &inputs, &[pair(whole)]);
+        assert_eq!(equal, WrongKeys::default());
+        let wrong = WrongKeys::of(operator, &inputs, &[pair(part)]);
+        assert_eq!((wrong.missing, wrong.doubled), (1, 0), "{operator:?}");
+    }
+}

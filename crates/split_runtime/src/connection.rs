@@ -70,7 +70,16 @@ pub(crate) enum PlaneEvent {
 /// Packet or digest list in a bounded queue. Its place is free again when it is dropped.
 pub(crate) struct Relayed<T> {
     pub(crate) message: T,
-    taken: Arc<AtomicUsize>,
+    _place: Place,
+}
+
+/// Place in a bounded queue, counted in the queue's number of taken places.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 impl<T> Relayed<T> {
@@ -78,14 +87,8 @@ impl<T> Relayed<T> {
     fn new(message: T, taken: &Arc<AtomicUsize>) -> Option<Relayed<T>> {
         let place = |count: usize| (count < MAX_RELAYED).then_some(count + 1);
         taken.fetch_update(Relaxed, Relaxed, place).ok()?;
-        let taken = Arc::clone(taken);
-        Some(Relayed { message, taken })
-    }
-}
-
-impl<T> Drop for Relayed<T> {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, Relaxed);
+        let _place = Place(Arc::clone(taken));
+        Some(Relayed { message, _place })
     }
 }
 
@@ -187,14 +190,11 @@ impl Connection {
         self.send_command(Command::Send(Box::new(message)));
     }
 
-    /// Sends a packet into the plane's CPU port. Returns false if too many packets wait.
-    pub(crate) fn send_packet(&self, packet: rt::PacketOut) -> bool {
-        let packet = Relayed::new(packet, &self.packets);
-        let is_sent = packet.is_some();
-        if let Some(packet) = packet {
+    /// Sends a packet into the plane's CPU port. It is lost if too many packets wait.
+    pub(crate) fn send_packet(&self, packet: rt::PacketOut) {
+        if let Some(packet) = Relayed::new(packet, &self.packets) {
             self.send_command(Command::Packet(packet));
         }
-        is_sent
     }
 }
 
@@ -448,7 +448,7 @@ impl Link {
             Command::Send(message) if self.is_ours => {
                 self.client.send(Ask::Other(to_plane(&message)))?;
             }
-            Command::Packet(packet) => self.client.send(Ask::Packet(packet.message.clone()))?,
+            Command::Packet(packet) => self.client.send(Ask::Packet(packet.message))?,
             Command::Reconnect => return Err(ClientError::NoSession),
             Command::Send(_) | Command::Stop => {}
         }
