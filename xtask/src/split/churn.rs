@@ -1,5 +1,9 @@
 //! `cargo xtask soak --split`: new flows at a steady rate through the source NAT over a switch and
-//! two servers. Entries come and expire all the time, so no process may grow.
+//! two servers. Entries come and expire all the time, so no process may grow, and without traffic
+//! no entry stays that the program does not keep.
+//!
+//! Entries of `outbound` expire. One of `inbound` stays until its port serves another flow, so
+//! there are as many as ports of the pool have ever been used.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,8 +17,16 @@ use serde_json::{Value, json};
 use super::{Namespace, SplitProcesses};
 use crate::Outcome;
 
-/// Time-out of UDP flows in the program, and the one that replaces it: the NAT has 64,512 ports.
-const TIMEOUT: (&str, &str) = ("return 30 * SECOND;", "return 2 * SECOND;");
+/// Number of ports of the NAT. About 20,000 are in use at 10,000 flows a second, so all are used
+/// before the warm-up ends.
+const POOL: u64 = 28_672;
+
+/// Pool and time-out of UDP flows in the program's text.
+const POOL_LINE: &str = "CLIP_POOL(ports, 65536 - NAT_FIRST_PORT);";
+const TIMEOUT_LINE: &str = "return 30 * SECOND;";
+
+/// Time after the last packet after which no entry of `outbound` is left.
+const EXPIRY: Duration = Duration::from_secs(8);
 
 /// Inside hosts, and their ports.
 const HOSTS: u64 = 251;
@@ -46,7 +58,7 @@ pub(crate) fn run(root: &Path, binary: &Path, churn: &Churn) -> Outcome {
     println!("{report:#}");
     match report["verdict"] == "passed" {
         true => Ok(()),
-        false => Err("a process grew, or too few flows live".to_owned()),
+        false => Err(report["failure"].as_str().unwrap_or_default().to_owned()),
     }
 }
 
@@ -67,12 +79,12 @@ fn run_in(root: &Path, binary: &Path, churn: &Churn, directory: &Path) -> Result
     let entries = entries.display().to_string();
     let program = program.display().to_string();
     let options = ["--entries", entries.as_str()];
-    let split = SplitProcesses::start(&namespace, &program, (&ports, &links), &options)?;
+    let mut split = SplitProcesses::start(&namespace, &program, (&ports, &links), &options)?;
     let mut source = Source::open(&hosts)?;
     let start = Instant::now();
     // Tables grow until the first flows expire.
     let warm_up = (churn.time / 5)
-        .max(Duration::from_secs(10))
+        .max(Duration::from_secs(30))
         .min(churn.time);
     let sizes = || {
         split
@@ -84,14 +96,7 @@ fn run_in(root: &Path, binary: &Path, churn: &Churn, directory: &Path) -> Result
     let begin = sizes();
     source.send_until(start + churn.time, churn.flows_per_second);
     let end = sizes();
-    let status = namespace.json(&["split", "status", "--addr", &split.control.address])?;
-    let live = status["tables"][0]["entries"].as_u64().unwrap_or(0);
-    // A flow lives for two seconds.
-    let is_idle = live < churn.flows_per_second;
-    let grown = begin
-        .iter()
-        .zip(&end)
-        .any(|(begin, end)| *end > begin + GROWTH);
+    let seconds = start.elapsed().as_secs_f64();
     let processes = split.all().zip(begin.iter().zip(&end));
     let processes = processes.map(|(process, (begin, end))| {
         json!({
@@ -101,25 +106,86 @@ fn run_in(root: &Path, binary: &Path, churn: &Churn, directory: &Path) -> Result
             "processor_seconds": process.processor_seconds(),
         })
     });
+    let processes: Vec<Value> = processes.collect();
+    let busy = Entries::read(&split, &namespace)?;
+    std::thread::sleep(EXPIRY);
+    let idle = Entries::read(&split, &namespace)?;
+    split.restart_control(&namespace)?;
+    // The servers report their entries after they are connected.
+    std::thread::sleep(EXPIRY);
+    let at_servers = Entries::read(&split, &namespace)?;
+    let grown = begin
+        .iter()
+        .zip(&end)
+        .any(|(begin, end)| *end > begin + GROWTH);
+    // A flow lives for two seconds.
+    let failure = if busy.outbound < churn.flows_per_second {
+        Some("too few flows live")
+    } else if grown {
+        Some("a process grew")
+    } else if idle.outbound != 0 {
+        Some("expired entries stay at the coordinator")
+    } else if idle.inbound > POOL {
+        Some("the coordinator has more entries than ports")
+    } else if idle != at_servers {
+        Some("the coordinator and the servers have different entries")
+    } else {
+        None
+    };
     Ok(json!({
-        "seconds": start.elapsed().as_secs_f64(),
+        "seconds": seconds,
         "flows": source.sent,
-        "processes": processes.collect::<Vec<Value>>(),
-        "tables": status["tables"],
-        "verdict": if grown || is_idle { "failed" } else { "passed" },
+        "processes": processes,
+        "entries": {
+            "under_traffic": busy.json(),
+            "without_traffic": idle.json(),
+            "of_servers": at_servers.json(),
+        },
+        "failure": failure,
+        "verdict": if failure.is_some() { "failed" } else { "passed" },
     }))
 }
 
-/// Writes the NAT with a short time-out. Returns its path and that of its entries.
+/// Numbers of entries of the two mirrored tables at the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entries {
+    outbound: u64,
+    inbound: u64,
+}
+
+impl Entries {
+    fn read(split: &SplitProcesses, namespace: &Namespace<'_>) -> Result<Entries, String> {
+        let status = split.status(namespace)?;
+        let count = |name: &str| {
+            let mut tables = status["tables"].as_array().into_iter().flatten();
+            let table = tables.find(|table| table["name"] == name);
+            let entries = table.and_then(|table| table["entries"].as_u64());
+            entries.ok_or_else(|| format!("`split status` reports no entries of {name}"))
+        };
+        Ok(Entries {
+            outbound: count("NatIngress.outbound")?,
+            inbound: count("NatIngress.inbound")?,
+        })
+    }
+
+    fn json(self) -> Value {
+        json!({ "outbound": self.outbound, "inbound": self.inbound })
+    }
+}
+
+/// Writes the NAT with a short time-out and a small pool. Returns its path and that of its entries.
 fn program(root: &Path, directory: &Path) -> Result<(PathBuf, PathBuf), String> {
     let examples = root.join("examples/split");
     let text = std::fs::read_to_string(examples.join("snat.p4c"));
-    let text = text.map_err(|error| error.to_string())?;
-    if !text.contains(TIMEOUT.0) {
-        return Err(format!("snat.p4c has no line `{}`", TIMEOUT.0));
+    let mut text = text.map_err(|error| error.to_string())?;
+    let pool = format!("CLIP_POOL(ports, {POOL});");
+    for (line, other) in [(POOL_LINE, &pool[..]), (TIMEOUT_LINE, "return 2 * SECOND;")] {
+        if !text.contains(line) {
+            return Err(format!("snat.p4c has no line `{line}`"));
+        }
+        text = text.replace(line, other);
     }
     let program = directory.join("snat.p4c");
-    let text = text.replace(TIMEOUT.0, TIMEOUT.1);
     std::fs::write(&program, text).map_err(|error| error.to_string())?;
     Ok((program, examples.join("snat.entries")))
 }

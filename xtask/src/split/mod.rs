@@ -132,11 +132,17 @@ impl Process {
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
+impl Process {
+    fn kill(&mut self) {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -145,6 +151,8 @@ pub(crate) struct SplitProcesses {
     pub(crate) switch: Process,
     pub(crate) servers: Vec<Process>,
     pub(crate) control: Process,
+    /// Arguments of the coordinator.
+    control_words: Vec<String>,
 }
 
 impl SplitProcesses {
@@ -179,19 +187,34 @@ impl SplitProcesses {
         words.extend(addresses.iter().flat_map(|address| ["--server", address]));
         words.extend(options);
         let control = namespace.start("control", &words)?;
+        let control_words = words.into_iter().map(str::to_owned).collect();
         let processes = SplitProcesses {
             switch,
             servers,
             control,
+            control_words,
         };
         processes.wait(namespace)?;
         Ok(processes)
     }
 
+    /// Kills the coordinator and starts another one, which gets the entries of handlers from the
+    /// servers. Waits until all are connected.
+    pub(crate) fn restart_control(&mut self, namespace: &Namespace<'_>) -> Result<(), String> {
+        self.control.kill();
+        let words: Vec<&str> = self.control_words.iter().map(String::as_str).collect();
+        self.control = namespace.start("control", &words)?;
+        self.wait(namespace)
+    }
+
+    /// Returns the state that the coordinator reports.
+    pub(crate) fn status(&self, namespace: &Namespace<'_>) -> Result<Value, String> {
+        namespace.json(&["split", "status", "--addr", &self.control.address])
+    }
+
     fn wait(&self, namespace: &Namespace<'_>) -> Result<(), String> {
         for _ in 0..200 {
-            let words = ["split", "status", "--addr", &self.control.address];
-            let state = namespace.json(&words)?;
+            let state = self.status(namespace)?;
             let planes = state["planes"].as_array().into_iter().flatten();
             if planes.clone().count() == SERVERS + 1
                 && planes.clone().all(|plane| plane["is_connected"] == true)
