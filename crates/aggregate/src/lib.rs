@@ -40,7 +40,7 @@ pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
 pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use plan::{
     Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
-    WINDOW, switch_address,
+    WINDOW, pairs_per_message, switch_address,
 };
 pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};

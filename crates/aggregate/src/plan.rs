@@ -120,7 +120,7 @@ impl PlannedReduction {
 }
 
 /// Returns the number of pairs that fit into a message.
-fn pairs_per_message(shape: Shape) -> usize {
+pub fn pairs_per_message(shape: Shape) -> usize {
     let room = MTU - 28 - HEADER_BYTES - crate::message::BANK_BYTES;
     (room / shape.pair_bytes()).min(MAX_PAIRS)
 }

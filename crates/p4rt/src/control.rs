@@ -40,8 +40,6 @@ pub(crate) enum Event {
     PacketIn(Vec<u8>),
     /// A digest message.
     Digest(Digest),
-    /// A message in the form of an extension of P4Runtime.
-    Other(Any),
     /// Entries of a table that were not hit during their idle timeout.
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
@@ -49,8 +47,8 @@ pub(crate) enum Event {
 /// Capacity of the queue of packets from controllers. Further packets are refused.
 const MAX_PACKETS: usize = 1024;
 
-/// Capacity of the queue of extension messages from controllers. Further messages are refused.
-const MAX_OTHERS: usize = 1024;
+/// Capacity of the queues of extension messages from and to controllers. Further messages wait.
+const MAX_OTHERS: usize = 64;
 
 /// Numbers of a device's CPU port. PSA programs use a constant of the architecture. Programs of
 /// other architectures use the operator's number.
@@ -92,12 +90,14 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let packets_wakeup = Arc::new(WakeupFd::armed()?);
     let (jobs_in, jobs) = plain::channel();
     let (packets_in, packets) = plain::sync_channel(MAX_PACKETS);
-    let (others_in, others) = plain::sync_channel(MAX_OTHERS);
+    let (others_in, others) = mpsc::channel(MAX_OTHERS);
+    let (others_to, others_out) = mpsc::channel(MAX_OTHERS);
     let (events, events_out) = mpsc::channel(MAX_EVENTS);
     let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
         others,
+        others_to,
         wakeup: Arc::clone(&jobs_wakeup),
         events: Events {
             sender: events,
@@ -121,7 +121,7 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
         numbers,
         packets: packets_in,
         packets_wakeup,
-        events: Some(events_out),
+        events: Some((events_out, others_out)),
     };
     Ok((inbox, cpu, remote))
 }
@@ -203,7 +203,8 @@ impl ToControllers {
 /// Control side of the channel, held by the loop that owns the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
-    others: plain::Receiver<Any>,
+    others: mpsc::Receiver<Any>,
+    others_to: mpsc::Sender<Any>,
     wakeup: Arc<WakeupFd>,
     events: Events,
     idle: IdleWatch,
@@ -271,14 +272,14 @@ impl Inbox {
 
     /// Dequeues the next extension message of a primary controller (`other` in
     /// `StreamMessageRequest`).
-    pub fn take_other(&self) -> Option<Any> {
+    pub fn take_other(&mut self) -> Option<Any> {
         self.others.try_recv().ok()
     }
 
     /// Sends an extension message to the primary controllers (`other` in `StreamMessageResponse`).
-    /// Returns false if the queue is full.
+    /// Returns false if it has no room; then it is not sent.
     pub fn send_other(&self, message: Any) -> bool {
-        self.events.tell(Event::Other(message))
+        self.others_to.try_send(message).is_ok()
     }
 
     /// Reports idle entries of a table to the controllers.
@@ -308,17 +309,17 @@ impl Inbox {
 /// Server side of the channel.
 pub struct Remote {
     jobs: plain::Sender<Job>,
-    others: plain::SyncSender<Any>,
+    others: mpsc::Sender<Any>,
     jobs_wakeup: Arc<WakeupFd>,
     numbers: CpuNumbers,
     packets: plain::SyncSender<(PortId, Vec<u8>)>,
     packets_wakeup: Arc<WakeupFd>,
-    events: Option<mpsc::Receiver<Event>>,
+    events: Option<(mpsc::Receiver<Event>, mpsc::Receiver<Any>)>,
 }
 
 impl Remote {
-    /// Returns the receiver of events, once.
-    pub(crate) fn take_events(&mut self) -> Option<mpsc::Receiver<Event>> {
+    /// Returns the receivers of events and of extension messages, once.
+    pub(crate) fn take_events(&mut self) -> Option<(mpsc::Receiver<Event>, mpsc::Receiver<Any>)> {
         self.events.take()
     }
 
@@ -338,19 +339,14 @@ impl Remote {
         answered.await.map_err(|_| gone())
     }
 
-    /// Sends an extension message to the device's loop.
+    /// Sends an extension message to the device's loop. Waits while the queue is full.
     ///
     /// # Errors
-    /// The queue is full, or the device has stopped.
-    pub(crate) fn extend(&self, message: Any) -> Checked {
-        let sent = self.others.try_send(message);
+    /// The device has stopped.
+    pub(crate) async fn extend(&self, message: Any) -> Checked {
+        let sent = self.others.send(message).await;
         self.jobs_wakeup.wake();
-        sent.map_err(|_| {
-            RequestError::new(
-                Code::ResourceExhausted,
-                format!("{MAX_OTHERS} messages wait for the device; this one is dropped"),
-            )
-        })
+        sent.map_err(|_| RequestError::new(Code::Unavailable, "the device has stopped"))
     }
 
     /// Sends a packet into the CPU port that programs of this architecture use.

@@ -202,7 +202,8 @@ impl Sites {
             // Fails only if the device has stopped.
             tokio::spawn(async move { drop(site.settle().await) });
         }
-        if let Some(events) = events {
+        if let Some((events, others)) = events {
+            tokio::spawn(Arc::clone(&site).pass_on_others(others));
             tokio::spawn(site.pass_on(events));
         }
         Ok(())

@@ -142,7 +142,7 @@ impl Session {
             }
             Update::Other(other) => {
                 let taken = match site {
-                    Ok(site) => site.extend(self.client, &other),
+                    Ok(site) => site.extend(self.client, &other).await,
                     Err(fault) => Err(fault),
                 };
                 taken.map_err(|fault| {

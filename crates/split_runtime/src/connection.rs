@@ -34,6 +34,13 @@ const HELLO: Duration = Duration::from_secs(5);
 /// packets that wait for a plane.
 const MAX_RELAYED: usize = 1024;
 
+/// Number of messages of a server that wait for the coordinator, from which on no more are read;
+/// and of messages that wait for a server, from which on it has no room for changes.
+const MANY_MESSAGES: usize = 64;
+
+/// Time after which a connection of which many messages wait looks again.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+
 /// Address and program of a plane.
 #[derive(Clone)]
 pub(crate) struct PlaneAddress {
@@ -60,20 +67,20 @@ pub(crate) enum PlaneEvent {
     /// Writes or activations have results.
     Answered,
     /// A message of our planes.
-    Message(Box<wire::FromPlane>),
+    Message(Relayed<Box<wire::FromPlane>>),
     /// A packet for controllers.
     Packet(Relayed<rt::PacketIn>),
     /// Digest messages for controllers.
     Digest(Relayed<rt::DigestList>),
 }
 
-/// Packet or digest list in a bounded queue. Its place is free again when it is dropped.
+/// Message in a queue of which the length is counted, until it is dropped.
 pub(crate) struct Relayed<T> {
     pub(crate) message: T,
     _place: Place,
 }
 
-/// Place in a bounded queue, counted in the queue's number of taken places.
+/// Place in a queue, counted in the queue's number of taken places.
 struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
@@ -90,6 +97,13 @@ impl<T> Relayed<T> {
         let _place = Place(Arc::clone(taken));
         Some(Relayed { message, _place })
     }
+
+    /// Takes a place for a message that must not be lost.
+    fn counted(message: T, taken: &Arc<AtomicUsize>) -> Relayed<T> {
+        taken.fetch_add(1, Relaxed);
+        let _place = Place(Arc::clone(taken));
+        Relayed { message, _place }
+    }
 }
 
 /// Request to the thread of a connection.
@@ -97,7 +111,7 @@ enum Command {
     Write(EncodedUpdates, Sender<Result<(), WriteError>>),
     Activate(wire::Activation, Sender<wire::Activated>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
-    Send(Box<wire::ToPlane>),
+    Send(Relayed<Box<wire::ToPlane>>),
     Packet(Relayed<rt::PacketOut>),
     Reconnect,
     Stop,
@@ -120,6 +134,8 @@ pub(crate) struct Connection {
     wakeup: Arc<WakeupFd>,
     /// Packets to the plane that wait.
     packets: Arc<AtomicUsize>,
+    /// Messages to the plane that wait.
+    messages: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -142,6 +158,7 @@ impl Connection {
             commands,
             wakeup,
             packets: Arc::default(),
+            messages: Arc::default(),
             thread: Some(thread),
         })
     }
@@ -187,7 +204,13 @@ impl Connection {
 
     /// Sends a message to one of our planes.
     pub(crate) fn send(&self, message: wire::ToPlane) {
-        self.send_command(Command::Send(Box::new(message)));
+        let message = Relayed::counted(Box::new(message), &self.messages);
+        self.send_command(Command::Send(message));
+    }
+
+    /// Returns false while many messages wait for the plane: what can wait does not go to it then.
+    pub(crate) fn has_room(&self) -> bool {
+        self.messages.load(Relaxed) < MANY_MESSAGES
     }
 
     /// Sends a packet into the plane's CPU port. It is lost if too many packets wait.
@@ -242,6 +265,8 @@ fn serve(
                     is_ours: hello.is_some(),
                     activations: HashMap::new(),
                     relayed: Arc::default(),
+                    waiting: Arc::default(),
+                    is_bounded: address.server.is_some(),
                 };
                 report(PlaneEvent::Connected(hello));
                 match link.run(commands, wakeup, report) {
@@ -347,6 +372,11 @@ struct Link {
     activations: HashMap<u64, Sender<wire::Activated>>,
     /// Packets and digests that wait for the coordinator.
     relayed: Arc<AtomicUsize>,
+    /// Messages that wait for the coordinator.
+    waiting: Arc<AtomicUsize>,
+    /// True if no messages are read while many wait, so that the plane keeps what it reports. The
+    /// coordinator waits for answers of a switch among its messages, so these are always read.
+    is_bounded: bool,
 }
 
 impl Link {
@@ -361,6 +391,14 @@ impl Link {
         report: &dyn Fn(PlaneEvent),
     ) -> Result<(), ClientError> {
         loop {
+            if self.is_bounded && self.waiting.load(Relaxed) >= MANY_MESSAGES {
+                match commands.recv_timeout(FULL_WAIT) {
+                    Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                    Ok(command) => self.execute_and_report(command, report)?,
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+                continue;
+            }
             match self.client.next(None, Some(wakeup.fd()))? {
                 Next::Told(Notice::Other(message)) => self.receive(&message, report),
                 // Beyond the bound they are lost, as P4Runtime allows.
@@ -381,14 +419,7 @@ impl Link {
                     while let Ok(command) = commands.try_recv() {
                         match command {
                             Command::Stop => return Ok(()),
-                            command => {
-                                let has_answer = matches!(command, Command::Write(..));
-                                let executed = self.execute(command);
-                                if has_answer {
-                                    report(PlaneEvent::Answered);
-                                }
-                                executed?;
-                            }
+                            command => self.execute_and_report(command, report)?,
                         }
                     }
                 }
@@ -408,10 +439,24 @@ impl Link {
             }
         }
         if !is_report || message != wire::FromPlane::default() {
-            report(PlaneEvent::Message(Box::new(message)));
+            let message = Relayed::counted(Box::new(message), &self.waiting);
+            report(PlaneEvent::Message(message));
         } else {
             report(PlaneEvent::Answered);
         }
+    }
+
+    fn execute_and_report(
+        &mut self,
+        command: Command,
+        report: &dyn Fn(PlaneEvent),
+    ) -> Result<(), ClientError> {
+        let has_answer = matches!(command, Command::Write(..));
+        let executed = self.execute(command);
+        if has_answer {
+            report(PlaneEvent::Answered);
+        }
+        executed
     }
 
     fn execute(&mut self, command: Command) -> Result<(), ClientError> {
@@ -446,7 +491,7 @@ impl Link {
                 let _ = result.send(read.map(|()| found).map_err(|error| error.to_string()));
             }
             Command::Send(message) if self.is_ours => {
-                self.client.send(Ask::Other(to_plane(&message)))?;
+                self.client.send(Ask::Other(to_plane(&message.message)))?;
             }
             Command::Packet(packet) => self.client.send(Ask::Packet(packet.message))?,
             Command::Reconnect => return Err(ClientError::NoSession),

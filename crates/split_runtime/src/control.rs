@@ -33,6 +33,9 @@ use crate::update_queue::Answers;
 /// Maximum sleep of the loop.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 
+/// Maximum number of events of planes in one turn of the loop.
+const MAX_EVENTS: usize = 256;
+
 /// Interval of refreshes of timers, idle entries and counters.
 const REFRESH: Duration = Duration::from_millis(500);
 
@@ -348,7 +351,12 @@ impl CoordinatorLoop {
             let has_more = self.send_packets() || has_jobs;
             self.coordinator.whole_mut().step(now);
             self.wakeup.rearm();
-            while let Ok((plane, number, event)) = self.events.try_recv() {
+            let mut has_more = has_more;
+            for taken in 1..=MAX_EVENTS {
+                let Ok((plane, number, event)) = self.events.try_recv() else {
+                    break;
+                };
+                has_more |= taken == MAX_EVENTS;
                 // A connection of which the server joined again with another address has no say.
                 let current = self.plane_mut(plane).map(|plane| plane.number);
                 if current == Some(number) {
@@ -578,7 +586,7 @@ impl CoordinatorLoop {
                 }
             }
             PlaneEvent::Answered => {}
-            PlaneEvent::Message(message) => self.take_message(key, *message, note),
+            PlaneEvent::Message(message) => self.take_message(key, *message.message, note),
             PlaneEvent::Packet(packet) if key.is_none() => self.take_packet(&packet.message),
             // Servers have no CPU port.
             PlaneEvent::Packet(..) => {}

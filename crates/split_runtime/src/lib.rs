@@ -25,6 +25,7 @@
 //! Tests: in `request_log` and `code_change`; `cli/tests/split_control.rs` runs all processes.
 
 mod all_servers;
+mod change_queue;
 mod code_change;
 mod commit_queue;
 mod connection;

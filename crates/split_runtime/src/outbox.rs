@@ -8,6 +8,7 @@ use p4rt::Any;
 use packet::Nanos;
 use switch::Device;
 
+use crate::change_queue::ChangeQueue;
 use crate::messages::{MAX_ITEMS, from_plane};
 
 /// Interval between two reports of used entries.
@@ -22,10 +23,28 @@ impl Outbox {
         self.0.push_back(from_plane(message));
     }
 
-    pub(crate) fn handler_changes(&mut self, changes: &[wire::HandlerChange]) {
-        for part in changes.chunks(MAX_ITEMS) {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sends the changes of a queue behind the messages that wait, as far as there is room.
+    pub(crate) fn send_changes(
+        &mut self,
+        changes: &mut ChangeQueue,
+        now: Nanos,
+        send: &mut dyn FnMut(Any) -> bool,
+    ) {
+        loop {
+            self.send(send);
+            if !self.is_empty() {
+                return;
+            }
+            let handler_changes = changes.take(MAX_ITEMS, now.0);
+            if handler_changes.is_empty() {
+                return;
+            }
             self.push(&wire::FromPlane {
-                handler_changes: part.to_vec(),
+                handler_changes,
                 ..wire::FromPlane::default()
             });
         }

@@ -1,6 +1,6 @@
 //! A plane at the other end of a connection, as the coordinator sees it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, SystemTime};
@@ -17,10 +17,11 @@ use split::{Coordinator, NotInstalled, PlaneControl};
 use switch::{Action, Change, ControlCode, ControlError, CounterReading, EntryId};
 use table::Entry;
 
+use crate::change_queue::ChangeQueue;
 use crate::connection::{ANSWER_TIME, Connection};
 use crate::control::ConnectionNumber;
 use crate::difference::{Differences, difference};
-use crate::messages::{MAX_ITEMS, handler_change};
+use crate::messages::MAX_ITEMS;
 use crate::update_queue::{Answers, UpdateKind, UpdateQueue};
 
 /// Time for which [`RemotePlane::settle_updates`] waits for one answer.
@@ -48,8 +49,10 @@ pub(crate) struct RemotePlane {
     next_activation: u64,
     /// Entries that did not begin to work.
     not_installed: Vec<NotInstalled>,
-    handler_changes: Vec<wire::HandlerChange>,
-    touches: Vec<wire::EntryUse>,
+    /// Changes by handlers of other servers.
+    handler_changes: ChangeQueue,
+    /// Restarts of timers of handlers' entries, by key: the times.
+    touches: BTreeMap<(TableId, Box<[u64]>), u64>,
     /// Last uses of entries by number, in nanoseconds of the coordinator's time.
     last_uses: HashMap<(TableId, EntryId), u64>,
     /// Last restarts of the timers of handlers' entries, by key.
@@ -92,8 +95,8 @@ impl RemotePlane {
             activating: HashMap::new(),
             next_activation: first_number(),
             not_installed: Vec::new(),
-            handler_changes: Vec::new(),
-            touches: Vec::new(),
+            handler_changes: ChangeQueue::default(),
+            touches: BTreeMap::new(),
             last_uses: HashMap::new(),
             last_restarts: HashMap::new(),
             hits: HashMap::new(),
@@ -144,8 +147,7 @@ impl RemotePlane {
         let mut wanted: Vec<rt::Update> = Vec::new();
         self.handler_changes.clear();
         for (change, made) in &state {
-            if let Some(change) = handler_change(change, self.now) {
-                self.handler_changes.push(change);
+            if self.handler_changes.push(change) {
                 continue;
             }
             let updates = match self.is_server {
@@ -211,17 +213,30 @@ impl RemotePlane {
     /// Sends what the plane can take now.
     pub(crate) fn send(&mut self) {
         self.updates.send(|updates| self.connection.write(updates));
-        let changes = std::mem::take(&mut self.handler_changes);
-        for part in changes.chunks(MAX_ITEMS) {
+        while self.connection.has_room() {
+            let handler_changes = self.handler_changes.take(MAX_ITEMS, self.now);
+            if handler_changes.is_empty() {
+                break;
+            }
             self.connection.send(wire::ToPlane {
-                handler_changes: part.to_vec(),
+                handler_changes,
                 ..wire::ToPlane::default()
             });
         }
-        let touches = std::mem::take(&mut self.touches);
-        for part in touches.chunks(MAX_ITEMS) {
+        while self.connection.has_room() && !self.touches.is_empty() {
+            let mut uses = Vec::new();
+            while uses.len() < MAX_ITEMS
+                && let Some(((table, key), time)) = self.touches.pop_first()
+            {
+                uses.push(wire::EntryUse {
+                    table: table.get(),
+                    entry: 0,
+                    key: key.into(),
+                    age_ns: self.now.saturating_sub(time),
+                });
+            }
             self.connection.send(wire::ToPlane {
-                uses: part.to_vec(),
+                uses,
                 ..wire::ToPlane::default()
             });
         }
@@ -492,12 +507,7 @@ impl PlaneControl for RemotePlane {
             return;
         }
         self.last_restarts.insert((table, key.into()), time_ns);
-        self.touches.push(wire::EntryUse {
-            table: table.get(),
-            entry: 0,
-            key: key.to_vec(),
-            age_ns: self.now.saturating_sub(time_ns),
-        });
+        self.touches.insert((table, key.into()), time_ns);
     }
 }
 
@@ -522,10 +532,7 @@ impl RemotePlane {
             }
             _ => {}
         }
-        let message = handler_change(change, self.now);
-        let is_handlers = message.is_some();
-        self.handler_changes.extend(message);
-        is_handlers
+        self.handler_changes.push(change)
     }
 
     /// Returns the updates of a change for a server. They are the same for all servers.

@@ -10,7 +10,8 @@ use runtime::ControlExtension;
 use split::{DevicePlane, EntryIds, KnownFlows, PlaneControl};
 use switch::{Change, ControlCode, Device, Record};
 
-use crate::messages::{MAX_ITEMS, handler_change, learned_change, program_hash, read_to_plane};
+use crate::change_queue::ChangeQueue;
+use crate::messages::{MAX_ITEMS, learned_change, program_hash, read_to_plane};
 use crate::outbox::{Outbox, USE_INTERVAL, entry_uses};
 use crate::server_code::{HandlerSource, ServerCode};
 
@@ -40,6 +41,8 @@ pub struct ServerExtension {
     /// Those of which entries of controllers may have time-outs.
     timed: Vec<TableId>,
     outbox: Outbox,
+    /// Changes by this server's handlers that wait for room in the outbox.
+    changes: ChangeQueue,
     last_uses: Nanos,
     code: ServerCode,
 }
@@ -70,6 +73,7 @@ impl ServerExtension {
             timed: tables.iter().copied().filter(is_timed).collect(),
             tables,
             outbox: Outbox::default(),
+            changes: ChangeQueue::default(),
             last_uses: Nanos::ZERO,
             code: ServerCode::default(),
         }
@@ -109,6 +113,13 @@ impl ServerExtension {
         }
     }
 
+    /// Moves the records of changes by handlers into the queue.
+    fn queue_learned(&mut self) {
+        for record in self.take_learned() {
+            self.changes.push(&record.change);
+        }
+    }
+
     fn take_learned(&self) -> Vec<Record> {
         let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *learned)
@@ -125,29 +136,16 @@ impl ServerExtension {
             }),
             ..wire::FromPlane::default()
         });
-        let now = device.now().0;
         // Added entries are among those of the tables; removed ones are not.
-        let removed = self
-            .take_learned()
-            .into_iter()
-            .filter(|record| matches!(record.change, Change::Expire(..) | Change::Forget(..)));
-        let removed: Vec<wire::HandlerChange> = removed
-            .filter_map(|record| handler_change(&record.change, now))
-            .collect();
-        self.outbox.handler_changes(&removed);
-        let mut changes = Vec::new();
+        self.queue_learned();
+        self.changes.keep_removals();
         for &table in &self.tables {
             let learned = device.configuration().learned[table].as_deref();
-            let entries = learned
-                .map(table::LearningTable::entries)
-                .unwrap_or_default();
-            changes.extend(
-                entries
-                    .into_iter()
-                    .filter_map(|entry| handler_change(&Change::Learn(table, entry), now)),
-            );
+            let entries = learned.map(table::LearningTable::entries);
+            for entry in entries.unwrap_or_default() {
+                self.changes.push(&Change::Learn(table, entry));
+            }
         }
-        self.outbox.handler_changes(&changes);
     }
 
     /// Applies changes by handlers of other servers.
@@ -237,13 +235,9 @@ impl ControlExtension for ServerExtension {
 
     fn turn(&mut self, device: &mut Device, send: &mut dyn FnMut(Any) -> bool) {
         let now = device.now();
-        let changes = self.take_learned();
-        let changes: Vec<wire::HandlerChange> = changes
-            .iter()
-            .filter_map(|record| handler_change(&record.change, now.0))
-            .collect();
-        self.outbox.handler_changes(&changes);
-        if now >= self.last_uses + USE_INTERVAL {
+        self.queue_learned();
+        // The next report has what a coordinator that is behind misses now.
+        if now >= self.last_uses + USE_INTERVAL && self.outbox.is_empty() {
             let mut uses = self.handler_uses(device);
             uses.extend(entry_uses(device, &self.timed, self.last_uses));
             self.last_uses = now;
@@ -252,6 +246,6 @@ impl ControlExtension for ServerExtension {
         if let Some(result) = self.code.poll() {
             self.report_code(result);
         }
-        self.outbox.send(send);
+        self.outbox.send_changes(&mut self.changes, now, send);
     }
 }

@@ -10,6 +10,8 @@ mod figure15;
 mod figure17;
 mod figure7;
 mod figure9;
+mod p4com;
+mod parts;
 mod plot;
 mod policy;
 
@@ -61,6 +63,16 @@ enum Command {
                       polyplane experiment clip --figures 11 --trace office=office.pcap --out out/"
     )]
     Clip(clip::Clip),
+    /// P4COM (reductions in the network): reproduce its figures and tables in shape.
+    #[command(
+        after_help = "  6, 7      bytes on the reducer's link and time of the job: words, links and flows, 3, 6 and 12 mappers to one reducer\n  \
+                      8         goodput of mappers at 10 Gbit/s, with and without service time and loss\n  \
+                      tables    1 wrong keys of each scheme under loss\n\n\
+                      All values are simulated. They are written below DIR as p4com.txt, p4com.json and p4com.csv, with pictures, beside the paper's values. \
+                      docs/results/p4com.md has what is measured.\n\nExamples:\n  \
+                      polyplane experiment p4com --out out/\n  polyplane experiment p4com --figures 6 --scale 0.01 --out out/"
+    )]
+    P4com(p4com::P4com),
 }
 
 #[derive(Args)]
@@ -270,6 +282,7 @@ pub fn run(
     let options = match &options.command {
         Command::Hypervdp(options) => options,
         Command::Clip(options) => return clip::run(options, take_signal),
+        Command::P4com(options) => return p4com::run(options, take_signal),
     };
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;

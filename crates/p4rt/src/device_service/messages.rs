@@ -21,6 +21,12 @@ use crate::read;
 use crate::request_error::{Checked, invalid, refuse};
 use crate::schema::Schema;
 
+/// Number of messages that wait for a primary, from which on extension messages wait too.
+const MANY_ANSWERS: usize = 64;
+
+/// Time after which it is looked again if a primary is behind.
+const BEHIND_WAIT: Duration = Duration::from_millis(1);
+
 impl DeviceService {
     /// Processes a packet-out of a controller.
     pub(crate) async fn packet_out(&self, client: ClientId, packet: &rt::PacketOut) -> Checked {
@@ -60,8 +66,8 @@ impl DeviceService {
         Ok(())
     }
 
-    /// Processes an extension message of a controller.
-    pub(crate) fn extend(&self, client: ClientId, message: &Any) -> Checked {
+    /// Processes an extension message of a controller. Waits while many wait for the device.
+    pub(crate) async fn extend(&self, client: ClientId, message: &Any) -> Checked {
         if !self.extensions.iter().any(|url| *url == message.type_url) {
             let message = format!(
                 "messages of the type `{}` mean nothing here",
@@ -75,7 +81,7 @@ impl DeviceService {
                 "only the primary of the default role may send extension messages",
             );
         }
-        self.remote.extend(message.clone())
+        self.remote.extend(message.clone()).await
     }
 
     // Events of the device.
@@ -116,9 +122,6 @@ impl DeviceService {
                 }
                 None => self.lose(),
             },
-            Event::Other(message) => {
-                self.notify(Some(""), Notice::Other(message));
-            }
             Event::Digest(digest) if Arc::ptr_eq(&digest.program, &schema.program) => {
                 let config = lock(&self.extras).digests.get(&digest.digest).copied();
                 let Some(config) = config else { return };
@@ -147,6 +150,32 @@ impl DeviceService {
             // The event belongs to a program that was replaced.
             Event::Digest(..) | Event::Idle(..) => {}
         }
+    }
+
+    /// Forwards extension messages to the primary of the default role until the device has stopped.
+    /// Waits while many messages wait for it, since they are not dropped. Without a primary they
+    /// have no receiver.
+    pub(crate) async fn pass_on_others(self: Arc<Self>, mut others: mpsc::Receiver<Any>) {
+        while let Some(message) = others.recv().await {
+            while self.is_primary_behind() {
+                tokio::time::sleep(BEHIND_WAIT).await;
+            }
+            if self.pipeline.read().await.running.is_some() {
+                self.notify(Some(""), Notice::Other(message));
+            }
+        }
+    }
+
+    /// Returns true if many messages wait for the primary of the default role.
+    fn is_primary_behind(&self) -> bool {
+        let sessions = lock(&self.sessions);
+        let mut primaries = sessions.arbiter.primaries();
+        primaries.any(|(role, client)| {
+            let session = sessions.live.get(&client).filter(|_| role.is_empty());
+            session.is_some_and(|session| {
+                session.answers.max_capacity() - session.answers.capacity() >= MANY_ANSWERS
+            })
+        })
     }
 
     async fn send_due(&self) {

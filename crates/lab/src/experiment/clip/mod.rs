@@ -1,8 +1,7 @@
 //! `polyplane experiment clip`: figures and tables of CLIP (programs over a switch and servers),
 //! beside the paper's values.
 //!
-//! Each part is a module that returns a [`Part`]: rows for programs, a table for people, pictures.
-//! A row says if its values are measured by wall clock, simulated or computed.
+//! Each part is a module that returns a [`Part`].
 
 mod capacity;
 mod functions;
@@ -19,12 +18,9 @@ use clap::{Args, ValueEnum};
 use command::Ended;
 use command::engine::Choice;
 use port::Signal;
-use serde::Serialize;
-use serde_json::{Map, Value};
-use support::text_table;
-use terminal::out;
 
-use super::{Picture, Progress, head, write};
+use super::parts::{Origin, Part, Results, Row};
+use super::{Progress, head};
 
 #[derive(Args)]
 pub(super) struct Clip {
@@ -105,70 +101,6 @@ enum TableNumber {
     Modules,
 }
 
-/// Origin of a row's values.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Origin {
-    /// Measured by wall clock, or by the counter of the processor's clock.
-    Wall,
-    /// Simulated with both halves of a program.
-    Simulated,
-    /// Computed from sizes.
-    Computed,
-}
-
-/// One row.
-#[derive(Serialize)]
-struct Row {
-    /// The figure or table.
-    place: &'static str,
-    /// The measured object.
-    subject: String,
-    measured: Origin,
-    #[serde(flatten)]
-    values: Map<String, Value>,
-    paper: String,
-}
-
-impl Row {
-    fn new(
-        place: &'static str,
-        subject: impl Into<String>,
-        measured: Origin,
-        values: &[(&str, f64)],
-        paper: impl Into<String>,
-    ) -> Row {
-        let values = values
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
-        Row {
-            place,
-            subject: subject.into(),
-            measured,
-            values: values.collect(),
-            paper: paper.into(),
-        }
-    }
-}
-
-/// Result of a part.
-struct Part {
-    title: &'static str,
-    rows: Vec<Row>,
-    /// Lines of the table. The first one is the head.
-    table: Vec<Vec<String>>,
-    /// Text below the table.
-    note: String,
-    pictures: Vec<Picture>,
-}
-
-impl Part {
-    fn text(&self) -> String {
-        let table = text_table::align(&self.table);
-        format!("{}\n\n{table}\n{}\n", self.title, self.note)
-    }
-}
-
 /// Options and progress, which all parts need.
 struct Context<'c> {
     options: &'c Clip,
@@ -202,8 +134,6 @@ pub(super) fn run(
     options: &Clip,
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
-    std::fs::create_dir_all(&options.out)
-        .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;
     let has = |number| options.has_figure(number);
     let has_table = |number| options.has_table(number);
     let parts: [(bool, Measure); 7] = [
@@ -233,55 +163,13 @@ pub(super) fn run(
         progress: Progress::new(),
         packets: ((1e6 * options.scale) as u64).max(1000),
     };
-    let mut rows = Vec::new();
-    let mut text = String::new();
+    let mut results = Results::new(&options.out, "clip")?;
     for (_, measure) in parts.iter().filter(|(is_wanted, _)| *is_wanted) {
-        let part = measure(&mut context)?;
-        for picture in &part.pictures {
-            write(&options.out.join(picture.file), &picture.svg)?;
-        }
-        text += &part.text();
-        text.push('\n');
-        rows.extend(part.rows);
-        // What is measured stays if a later part is interrupted.
-        let json = serde_json::to_string_pretty(&rows);
-        let json = json.map_err(|error| format!("cannot write rows as JSON: {error}"))?;
-        write(&options.out.join("clip.json"), &json)?;
-        write(&options.out.join("clip.csv"), &csv(&rows))?;
-        write(&options.out.join("clip.txt"), &text)?;
+        results.add(measure(&mut context)?)?;
     }
     drop(context);
-    match options.json {
-        true => out::json(&rows),
-        false => out::text(&text),
-    }
+    results.print(options.json);
     Ok(Ended::Well)
-}
-
-/// Returns the rows as comma-separated values: one line for each number.
-fn csv(rows: &[Row]) -> String {
-    let mut text = "place,subject,measured,value,number,paper\n".to_owned();
-    let quoted = |word: &str| format!("\"{}\"", word.replace('"', "\"\""));
-    for row in rows {
-        let measured = match row.measured {
-            Origin::Wall => "wall",
-            Origin::Simulated => "simulated",
-            Origin::Computed => "computed",
-        };
-        for (name, value) in &row.values {
-            let cells = [
-                quoted(row.place),
-                quoted(&row.subject),
-                measured.to_owned(),
-                name.clone(),
-                value.to_string(),
-                quoted(&row.paper),
-            ];
-            text += &cells.join(",");
-            text.push('\n');
-        }
-    }
-    text
 }
 
 /// Returns the cumulative distribution function of times, as 200 points.
