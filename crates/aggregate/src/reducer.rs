@@ -525,7 +525,8 @@ impl Reducer {
                 }
                 Phase::Clearing(left) if left.is_empty() => {
                     self.fill(now);
-                    false
+                    // All messages of the next epoch may have arrived meanwhile.
+                    true
                 }
                 Phase::Clearing(_) | Phase::Complete | Phase::Failed(_) => false,
             };

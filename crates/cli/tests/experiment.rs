@@ -163,3 +163,53 @@ fn what_cannot_be_measured_is_said() {
     assert!(no_time.err.contains(says), "{}", no_time.err);
     assert_eq!(run(&["--figures", "12"]).status, Some(2));
 }
+
+/// Runs parts of `experiment p4com` on small data. Returns the rows.
+fn p4com_rows(dir: &Directory, parts: &[&str], files: &[&str]) -> Vec<Value> {
+    let out = dir.file("out");
+    let run = ["experiment", "p4com", "--out", &out, "--engine", "interp"];
+    let more = ["--scale", "0.0001", "--json"];
+    let output = polyplane()
+        .args(run)
+        .args(more)
+        .args(parts)
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    for file in files
+        .iter()
+        .chain(&["p4com.txt", "p4com.csv", "p4com.json"])
+    {
+        assert!(Path::new(&out).join(file).exists(), "{file}");
+    }
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn reductions_without_loss_have_no_pauses_between_epochs() {
+    let dir = Directory::new("experiment-goodput");
+    let rows = p4com_rows(&dir, &["--figures", "8"], &["figure8.svg"]);
+    assert_eq!(rows.len(), 18);
+    let goodput = |row: &Value| row["gigabits_per_second"].as_f64().unwrap();
+    for group in rows.chunks(3) {
+        assert!(group[0]["loss"] == 0.0 && group[2]["loss"] == 0.01);
+        assert!(goodput(&group[0]) >= goodput(&group[2]), "{group:?}");
+    }
+}
+
+#[test]
+fn only_the_papers_algorithm_has_wrong_keys_under_loss() {
+    let dir = Directory::new("experiment-schemes");
+    let rows = p4com_rows(&dir, &["--tables", "1"], &[]);
+    let wrong = |row: &Value| {
+        let number = |name: &str| {
+            row[name]
+                .as_u64()
+                .unwrap_or_else(|| row[name].as_f64().unwrap() as u64)
+        };
+        number("missing_keys") + number("doubled_keys")
+    };
+    assert_eq!((wrong(&rows[0]), wrong(&rows[3])), (0, 0));
+    assert!(wrong(&rows[1]) > 0 && wrong(&rows[2]) > 0, "{rows:?}");
+}

@@ -12,10 +12,12 @@ mod svg;
 
 use std::path::{Path, PathBuf};
 
+use aggregate::set_neighbours;
 use clap::{Args, Subcommand};
 use command::switches::Maker;
 use command::topology::{run_simulation, share};
 use fabric::Simulation;
+use fabric::topology::{PlaneSpec, SwitchSpec, Topology};
 use packet::Nanos;
 
 use crate::args::Io;
@@ -116,14 +118,25 @@ pub(crate) fn simulate_file(
     simulate(&options, early)
 }
 
+/// Returns a maker of the switches of a topology without reductions. Where these are without a
+/// program of their own, hosts get neighbor entries.
+fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
+    let is_planned = |switch: &SwitchSpec| matches!(switch.plane, PlaneSpec::Aggregate { .. });
+    if topology.switches.iter().any(is_planned) {
+        set_neighbours(topology).map_err(|error| error.to_string())?;
+    }
+    let mut maker = Maker::new(choice, topology.seed);
+    maker.set_routes(topology)?;
+    Ok(maker)
+}
+
 fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let mut topology = read(&options.topology)?;
     topology.workload = topology
         .workload
         .map(|workload| workload.scaled(options.scale));
     topology.seed = options.seed.unwrap_or(topology.seed);
-    let mut maker = Maker::new(options.choice, topology.seed);
-    maker.set_routes(&topology)?;
+    let mut maker = routing(options.choice, &mut topology)?;
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
     let end = Nanos::from_secs(options.seconds);

@@ -8,18 +8,17 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use aggregate::set_neighbours;
 use clap::Args;
 use fabric::Topology;
-use fabric::topology::{CommandSpec, HostId, NodeId, PlaneSpec, SwitchId, SwitchSpec};
+use fabric::topology::{CommandSpec, HostId, NodeId, SwitchId};
 use port::{OpenedPort, Poller, ProcessGroup};
 use runtime::report::{DeviceReport, PortReport};
 use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
 use serde::Serialize;
 use switch::{Change, Device, QueueConfig};
 
-use super::hosting;
 use super::namespaces::Namespaces;
+use super::{hosting, routing};
 use crate::args::Io;
 use crate::engine::Choice;
 use crate::{Ended, amount, out};
@@ -138,18 +137,6 @@ pub(super) fn run(
     } else {
         Ended::WithErrors
     })
-}
-
-/// Returns a maker of the switches of a topology without reductions. Where these are without a
-/// program of their own, hosts get neighbor entries.
-fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
-    let is_planned = |switch: &SwitchSpec| matches!(switch.plane, PlaneSpec::Aggregate { .. });
-    if topology.switches.iter().any(is_planned) {
-        set_neighbours(topology).map_err(|error| error.to_string())?;
-    }
-    let mut maker = Maker::new(choice, topology.seed);
-    maker.set_routes(topology)?;
-    Ok(maker)
 }
 
 impl Running {

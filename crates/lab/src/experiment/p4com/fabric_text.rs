@@ -75,7 +75,7 @@ impl Text {
         let _ = write!(
             self.text,
             "\n[[host]]\nname = \"{name}\"\nmac = \"02:00:00:00:00:{number:02x}\"\n\
-             ip = \"10.0.0.{number}/16\"\n"
+             ip = \"10.0.{number}.1/24\"\n"
         );
         self.link(name, end);
         HostId(number - 1)
