@@ -57,6 +57,9 @@ impl Translator<'_> {
     }
 
     fn load_slot(&mut self, slot: Slot) -> Value {
+        if let Some(value) = self.speculation.as_ref().and_then(|s| s.load(slot)) {
+            return value;
+        }
         if let Some(known) = self.told(slot).or_else(|| self.late(slot)) {
             return known;
         }
@@ -80,6 +83,10 @@ impl Translator<'_> {
 
     pub(super) fn store_slots(&mut self, slot: Slot, values: &[Value]) {
         for (&value, slot) in values.iter().zip(slot..) {
+            if let Some(speculation) = &mut self.speculation {
+                speculation.store(slot, value);
+                continue;
+            }
             match self.home(slot) {
                 Some(variable) => self.b.def_var(variable, value),
                 None => self.store_in_frame(slot, value),

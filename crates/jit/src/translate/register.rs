@@ -39,9 +39,16 @@ impl RegisterShape {
 
 /// Register that is accessed inline.
 #[derive(Clone, Copy)]
-struct Array {
-    id: ExternId,
+pub(super) struct Array {
+    pub(super) id: ExternId,
     shape: RegisterShape,
+}
+
+impl Array {
+    /// Returns true if a cell is one word.
+    pub(super) fn has_words(self) -> bool {
+        self.shape.limbs == 1
+    }
 }
 
 /// Index into an array.
@@ -106,8 +113,27 @@ impl Translator<'_> {
         Ok(true)
     }
 
+    /// Prefetches a cell, with an index that may be out of range.
+    pub(super) fn prefetch_cell(&mut self, array: Array, index: &Expr) -> Result<(), Unsupported> {
+        let number = self.small(index)?;
+        let cell = self.cell(array, number);
+        self.prefetch(cell);
+        Ok(())
+    }
+
+    /// Returns the value of a cell that is one word, for speculative code.
+    pub(super) fn speculative_word(
+        &mut self,
+        array: Array,
+        index: &Expr,
+    ) -> Result<Value, Unsupported> {
+        let index = self.index_of(array, index)?;
+        self.code.registers.insert(array.id, array.shape);
+        Ok(self.read_word(array, index))
+    }
+
     /// Returns a register array that is accessed inline.
-    fn array(&self, id: ExternId) -> Option<Array> {
+    pub(super) fn array(&self, id: ExternId) -> Option<Array> {
         self.fused.as_ref()?;
         let ExternKind::Register { cell, size, .. } = &self.program.externs.get(id)?.kind else {
             return None;
