@@ -259,14 +259,15 @@ impl Translator<'_> {
         Some(self.load_slots(slot, 1)[0])
     }
 
-    /// Forgets the hashes of a list of statements after these. Their slots are free from then on.
-    pub(super) fn forget_hashes(&mut self, stmts: &[Stmt]) {
-        for call in stmts.iter().flat_map(hash_calls) {
-            if self.hashes_ahead.slots.remove(&from_ref(call)).is_some() {
-                self.lasting_temporaries -= 1;
-            }
+    /// Forgets the hashes of a list of statements after it, and frees their slots. `lasting` is the
+    /// number of lasting temporaries before it.
+    pub(super) fn forget_hashes(&mut self, lasting: u32) {
+        if self.lasting_temporaries > lasting {
+            let end = self.first_temporary + lasting;
+            self.hashes_ahead.slots.retain(|_, slot| *slot < end);
+            self.lasting_temporaries = lasting;
+            self.free_temporaries();
         }
-        self.free_temporaries();
     }
 
     /// Returns true if a hash has a small result, and operands that code here can compute and that

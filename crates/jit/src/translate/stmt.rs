@@ -14,6 +14,7 @@ impl Translator<'_> {
     /// Translates statements, up to one that makes the following code unreachable.
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
         let hashing = self.hashing_statements(stmts).unwrap_or_default();
+        let lasting = self.lasting_temporaries;
         for (at, stmt) in stmts.iter().enumerate() {
             if !self.is_live {
                 break;
@@ -28,7 +29,7 @@ impl Translator<'_> {
             self.free_temporaries();
             self.loc = around;
         }
-        self.forget_hashes(&stmts[hashing]);
+        self.forget_hashes(lasting);
         Ok(())
     }
 
