@@ -1,6 +1,6 @@
 //! Value-range analysis: upper bounds, by which masks become redundant and comparisons constant.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
 
 use super::{Fold, Number, cut, mask, needed};
