@@ -301,9 +301,8 @@ fn random_lookups(widths: &[u32], choices: &mut Rng) -> (String, String) {
         writeln!(code, "        {lines}").unwrap();
     }
     code += "hdr.h.r2 = entry; hdr.h.r3 = (bit<64>) (slot ++ held); hdr.h.f0 = hdr.h.f0 ^ key;";
-    match choices.below(2) {
-        0 => code = format!("@atomic {{ {code} }}"),
-        _ => {}
+    if choices.below(2) == 0 {
+        code = format!("@atomic {{ {code} }}");
     }
     (declared, code)
 }
