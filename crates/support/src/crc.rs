@@ -78,8 +78,8 @@ impl CrcTables {
         }
     }
 
-    /// Returns the remainder after 16 bytes, the first one least significant. The bytes to which the
-    /// remainder is added are looked up last: the processor has the others before it knows it.
+    /// Returns the remainder after 16 bytes, the first one least significant. The bytes to which
+    /// the remainder is added come last: the processor looks up the others before it knows that.
     #[inline(always)]
     fn step(&self, remainder: u32, first: u64, second: u64) -> u32 {
         let of = |word: u64, byte: usize, zeros: usize| {

@@ -23,9 +23,9 @@ use exec::slots::header::HeaderSite;
 /// Maximum number of metadata fields in variables. With more, none is.
 const MAX_OF_NO_HEADER: usize = 150;
 
-/// Maximum number of limbs of a metadata field in variables. A register of 64 bytes is read where its
-/// index is in range, and the field has its old value elsewhere: eight values that each branch
-/// would have to carry on.
+/// Maximum number of limbs of a metadata field in variables. A register cell of 64 bytes is read
+/// where its index is in range, and elsewhere the field keeps its old value: eight values that are
+/// live on all paths.
 const MAX_LIMBS_OF_NO_HEADER: u32 = 2;
 
 /// Maximum number of fields in variables that the program writes. Extraction and a single

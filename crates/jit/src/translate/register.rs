@@ -229,8 +229,8 @@ impl Translator<'_> {
         self.b.ins().iadd(locks, behind)
     }
 
-    /// Reads a cell of several limbs, as values of a type. Branches to `helper` if its lock is held or the index is out
-    /// of range.
+    /// Reads a cell of several limbs, as values of a type. Branches to `helper` if its lock is held
+    /// or the index is out of range.
     fn read_locked(
         &mut self,
         array: Array,

@@ -157,7 +157,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Walks a statement. `is_certain` tells that it runs whenever this code does.
+    /// Walks a statement. `is_certain` is true if it runs whenever this code does.
     fn walk_statement(
         &mut self,
         stmt: &Stmt,
