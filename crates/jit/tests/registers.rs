@@ -251,7 +251,7 @@ fn random_lookups(widths: &[u32], choices: &mut Rng) -> (String, String) {
         bit<32> held = 0;"
     );
     let mut code = String::new();
-    for step in 0..choices.between(4, 9) {
+    for step in 0..choices.between(4, 12) {
         let (_, mut data) = some_fields(widths.len(), choices);
         if choices.below(6) == 0 {
             data = "{ hdr.h.r0, hdr.h.f0 }".to_owned();
@@ -299,6 +299,9 @@ fn random_lookups(widths: &[u32], choices: &mut Rng) -> (String, String) {
             None => lines,
         };
         writeln!(code, "        {lines}").unwrap();
+        if choices.below(8) == 0 {
+            code = format!("        if (hdr.h.number[0:0] == 1) {{ {code} }}\n");
+        }
     }
     code += "hdr.h.r2 = entry; hdr.h.r3 = (bit<64>) (slot ++ held); hdr.h.f0 = hdr.h.f0 ^ key;";
     if choices.below(2) == 0 {
