@@ -253,8 +253,10 @@ fn random_lookups(widths: &[u32], choices: &mut Rng) -> (String, String) {
     let mut code = String::new();
     for step in 0..choices.between(4, 12) {
         let (_, mut data) = some_fields(widths.len(), choices);
-        if choices.below(6) == 0 {
-            data = "{ hdr.h.r0, hdr.h.f0 }".to_owned();
+        match choices.below(8) {
+            0 => data = "{ hdr.h.r0, hdr.h.f0 }".to_owned(),
+            1 => data = "{ place, hdr.h.number }".to_owned(),
+            _ => {}
         }
         let base = ["32w0", "32w7", "hdr.h.number"][choices.below(3) as usize];
         let mut lines = vec![
