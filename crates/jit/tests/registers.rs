@@ -241,6 +241,131 @@ fn registers_of_any_width_hold_what_the_interpreter_has_in_them() {
     }
 }
 
+/// Returns code that hashes keys one after another, and looks each up in registers. Some of it
+/// writes what others hash or test.
+fn random_lookups(widths: &[u32], choices: &mut Rng) -> (String, String) {
+    let width = widths[0];
+    let declared = format!(
+        "register<bit<64>>(13) index; register<bit<{width}>>(6) keys; register<bit<32>>(6) counts;
+        bit<32> place = 0; bit<32> slot = 0; bit<64> entry = 0; bit<{width}> key = 0;
+        bit<32> held = 0;"
+    );
+    let mut code = String::new();
+    for step in 0..choices.between(4, 12) {
+        let (_, mut data) = some_fields(widths.len(), choices);
+        match choices.below(8) {
+            0 => data = "{ hdr.h.r0, hdr.h.f0 }".to_owned(),
+            1 => data = "{ place, hdr.h.number }".to_owned(),
+            _ => {}
+        }
+        let base = ["32w0", "32w7", "hdr.h.number"][choices.below(3) as usize];
+        let mut lines = vec![
+            format!("hash(place, HashAlgorithm.crc32, {base}, {data}, 64w0x100000000);"),
+            "index.read(entry, (bit<32>) place[3:0]);".to_owned(),
+            "if (entry[0:0] == 1) {
+                keys.read(key, (bit<32>) entry[3:1]);
+                if (key == hdr.h.f0) {
+                    slot = (bit<32>) entry[3:1];
+                    counts.read(held, slot);
+                    counts.write(slot, held + 1);
+                } else {
+                    place = place + 3;
+                    index.read(entry, (bit<32>) place[3:0]);
+                    hdr.h.r1 = hdr.h.r1 * 5 + entry;
+                }
+            } else {
+                keys.write((bit<32>) place[10:8], hdr.h.f0);
+                index.write((bit<32>) place[3:0], (bit<64>) place[10:8] << 1 | 1);
+            }"
+            .to_owned(),
+            "hdr.h.r0 = hdr.h.r0 * 3 + (bit<64>) (place ++ held)[63:0];".to_owned(),
+        ];
+        match choices.below(8) {
+            0 => lines.insert(0, "hdr.h.f0 = hdr.h.f0 + 1;".to_owned()),
+            1 => lines.insert(1, "hdr.h.f0 = hdr.h.f0 ^ 3;".to_owned()),
+            2 => lines.insert(2, "entry[7:0] = place[7:0];".to_owned()),
+            3 => lines.insert(0, "place = place + 1;".to_owned()),
+            4 => lines.swap(0, 1),
+            _ => {}
+        }
+        let cond = match choices.below(5) {
+            0 => Some(format!("hdr.h.index[{}:{0}] == 1", step % 8)),
+            1 => Some("hdr.h.number > 5".to_owned()),
+            2 => Some("place[0:0] == 1".to_owned()),
+            3 => Some("hdr.h.r0[0:0] == 1".to_owned()),
+            _ => None,
+        };
+        let lines = lines.join("\n        ");
+        let lines = match cond {
+            Some(cond) => format!("if ({cond}) {{ {lines} }}"),
+            None => lines,
+        };
+        writeln!(code, "        {lines}").unwrap();
+        if choices.below(8) == 0 {
+            code = format!("        if (hdr.h.number[0:0] == 1) {{ {code} }}\n");
+        }
+    }
+    code += "hdr.h.r2 = entry; hdr.h.r3 = (bit<64>) (slot ++ held); hdr.h.f0 = hdr.h.f0 ^ key;";
+    if choices.below(2) == 0 {
+        code = format!("@atomic {{ {code} }}");
+    }
+    (declared, code)
+}
+
+#[test]
+fn keys_are_looked_up_one_after_another_as_the_interpreter_does() {
+    for seed in 0..2 * PROGRAMS {
+        let mut choices = Rng::new(seed);
+        let widths: Vec<u32> = (0..choices.between(1, 4))
+            .map(|_| width(&mut choices))
+            .collect();
+        let (declared, code) = random_lookups(&widths, &mut choices);
+        let program = Program::new(widths, V1MODEL, &declared, &code);
+        let packets = program.packets(&mut choices, 300);
+        program.on_both(&packets);
+    }
+}
+
+#[test]
+fn checksums_of_up_to_1500_bytes_are_those_of_the_interpreter() {
+    const NONE: &str = "control C(inout headers_t hdr, inout metadata_t meta) { apply { } }";
+    for seed in 0..8 {
+        let mut choices = Rng::new(seed);
+        let widths: Vec<u32> = (0..choices.between(1, 4))
+            .map(|_| width(&mut choices))
+            .collect();
+        let mut data: Vec<String> = Vec::new();
+        let (mut bits, bound) = (0, choices.between(3000, 12_000) as u32);
+        loop {
+            let at = choices.below(widths.len() as u64) as usize;
+            bits += widths[at];
+            if bits > bound {
+                break;
+            }
+            data.push(format!("hdr.h.f{at}"));
+        }
+        let data = data.join(", ");
+        let call = |call| {
+            format!("{call}(hdr.h.index[0:0] == 1, {{ {data} }}, hdr.h.r0, HashAlgorithm.csum16);")
+        };
+        let parts = [
+            ("C", call("verify_checksum")),
+            ("U", call("update_checksum")),
+        ];
+        let controls = parts.map(|(name, body)| {
+            NONE.replace("control C", &format!("control {name}"))
+                .replace("apply { }", &format!("apply {{ {body} }}"))
+        });
+        let architecture = V1MODEL
+            .replace(NONE, &controls.join("\n"))
+            .replace("E(), C(), D()", "E(), U(), D()");
+        let code = "hdr.h.r1 = (bit<64>) sm.checksum_error;";
+        let program = Program::new(widths, &architecture, "", code);
+        let packets = program.packets(&mut choices, 100);
+        program.on_both(&packets);
+    }
+}
+
 /// Returns the bits of a header's fields, with the missing bits of a byte before or after them.
 fn data(packet: &[u8], widths: &[u32], fields: &[usize], pads_front: bool) -> Vec<u8> {
     let bit = |at: usize| packet[5 + at / 8] >> (7 - at % 8) & 1;

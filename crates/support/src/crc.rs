@@ -78,16 +78,18 @@ impl CrcTables {
         }
     }
 
-    /// Returns the remainder after 16 bytes, the first one least significant.
+    /// Returns the remainder after 16 bytes, the first one least significant. The bytes to which
+    /// the remainder is added come last: the processor looks up the others before it knows that.
     #[inline(always)]
     fn step(&self, remainder: u32, first: u64, second: u64) -> u32 {
-        let first = first ^ u64::from(remainder);
         let of = |word: u64, byte: usize, zeros: usize| {
             self.0[zeros][usize::from((word >> (8 * byte)) as u8)]
         };
-        let low = (0..8).fold(0, |all, byte| all ^ of(first, byte, STEP - 1 - byte));
         let high = (0..8).fold(0, |all, byte| all ^ of(second, byte, STEP - 9 - byte));
-        low ^ high
+        let high = (4..8).fold(high, |all, byte| all ^ of(first, byte, STEP - 1 - byte));
+        let low = first ^ u64::from(remainder);
+        let low = |byte: usize| of(low, byte, STEP - 1 - byte);
+        high ^ ((low(0) ^ low(1)) ^ (low(2) ^ low(3)))
     }
 }
 

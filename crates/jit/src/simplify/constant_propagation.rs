@@ -560,6 +560,18 @@ impl Fold<'_> {
 
     /// Returns the first operand of an instruction, and its computation, if it has no other inputs.
     fn computation(&self, data: InstructionData, ty: Type) -> Option<(Value, Computation)> {
+        // Each of the other operands may have been loaded by an instruction of its own.
+        if let Some((cond, arg, number)) = self.comparison(data) {
+            let first = self.origin(arg);
+            let computation = Computation {
+                opcode: Opcode::IcmpImm,
+                cond: Some(cond),
+                ty,
+                second: first,
+                imm: number as i64,
+            };
+            return Some((first, computation));
+        }
         let (cond, [first, second], imm) = match data {
             InstructionData::Unary {
                 opcode: Opcode::Uextend | Opcode::Ireduce | Opcode::Bnot | Opcode::Bswap,
@@ -579,9 +591,6 @@ impl Fold<'_> {
                     | Opcode::Ishl,
                 args,
             } => (None, args, 0),
-            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
-                (Some(cond), [arg, arg], imm.bits())
-            }
             InstructionData::IntCompare { cond, args, .. } => (Some(cond), args, 0),
             _ => return None,
         };

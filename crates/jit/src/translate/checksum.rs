@@ -21,20 +21,14 @@ use super::{Translator, in_bytes};
 use crate::abi::flags;
 use crate::helpers::Helper;
 
-/// Maximum number of data bits that are summed inline.
-const INLINE_BITS: u32 = 4096;
+/// Maximum number of data bits that are summed inline: more than a packet of 1,500 bytes has.
+const INLINE_BITS: u32 = 16_384;
 
-/// Origin of a summand.
-enum Source {
-    /// Bits of a header in the packet.
-    Packet { header: HeaderId, bit: u32 },
-    /// Limbs of a value.
-    Value(Vec<Value>),
-}
-
-/// Part of the data, `at` bits after its start.
+/// Part of the data, `at` bits after its start, that is in the packet, `bit` bits after the start
+/// of its header.
 struct Part {
-    source: Source,
+    header: HeaderId,
+    bit: u32,
     at: u32,
     width: u32,
 }
@@ -72,11 +66,8 @@ fn most_of(chunks: &[Chunk]) -> u64 {
 /// Returns the chunks of a header in the packet, or none if its parts are not whole bytes.
 fn chunks_of(parts: &[Part], header: HeaderId) -> Option<Vec<Chunk>> {
     let mut chunks = Vec::new();
-    for part in parts {
-        let bit = match part.source {
-            Source::Packet { header: of, bit } if of == header => bit,
-            _ => continue,
-        };
+    for part in parts.iter().filter(|part| part.header == header) {
+        let bit = part.bit;
         if [bit, part.at, part.width].iter().any(|bits| bits % 8 != 0) {
             return None;
         }
@@ -461,20 +452,12 @@ impl Translator<'_> {
     }
 
     fn sums(&mut self, data: &[Expr]) -> Result<Sums, Unsupported> {
-        let parts = self.parts(data)?;
         let mut sums = Sums::of(self.number(0));
+        let parts = self.add_values(&mut sums, data)?;
         let mut headers: Vec<HeaderId> = Vec::new();
         for part in &parts {
-            match &part.source {
-                Source::Packet { header, .. } if !headers.contains(header) => headers.push(*header),
-                Source::Packet { .. } => {}
-                Source::Value(limbs) => {
-                    let mut at = part.at;
-                    for (value, width) in pieces_of(limbs, part.width) {
-                        self.add_value(&mut sums, value, (at, width));
-                        at += width;
-                    }
-                }
+            if !headers.contains(&part.header) {
+                headers.push(part.header);
             }
         }
         for header in headers {
@@ -601,17 +584,13 @@ impl Translator<'_> {
         parts: &[Part],
     ) {
         let bytes = self.bytes_of_header(header);
-        for part in parts {
-            let bit = match part.source {
-                Source::Packet { header: of, bit } if of == header => bit,
-                _ => continue,
-            };
+        for part in parts.iter().filter(|part| part.header == header) {
             let mut done = 0;
             while done < part.width {
                 let (at, left) = (part.at + done, part.width - done);
                 // Takes as many whole words as possible.
                 let size = (64 - at % 16).min(left);
-                let value = self.load_bits(bytes, bit + done, size, total)[0];
+                let value = self.load_bits(bytes, part.bit + done, size, total)[0];
                 self.add(&mut sums.numbers, value, (at, size));
                 done += size;
             }
@@ -644,36 +623,38 @@ impl Translator<'_> {
         }
     }
 
-    /// Splits the data into parts. Adjacent fields in the packet become one part.
-    fn parts(&mut self, data: &[Expr]) -> Result<Vec<Part>, Unsupported> {
+    /// Adds the data that is not in the packet. Returns the parts of the other. Adjacent fields in
+    /// the packet become one part.
+    fn add_values(&mut self, sums: &mut Sums, data: &[Expr]) -> Result<Vec<Part>, Unsupported> {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
         for expr in data {
+            self.check_size()?;
             let width = self.ty(expr)?.width();
             let stands = match expr {
                 Expr::Read(place) if place.dims.is_empty() => self.stands_in_packet(place.base),
                 _ => None,
             };
+            let is_next = |part: &Part, header, bit| {
+                part.header == header && (part.bit + part.width, part.at + part.width) == (bit, at)
+            };
             match (stands, parts.last_mut()) {
-                (
-                    Some((header, bit)),
-                    Some(Part {
-                        source:
-                            Source::Packet {
-                                header: last,
-                                bit: first,
-                            },
-                        width: before,
-                        ..
-                    }),
-                ) if *last == header && *first + *before == bit => *before += width,
-                (Some((header, bit)), _) => {
-                    let source = Source::Packet { header, bit };
-                    parts.push(Part { source, at, width });
+                (Some((header, bit)), Some(last)) if is_next(last, header, bit) => {
+                    last.width += width;
                 }
+                (Some((header, bit)), _) => parts.push(Part {
+                    header,
+                    bit,
+                    at,
+                    width,
+                }),
                 (None, _) => {
-                    let source = Source::Value(self.value(expr)?);
-                    parts.push(Part { source, at, width });
+                    let value = self.value(expr)?;
+                    let mut at = at;
+                    for (value, width) in pieces_of(&value, width) {
+                        self.add_value(sums, value, (at, width));
+                        at += width;
+                    }
                 }
             }
             at += width;
@@ -765,12 +746,9 @@ mod tests {
 
     /// Returns parts of a header that are runs of whole bytes, at the same position in the data.
     fn parts(runs: &[(u32, u32)]) -> Vec<Part> {
-        let header = HeaderId::new(0);
         let part = |&(first, bytes): &(u32, u32)| Part {
-            source: Source::Packet {
-                header,
-                bit: 8 * first,
-            },
+            header: HeaderId::new(0),
+            bit: 8 * first,
             at: 8 * first,
             width: 8 * bytes,
         };

@@ -1,7 +1,9 @@
 //! Translation of narrow expressions, and of conditions.
 
+use cranelift_codegen::ir::types::I8;
 use cranelift_codegen::ir::{Block, InstBuilder, Value};
 use exec::Unsupported;
+use exec::slots::Slot;
 use exec::slots::wide::WideOp;
 use ir::{BinOp, Expr, ScalarTy, UnOp, limbs_of};
 
@@ -270,8 +272,33 @@ impl Translator<'_> {
             let number = self.compare_slots(op, ty, a, b);
             return Ok(self.is_set(number));
         }
+        if let (BinOp::Eq | BinOp::Ne, Expr::Read(a), Expr::Read(b)) = (op, left, right)
+            && let Some(slots) = self.vectors_in_frame(a).zip(self.vectors_in_frame(b))
+        {
+            let differs = self.vectors_differ(slots, limbs_of(ty));
+            return Ok(match op {
+                BinOp::Ne => differs,
+                _ => self.is_zero(differs),
+            });
+        }
         let (a, b) = (self.value(left)?, self.value(right)?);
         Ok(self.compare_values(op, (width, signed), &a, &b))
+    }
+
+    /// Returns true if values in the frame differ.
+    fn vectors_differ(&mut self, (a, b): (Slot, Slot), limbs: u32) -> Value {
+        let (a, b) = (self.load_vectors(a, limbs), self.load_vectors(b, limbs));
+        let all = a.into_iter().zip(b).fold(None, |all, (a, b)| {
+            let differs = self.b.ins().bxor(a, b);
+            Some(match all {
+                Some(all) => self.b.ins().bor(all, differs),
+                None => differs,
+            })
+        });
+        match all {
+            Some(all) => self.b.ins().vany_true(all),
+            None => self.b.ins().iconst(I8, 0),
+        }
     }
 
     pub(super) fn compare_values(

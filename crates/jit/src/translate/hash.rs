@@ -33,20 +33,36 @@ struct Bounded {
 impl Translator<'_> {
     /// Translates a hash inline, if possible. Returns false if it is not.
     pub(super) fn hash_call(&mut self, call: &Call) -> Result<bool, Unsupported> {
-        let Some(hash) = self.operands_of_hash(call) else {
-            return Ok(false);
+        let value = match self.hash_ahead(call) {
+            None => self.hash_value(call)?,
+            known => known,
         };
-        let Some(bits) = self.bits_of_data(hash.data)? else {
+        let (Some(value), Some(hash)) = (value, self.operands_of_hash(call)) else {
             return Ok(false);
         };
         let to = self.locate(hash.to)?;
+        let mut limbs = self.zeros(to.limbs() as usize);
+        limbs[0] = value;
+        self.store(to, &limbs);
+        Ok(true)
+    }
+
+    /// Returns the result of a hash that is computed inline, or none if it is not.
+    pub(super) fn hash_value(&mut self, call: &Call) -> Result<Option<Value>, Unsupported> {
+        let Some(hash) = self.operands_of_hash(call) else {
+            return Ok(None);
+        };
+        let Some(bits) = self.bits_of_data(hash.data)? else {
+            return Ok(None);
+        };
+        let to = self.locate(hash.to)?;
         if to.is_wide() || !is_inline(hash.algorithm) {
-            return Ok(false);
+            return Ok(None);
         }
         if let Some((base, max)) = hash.range {
             let limbs = [self.ty(base)?, self.ty(max)?, to.ty].map(limbs_of);
             if limbs != [1; 3] {
-                return Ok(false);
+                return Ok(None);
             }
         }
         let words = self.words_of_data(&hash, bits)?;
@@ -59,10 +75,7 @@ impl Translator<'_> {
             }
             None => value,
         };
-        let mut limbs = self.zeros(to.limbs() as usize);
-        limbs[0] = self.cut(value, to.ty.width().min(64));
-        self.store(to, &limbs);
-        Ok(true)
+        Ok(Some(self.cut(value, to.ty.width().min(64))))
     }
 
     fn operands_of_hash<'c>(&self, call: &'c Call) -> Option<Hash<'c>> {
@@ -174,7 +187,9 @@ impl Translator<'_> {
 
     fn crc_of_words(&mut self, helper: Helper, words: &[Value], bytes: u32) -> Value {
         let slot = self.temporary(words.len() as u32);
-        self.store_slots(slot, words);
+        for (&word, slot) in words.iter().zip(slot..) {
+            self.store_in_frame(slot, word);
+        }
         self.compute_with(helper, &[slot.into(), bytes.into()])
     }
 

@@ -568,7 +568,7 @@ impl Translator<'_> {
     }
 
     /// Prefetches a line. The address may be invalid.
-    fn prefetch(&mut self, line: Value) {
+    pub(super) fn prefetch(&mut self, line: Value) {
         if prefetch_instruction::ARE_THERE {
             self.b
                 .ins()

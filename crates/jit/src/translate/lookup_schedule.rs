@@ -466,7 +466,8 @@ pub(super) fn exits(program: &Program, body: &[Stmt]) -> bool {
     })
 }
 
-fn reads(expr: &Expr, read: &mut HashSet<FieldId>) {
+/// Adds the fields that an expression reads.
+pub(super) fn reads(expr: &Expr, read: &mut HashSet<FieldId>) {
     match expr {
         Expr::Const(..) | Expr::Param(_) => {}
         Expr::Read(place) | Expr::VarbitLen(place) => {

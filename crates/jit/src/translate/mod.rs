@@ -36,6 +36,7 @@ mod place;
 mod prefetch_pass;
 mod record;
 mod register;
+mod register_prefetch;
 mod size;
 mod speculative_actions;
 mod stack_cache;
@@ -78,6 +79,7 @@ pub(crate) use hashed::{Lines, words_of_rows};
 pub(crate) use parse_cache::ParsedFields;
 pub(crate) use prefetch_pass::{PrefetchSite, PrefetchedStages};
 pub(crate) use register::RegisterShape;
+use register_prefetch::{HashesAhead, Speculation};
 pub(crate) use size::MAX_INSTS_TOGETHER;
 use stack_cache::StackCache;
 
@@ -283,8 +285,12 @@ struct Translator<'t> {
     view: Option<Variable>,
     /// Stack slot of the keys for bit-vector lookups.
     key_slot: Option<StackSlot>,
-    /// Number of temporaries that the current statement uses.
+    /// Number of temporaries that the current statement uses, and of those that last longer.
     temporaries: u32,
+    lasting_temporaries: u32,
+    /// Values of fields in speculative code.
+    speculation: Option<Speculation>,
+    hashes_ahead: HashesAhead,
     /// True if the current position is reachable.
     is_live: bool,
     /// Targets of exits and continues for the blocks and loops around the current statement.
@@ -420,6 +426,9 @@ impl<'t> Translator<'t> {
             view,
             key_slot: None,
             temporaries: 0,
+            lasting_temporaries: 0,
+            speculation: None,
+            hashes_ahead: HashesAhead::default(),
             is_live: true,
             enclosing: HashMap::new(),
             action: None,
@@ -685,9 +694,16 @@ impl<'t> Translator<'t> {
         slot
     }
 
+    /// Allocates a temporary that lasts longer than the current statement, before any of that.
+    fn lasting_slot(&mut self) -> Slot {
+        self.free_temporaries();
+        self.lasting_temporaries += 1;
+        self.temporary(1)
+    }
+
     /// Frees the temporaries at the end of a statement.
     fn free_temporaries(&mut self) {
-        self.temporaries = 0;
+        self.temporaries = self.lasting_temporaries;
     }
 
     fn slot(&self, field: FieldId) -> Slot {

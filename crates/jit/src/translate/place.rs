@@ -1,14 +1,17 @@
 //! Locations: fields of the frame, scratch slots, and addresses computed at run time.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::types::{I64, I64X2};
+use cranelift_codegen::ir::{AliasRegion, InstBuilder, Value};
 use exec::Unsupported;
 use exec::slots::Slot;
 use ir::{Dim, HeaderPlace, Place, ScalarTy, limbs_of};
 
-use super::{INLINE_LIMBS, Translator, in_limbs};
+use super::{INLINE_LIMBS, Translator, in_limbs, memory};
 use crate::helpers::{Helper, OUT_OF_RANGE};
+
+/// Limbs of a vector, by which long values are copied and compared.
+pub(super) const LIMBS_OF_VECTOR: usize = 2;
 
 /// Run-time distance in limbs, and a truth value for all indices in range. The distance is a sum
 /// without the indices that are out of range.
@@ -57,6 +60,9 @@ impl Translator<'_> {
     }
 
     fn load_slot(&mut self, slot: Slot) -> Value {
+        if let Some(value) = self.speculation.as_ref().and_then(|s| s.load(slot)) {
+            return value;
+        }
         if let Some(known) = self.told(slot).or_else(|| self.late(slot)) {
             return known;
         }
@@ -80,6 +86,10 @@ impl Translator<'_> {
 
     pub(super) fn store_slots(&mut self, slot: Slot, values: &[Value]) {
         for (&value, slot) in values.iter().zip(slot..) {
+            if let Some(speculation) = &mut self.speculation {
+                speculation.store(slot, value);
+                continue;
+            }
             match self.home(slot) {
                 Some(variable) => self.b.def_var(variable, value),
                 None => self.store_in_frame(slot, value),
@@ -249,6 +259,39 @@ impl Translator<'_> {
                 let (at, n) = (self.distance_number(to.at), self.number(to.limbs().into()));
                 self.help(Helper::StoreAt, &[base, at, from, n]);
             }
+        }
+    }
+
+    /// Returns the slot of a value of several vectors that is in the frame, and nowhere else.
+    pub(super) fn vectors_in_frame(&self, place: &Place) -> Option<Slot> {
+        let field = self.program.fields.get(place.base)?;
+        let slots = self.slot(place.base)..self.slot(place.base) + limbs_of(field.ty);
+        let has_vectors = slots.len() >= 2 * LIMBS_OF_VECTOR && slots.len() % LIMBS_OF_VECTOR == 0;
+        let is_in_frame = place.dims.is_empty() && self.speculation.is_none();
+        let is_number = !matches!(field.ty, ScalarTy::Varbit(_));
+        (has_vectors
+            && is_in_frame
+            && is_number
+            && !slots.clone().any(|slot| self.home(slot).is_some()))
+        .then_some(slots.start)
+    }
+
+    /// Loads a number of limbs from the frame as vectors.
+    pub(super) fn load_vectors(&mut self, slot: Slot, limbs: u32) -> Vec<Value> {
+        (slot..slot + limbs)
+            .step_by(LIMBS_OF_VECTOR)
+            .map(|slot| {
+                let (flags, offset) = (memory(AliasRegion::Heap), byte_offset(slot));
+                self.b.ins().load(I64X2, flags, self.limbs, offset)
+            })
+            .collect()
+    }
+
+    /// Stores vectors to the frame.
+    pub(super) fn store_vectors(&mut self, slot: Slot, vectors: &[Value]) {
+        for (&vector, slot) in vectors.iter().zip((slot..).step_by(LIMBS_OF_VECTOR)) {
+            let (flags, offset) = (memory(AliasRegion::Heap), byte_offset(slot));
+            self.b.ins().store(flags, vector, self.limbs, offset);
         }
     }
 

@@ -5,8 +5,8 @@
 //! which waits.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::I32;
-use cranelift_codegen::ir::{InstBuilder, MemFlags, Value};
+use cranelift_codegen::ir::types::{I32, I64X2};
+use cranelift_codegen::ir::{InstBuilder, MemFlags, Type, Value};
 use exec::{LOCK_BYTES, LOCKS, Registers, Unsupported};
 use ir::{Call, Expr, ExternId, ExternKind, Op, Operand, ScalarTy, limbs_of};
 use table::RegisterArray;
@@ -39,9 +39,16 @@ impl RegisterShape {
 
 /// Register that is accessed inline.
 #[derive(Clone, Copy)]
-struct Array {
-    id: ExternId,
+pub(super) struct Array {
+    pub(super) id: ExternId,
     shape: RegisterShape,
+}
+
+impl Array {
+    /// Returns true if a cell is one word.
+    pub(super) fn has_words(self) -> bool {
+        self.shape.limbs == 1
+    }
 }
 
 /// Index into an array.
@@ -77,9 +84,17 @@ impl Translator<'_> {
                     _ => {
                         let done = self.b.create_block();
                         let helper = self.cold_block();
-                        let cell = self.read_locked(array, index, helper);
-                        let to = self.locate(to)?;
-                        self.store(to, &cell);
+                        match self.vectors_in_frame(to) {
+                            Some(slot) => {
+                                let cell = self.read_locked(array, index, (I64X2, helper));
+                                self.store_vectors(slot, &cell);
+                            }
+                            None => {
+                                let cell = self.read_locked(array, index, (I64, helper));
+                                let to = self.locate(to)?;
+                                self.store(to, &cell);
+                            }
+                        }
                         self.end_locked(call, helper, done)?;
                     }
                 }
@@ -106,8 +121,27 @@ impl Translator<'_> {
         Ok(true)
     }
 
+    /// Prefetches a cell, with an index that may be out of range.
+    pub(super) fn prefetch_cell(&mut self, array: Array, index: &Expr) -> Result<(), Unsupported> {
+        let number = self.small(index)?;
+        let cell = self.cell(array, number);
+        self.prefetch(cell);
+        Ok(())
+    }
+
+    /// Returns the value of a cell that is one word, for speculative code.
+    pub(super) fn speculative_word(
+        &mut self,
+        array: Array,
+        index: &Expr,
+    ) -> Result<Value, Unsupported> {
+        let index = self.index_of(array, index)?;
+        self.code.registers.insert(array.id, array.shape);
+        Ok(self.read_word(array, index))
+    }
+
     /// Returns a register array that is accessed inline.
-    fn array(&self, id: ExternId) -> Option<Array> {
+    pub(super) fn array(&self, id: ExternId) -> Option<Array> {
         self.fused.as_ref()?;
         let ExternKind::Register { cell, size, .. } = &self.program.externs.get(id)?.kind else {
             return None;
@@ -195,17 +229,24 @@ impl Translator<'_> {
         self.b.ins().iadd(locks, behind)
     }
 
-    /// Reads a cell of several limbs. Branches to `helper` if its lock is held or the index is out
-    /// of range.
-    fn read_locked(&mut self, array: Array, index: Index, helper: Block) -> Vec<Value> {
+    /// Reads a cell of several limbs, as values of a type. Branches to `helper` if its lock is held
+    /// or the index is out of range.
+    fn read_locked(
+        &mut self,
+        array: Array,
+        index: Index,
+        (ty, helper): (Type, Block),
+    ) -> Vec<Value> {
         self.go_inside(index, helper);
         let cell = self.cell(array, index.number);
         let lock = self.lock_of(array, index.number);
         // Neither Cranelift nor `simplify` moves the loads of the cell across atomic ones.
         let flags = in_cells();
         let before = self.b.ins().atomic_load(I32, flags, lock);
-        let limbs: Vec<Value> = (0..array.shape.limbs as i32)
-            .map(|limb| self.b.ins().load(I64, flags, cell, 8 * limb))
+        let unaligned = MemFlags::new().with_notrap();
+        let parts: Vec<Value> = (0..8 * array.shape.limbs as i32)
+            .step_by(ty.bytes() as usize)
+            .map(|at| self.b.ins().load(ty, unaligned, cell, at))
             .collect();
         let after = self.b.ins().atomic_load(I32, flags, lock);
         let changed = self.b.ins().bxor(before, after);
@@ -214,7 +255,7 @@ impl Translator<'_> {
         let whole = self.b.create_block();
         self.branch(differs, helper, whole);
         self.start_sealed(whole);
-        limbs
+        parts
     }
 
     /// Writes a cell of several limbs. Branches to `helper` if its lock is held, and to `done` if

@@ -11,10 +11,10 @@ use support::work::checkpoint;
 use super::{Body, Translator};
 
 /// Maximum number of instructions and values of one function.
-pub(crate) const MAX_INSTS: usize = 60_000;
+pub(crate) const MAX_INSTS: usize = 150_000;
 
 /// Maximum number of instructions and values of all functions of a program together.
-pub(crate) const MAX_INSTS_TOGETHER: usize = 200_000;
+pub(crate) const MAX_INSTS_TOGETHER: usize = 400_000;
 
 /// Maximum product of the number of variables and the number of blocks of a function. SSA
 /// construction stores a word for each pair.

@@ -13,9 +13,14 @@ use crate::helpers::Helper;
 impl Translator<'_> {
     /// Translates statements, up to one that makes the following code unreachable.
     pub(super) fn body(&mut self, stmts: &[Stmt]) -> Result<(), Unsupported> {
-        for stmt in stmts {
+        let hashing = self.hashing_statements(stmts).unwrap_or_default();
+        let lasting = self.lasting_temporaries;
+        for (at, stmt) in stmts.iter().enumerate() {
             if !self.is_live {
                 break;
+            }
+            if at == hashing.start && !hashing.is_empty() {
+                self.prefetch_registers(&stmts[hashing.clone()])?;
             }
             let around = self.loc;
             self.loc = stmt.loc.or(around);
@@ -24,6 +29,7 @@ impl Translator<'_> {
             self.free_temporaries();
             self.loc = around;
         }
+        self.forget_hashes(lasting);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Value-range analysis: upper bounds, by which masks become redundant and comparisons constant.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Opcode, Type, Value, ValueDef};
 
 use super::{Fold, Number, cut, mask, needed};
@@ -60,11 +60,8 @@ impl Fold<'_> {
 
     /// Returns the result of a comparison with a number, if it is the same for all possible values.
     pub(super) fn compared(&self, data: InstructionData) -> Option<u64> {
-        let InstructionData::IntCompareImm { cond, arg, imm, .. } = data else {
-            return None;
-        };
-        let imm = cut(imm.bits() as u64, self.func.dfg.value_type(arg));
-        let is_less = self.most(arg) < imm;
+        let (cond, arg, number) = self.comparison(data)?;
+        let is_less = self.most(arg) < number;
         match cond {
             IntCC::UnsignedLessThan | IntCC::UnsignedLessThanOrEqual | IntCC::NotEqual => {
                 is_less.then_some(1)
@@ -72,6 +69,27 @@ impl Fold<'_> {
             IntCC::UnsignedGreaterThan | IntCC::UnsignedGreaterThanOrEqual | IntCC::Equal => {
                 is_less.then_some(0)
             }
+            _ => None,
+        }
+    }
+
+    /// Returns the condition, the value and the number of a comparison with a number.
+    pub(super) fn comparison(&self, data: InstructionData) -> Option<(IntCC, Value, u64)> {
+        let constant = |value: Value| self.noted[self.origin(value)].constant();
+        match data {
+            InstructionData::IntCompareImm { cond, arg, imm, .. } => {
+                let ty = self.func.dfg.value_type(arg);
+                Some((cond, arg, cut(imm.bits() as u64, ty)))
+            }
+            InstructionData::IntCompare {
+                cond,
+                args: [one, other],
+                ..
+            } => match (constant(one), constant(other)) {
+                (_, Some(number)) => Some((cond, one, number)),
+                (Some(number), None) => Some((cond.swap_args(), other, number)),
+                (None, None) => None,
+            },
             _ => None,
         }
     }
@@ -262,6 +280,30 @@ mod tests {
         assert!(is_asked(IntCC::SignedLessThan));
         assert!(is_asked(IntCC::SignedGreaterThan));
         assert!(!is_asked(IntCC::UnsignedLessThan));
+    }
+
+    #[test]
+    fn comparisons_with_equal_constants_are_one_and_some_are_known() {
+        let mut func = function(|b, pointer| {
+            let number = b.ins().uload16(I64, safe(), pointer, 0);
+            let is_less = IntCC::UnsignedLessThan;
+            let compared = |b: &mut FunctionBuilder<'_>, with: i64| {
+                let with = b.ins().iconst(I64, with);
+                b.ins().icmp(is_less, number, with)
+            };
+            let [one, other] = [700, 700].map(|with| compared(b, with));
+            let [known, third] = [compared(b, 0x10000), b.ins().icmp_imm(is_less, number, 700)];
+            for (at, truth) in (8..).zip([one, other, known, third]) {
+                b.ins().store(safe(), truth, pointer, at);
+            }
+            b.ins().return_(&[]);
+        });
+        fold(&mut func);
+        check(&func);
+        assert_eq!(
+            (count(&func, Opcode::Icmp), count(&func, Opcode::IcmpImm)),
+            (1, 0)
+        );
     }
 
     #[test]
