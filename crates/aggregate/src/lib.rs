@@ -27,13 +27,15 @@ mod predict;
 mod reducer;
 mod role;
 mod simulate;
+mod source;
 mod timing;
 
 pub use emit::{MAX_SLOTS, SwitchReduction, emit};
 pub use job::{DataPart, Job, JobError, MapFunction, MapperLine, Position, ReducerLine};
-pub use mapper::{FlowConfig, KeyTooLongError, Mapper, MapperCounts};
+pub use mapper::{FlowConfig, Mapper, MapperCounts};
 pub use message::{
-    Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,
+    Bank, Body, EpochCounts, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS,
+    Receipts, State,
 };
 pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
@@ -46,3 +48,4 @@ pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
 pub use role::Role;
 pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};
+pub use source::KeyTooLongError;

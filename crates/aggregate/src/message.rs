@@ -118,7 +118,7 @@ pub struct Header {
     pub pairs: u8,
     /// Number of pairs that switches have taken out.
     pub absorbed: u8,
-    /// Of a receipt: number of messages that the reducer accepts beyond its base. Of a mapper's
+    /// Of a reducer's receipt: number of messages that the reducer accepts beyond its base. Of a mapper's
     /// message: number of its transmission, so that repeats have another checksum.
     pub credit: u16,
 }
@@ -150,10 +150,21 @@ pub struct State {
 /// Receipts of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipts {
-    /// All sequence numbers before this one have arrived.
+    /// All sequence numbers before this one have a receipt, of the reducer or of a switch.
     pub base: u32,
-    /// Arrived sequence numbers from the base on; the lowest bit is the base's, and 0.
-    pub arrived: u64,
+    /// Sequence numbers from the base on that have arrived; the lowest bit is the base's, and 0.
+    pub arrived: u128,
+}
+
+/// Counts of a mapper in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EpochCounts {
+    /// Messages with pairs for which the reducer has sent receipts.
+    pub messages: u32,
+    /// Pairs, before any switch.
+    pub pairs: u64,
+    /// Pairs of messages for which switches have sent receipts.
+    pub taken: u64,
 }
 
 /// Content after the header.
@@ -163,15 +174,12 @@ pub enum Body {
     Pairs(Vec<Pair>),
     /// Pairs with keys or values of any size, which pass switches as they are.
     Large(Vec<Pair>),
-    /// Receipts.
+    /// Receipts of the reducer.
     Receipts(Receipts),
-    /// Number of messages and of pairs of an epoch of a mapper.
-    End {
-        /// Data messages.
-        messages: u32,
-        /// Pairs, before any switch.
-        pairs: u64,
-    },
+    /// Receipt of a switch that has taken the last pairs out of the message of this number.
+    Taken,
+    /// End of an epoch of a mapper.
+    End(EpochCounts),
     /// State of the reduction.
     State(State),
     /// Question of a mapper, with its number of pairs.
@@ -185,6 +193,16 @@ pub enum Body {
     Bank(Bank, Vec<Pair>),
     /// Nothing.
     Nothing,
+}
+
+impl Body {
+    /// Returns the number of pairs.
+    pub(crate) fn pairs(&self) -> u64 {
+        match self {
+            Body::Pairs(pairs) | Body::Large(pairs) | Body::Bank(_, pairs) => pairs.len() as u64,
+            _ => 0,
+        }
+    }
 }
 
 /// A message.
@@ -240,9 +258,10 @@ impl Message {
                 bytes.extend(receipts.base.to_be_bytes());
                 bytes.extend(receipts.arrived.to_be_bytes());
             }
-            Body::End { messages, pairs } => {
-                bytes.extend(messages.to_be_bytes());
-                bytes.extend(pairs.to_be_bytes());
+            Body::End(counts) => {
+                bytes.extend(counts.messages.to_be_bytes());
+                bytes.extend(counts.pairs.to_be_bytes());
+                bytes.extend(counts.taken.to_be_bytes());
             }
             Body::State(state) => {
                 bytes.extend(state.base.to_be_bytes());
@@ -262,7 +281,7 @@ impl Message {
                 bytes.extend(bank.counts.to_be_bytes());
                 write_pairs(pairs, shape, &mut bytes);
             }
-            Body::Nothing => {}
+            Body::Taken | Body::Nothing => {}
         }
         bytes
     }
@@ -300,14 +319,16 @@ impl Message {
         let body = match kind {
             Kind::Data if header.pairs == LARGE => Body::Large(reader.large()?),
             Kind::Data => Body::Pairs(reader.pairs(header)?),
+            Kind::Ack if reader.0.is_empty() => Body::Taken,
             Kind::Ack => Body::Receipts(Receipts {
                 base: reader.u32()?,
-                arrived: reader.u64()?,
+                arrived: reader.u128()?,
             }),
-            Kind::End => Body::End {
+            Kind::End => Body::End(EpochCounts {
                 messages: reader.u32()?,
                 pairs: reader.u64()?,
-            },
+                taken: reader.u64()?,
+            }),
             Kind::Signal if flags.has(Flags::ACK) => Body::State(State {
                 base: reader.u16()?,
                 since: reader.u32()?,
@@ -379,6 +400,10 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn u128(&mut self) -> Option<u128> {
+        self.take().map(u128::from_be_bytes)
     }
 
     fn pairs(&mut self, header: Header) -> Option<Vec<Pair>> {

@@ -11,7 +11,7 @@ use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::mapper::FlowConfig;
-use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
+use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
 use crate::pair::Pair;
 use crate::timing::RoundTrip;
 
@@ -125,14 +125,13 @@ struct FlowEpoch {
     messages: u32,
     left: u64,
     absorbed: u64,
-    /// Messages and pairs that the mapper counted.
-    end: Option<(u32, u64)>,
+    /// The mapper's own counts.
+    end: Option<EpochCounts>,
 }
 
 impl FlowEpoch {
     fn is_complete(&self) -> bool {
-        self.end
-            .is_some_and(|(messages, _)| messages == self.messages)
+        self.end.is_some_and(|end| end.messages == self.messages)
     }
 }
 
@@ -148,14 +147,34 @@ struct Epoch {
 /// Received messages of a mapper.
 #[derive(Clone, Default)]
 struct Received {
+    /// All messages before it have a receipt, here or of a switch.
     base: u32,
-    /// True for each arrived message from the base on.
+    /// True for each message from the base on that has arrived here.
     arrived: VecDeque<bool>,
     heard_at: Nanos,
     /// Number of keys of the mapper.
     keys: Option<u64>,
     /// Number of the load with which the mapper began. 0: it is the flow's first one.
     since: u32,
+}
+
+impl Received {
+    /// Notes the arrival of a message, by its offset from the base. A mapper sends it after the
+    /// receipts of all that are a window older.
+    fn note(&mut self, offset: u32, window: u32) {
+        let passed = (offset + 1).saturating_sub(window);
+        self.base = self.base.wrapping_add(passed);
+        self.arrived
+            .drain(..self.arrived.len().min(passed as usize));
+        let offset = (offset - passed) as usize;
+        let len = self.arrived.len().max(offset + 1);
+        self.arrived.resize(len, false);
+        self.arrived[offset] = true;
+        while self.arrived.front() == Some(&true) {
+            self.arrived.pop_front();
+            self.base = self.base.wrapping_add(1);
+        }
+    }
 }
 
 /// Collection of the slots of a switch.
@@ -383,7 +402,7 @@ impl Reducer {
             self.counts.strays += 1;
         } else {
             match &message.body {
-                Body::Pairs(_) | Body::Large(_) | Body::End { .. } => self.take(message, now),
+                Body::Pairs(_) | Body::Large(_) | Body::End(_) => self.take(message, now),
                 Body::Bank(bank, pairs) if header.kind == Kind::Reply => {
                     self.collect(header, *bank, pairs, now);
                 }
@@ -457,7 +476,7 @@ impl Reducer {
             self.counts.repeats += 1;
         } else {
             let epoch = usize::from(header.epoch.wrapping_sub(self.base));
-            if offset >= window || epoch >= self.epochs.len() {
+            if epoch >= self.epochs.len() {
                 self.counts.strays += 1;
                 return;
             }
@@ -467,13 +486,7 @@ impl Reducer {
                 self.counts.strays += 1;
                 return;
             }
-            let len = flow.arrived.len().max(offset as usize + 1);
-            flow.arrived.resize(len, false);
-            flow.arrived[offset as usize] = true;
-            while flow.arrived.front() == Some(&true) {
-                flow.arrived.pop_front();
-                flow.base = flow.base.wrapping_add(1);
-            }
+            flow.note(offset, window);
             self.add(epoch, message);
         }
         self.acknowledge(header);
@@ -491,15 +504,18 @@ impl Reducer {
                 flow.absorbed += u64::from(message.header.absorbed);
                 operator.combine_all(&mut epoch.partial, pairs);
             }
-            Body::End { messages, pairs } => flow.end = Some((*messages, *pairs)),
+            Body::End(counts) => {
+                flow.absorbed += counts.taken;
+                flow.end = Some(*counts);
+            }
             _ => {}
         }
     }
 
     fn acknowledge(&mut self, of: &Header) {
         let flow = &self.flows[usize::from(of.flow)];
-        let bits = flow.arrived.iter().take(64).enumerate();
-        let arrived = bits.fold(0, |bits, (bit, is_set)| bits | u64::from(*is_set) << bit);
+        let bits = flow.arrived.iter().take(128).enumerate();
+        let arrived = bits.fold(0, |bits, (bit, is_set)| bits | u128::from(*is_set) << bit);
         let receipts = Receipts {
             base: flow.base,
             arrived,
@@ -590,7 +606,7 @@ impl Reducer {
             return false;
         }
         let sent = epoch.flows.iter().filter_map(|flow| flow.end);
-        let sent: u64 = sent.map(|(_, pairs)| pairs).sum();
+        let sent: u64 = sent.map(|end| end.pairs).sum();
         let absorbed: u64 = epoch.flows.iter().map(|flow| flow.absorbed).sum();
         let left: u64 = epoch.flows.iter().map(|flow| flow.left).sum();
         if !self.check(sent, left + absorbed) {

@@ -125,6 +125,12 @@ control Reduction@R@(inout headers_t hdr,
             }
             if (cut != 0) {
                 shorten();
+                if (hdr.agg.kind == KIND_DATA && hdr.agg.pairs == 0
+                    && hdr.agg.flags & FLAG_OLD == 0) {
+                    hdr.agg.kind = KIND_ACK;
+                    hdr.agg.flags = hdr.agg.flags | FLAG_ACK;
+                    answer();
+                }
             }
         }
         }

@@ -10,12 +10,13 @@ use packet::Nanos;
 
 use crate::datagram::Endpoint;
 use crate::host::{HostNode, HostRole, Roles, endpoint};
-use crate::mapper::{KeyTooLongError, Mapper, MapperCounts};
+use crate::mapper::{Mapper, MapperCounts};
 use crate::message::PORTS;
 use crate::pair::Pair;
 use crate::plan::{Plan, PlannedReduction, SWITCH_MAC, switch_address};
 use crate::reducer::{Reducer, ReducerCounts, ReductionError};
 use crate::role::Role;
+use crate::source::KeyTooLongError;
 
 /// Creates a switch with a program and entries. Returns an error message on failure.
 pub type MakeSwitch<'a> = dyn FnMut(SwitchId, &str, &str) -> Result<Box<dyn Node>, String> + 'a;
