@@ -9,9 +9,10 @@ use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
-use crate::pair::{Pair, Shape};
-use crate::source::{KeyTooLongError, Source};
+use crate::pair::Shape;
+use crate::source::{InputError, Source};
 use crate::timing::RoundTrip;
+use crate::vector::{Input, Next};
 
 /// Time between two questions of a mapper that waits.
 const QUESTION_INTERVAL: Nanos = Nanos::from_millis(2);
@@ -79,14 +80,12 @@ pub struct MapperCounts {
     pub pairs: u64,
 }
 
-/// An epoch of which the end is not sent yet.
-#[derive(Clone, Default, Hash)]
-struct OpenEpoch {
-    counts: EpochCounts,
-    /// Messages without receipts.
-    missing: u32,
-    /// True if it is the last one.
-    is_last: bool,
+/// Question for a block of the result.
+#[derive(Clone, Copy)]
+struct Asked {
+    block: u32,
+    at: Nanos,
+    transmissions: u32,
 }
 
 /// A message in flight.
@@ -114,12 +113,14 @@ pub struct Mapper {
     source: Source,
     /// The state that the reducer announced last.
     state: Option<State>,
-    /// The epoch of the next message with pairs.
+    /// The epoch of the next message, with its counts so far.
     epoch: u16,
-    /// Epochs up to this one without an end so far, the oldest first.
-    open: VecDeque<OpenEpoch>,
-    /// True if all pairs of the last epoch are on their way.
-    has_sent_all: bool,
+    epoch_counts: EpochCounts,
+    /// Messages of the epoch without receipts. Its end waits for them, and so does the next epoch:
+    /// the numbers of messages do not depend on the times of receipts.
+    missing: u32,
+    /// True if the end of the last epoch is on its way.
+    has_ended: bool,
     is_complete: bool,
     next_sequence: u32,
     /// Messages from the base on.
@@ -139,26 +140,33 @@ pub struct Mapper {
     /// Since the reducer was heard last, a switch has sent a receipt. Then the mapper shows at
     /// this time that it is alive.
     alive_at: Option<Nanos>,
+    /// The last question for a block of the result.
+    asked: Option<Asked>,
     counts: MapperCounts,
 }
 
 impl Mapper {
-    /// Creates the mapper of a flow. Each key is once in `pairs`.
+    /// Creates the mapper of a flow.
     ///
     /// # Errors
-    /// A key does not fit into a datagram.
-    pub fn new(config: FlowConfig, flow: u16, pairs: Vec<Pair>) -> Result<Mapper, KeyTooLongError> {
+    /// A key does not fit into a datagram, or the input is not of the flow's shape.
+    pub fn new(
+        config: FlowConfig,
+        flow: u16,
+        input: impl Into<Input>,
+    ) -> Result<Mapper, InputError> {
         Ok(Mapper {
             config,
             flow,
             since: 0,
             is_replaced: false,
             incarnation: 0,
-            source: Source::new(&config, pairs)?,
+            source: Source::new(&config, input.into())?,
             state: None,
             epoch: 0,
-            open: VecDeque::new(),
-            has_sent_all: false,
+            epoch_counts: EpochCounts::default(),
+            missing: 0,
+            has_ended: false,
             is_complete: false,
             next_sequence: 0,
             in_flight: VecDeque::new(),
@@ -172,6 +180,7 @@ impl Mapper {
             question_at: Nanos::ZERO,
             questions: 0,
             alive_at: None,
+            asked: None,
             counts: MapperCounts::default(),
         })
     }
@@ -220,8 +229,9 @@ impl Mapper {
     pub fn hash_state(&self, now: Nanos, state: &mut impl Hasher) {
         (self.question_at <= now).hash(state);
         (self.incarnation, &self.source).hash(state);
-        (&self.state, self.epoch, &self.open, self.alive_at.is_some()).hash(state);
-        (self.has_sent_all, self.is_complete, self.is_replaced).hash(state);
+        (&self.state, self.epoch, self.epoch_counts, self.missing).hash(state);
+        (self.has_ended, self.is_complete, self.is_replaced).hash(state);
+        self.alive_at.is_some().hash(state);
         (self.next_sequence, self.base, self.credit).hash(state);
         (self.window as u32).min(self.config.window).hash(state);
         for sent in &self.in_flight {
@@ -248,6 +258,10 @@ impl Mapper {
             Body::Receipts(receipts) if is_current => {
                 self.alive_at = None;
                 self.acknowledge(header, *receipts, now);
+            }
+            Body::Blocks(blocks) if header.kind == Kind::Result && is_current => {
+                self.alive_at = None;
+                blocks.iter().for_each(|block| self.source.learn(block));
             }
             Body::Taken if is_current => {
                 self.alive_at.get_or_insert(now + ALIVE_INTERVAL);
@@ -285,8 +299,8 @@ impl Mapper {
         self.in_flight.clear();
         (self.base, self.next_sequence, self.recovered) = (0, 0, 0);
         self.epoch = state.base;
-        self.open = VecDeque::from([OpenEpoch::default()]);
-        self.has_sent_all = false;
+        (self.epoch_counts, self.missing) = (EpochCounts::default(), 0);
+        self.has_ended = false;
         self.source.rewind(state.start);
         self.window = FIRST_WINDOW;
         self.threshold = f64::MAX;
@@ -334,22 +348,17 @@ impl Mapper {
     /// Notes the receipts of messages, by their places in flight.
     fn note_arrivals(&mut self, offsets: &[usize], are_taken: bool) {
         let mut arrived = 0;
-        // The last of the open epochs is the one of the next message.
-        let first = self
-            .epoch
-            .wrapping_sub(self.open.len().saturating_sub(1) as u16);
         for offset in offsets {
             let sent = &mut self.in_flight[*offset];
             if std::mem::replace(&mut sent.has_arrived, true) {
                 continue;
             }
             arrived += 1;
-            let index = usize::from(sent.message.header.epoch.wrapping_sub(first));
-            if let Some(open) = self.open.get_mut(index).filter(|_| sent.pairs > 0) {
-                open.missing -= 1;
+            if sent.pairs > 0 {
+                self.missing -= 1;
                 match are_taken {
-                    true => open.counts.taken += sent.pairs,
-                    false => open.counts.messages += 1,
+                    true => self.epoch_counts.taken += sent.pairs,
+                    false => self.epoch_counts.messages += 1,
                 }
             }
         }
@@ -411,6 +420,7 @@ impl Mapper {
         }
         self.repeat(now)
             .or_else(|| self.send_next(now))
+            .or_else(|| self.ask_for_result(now))
             .or_else(|| self.ask(now))
     }
 
@@ -456,64 +466,73 @@ impl Mapper {
         Some(message)
     }
 
-    /// Builds the end of an epoch, or the next message with pairs. Returns it with the number of
+    /// Builds the next message with pairs, or the end of an epoch. Returns it with the number of
     /// its pairs.
     fn next_message(&mut self) -> Option<(Message, u64)> {
-        self.next_end()
-            .map(|end| (end, 0))
-            .or_else(|| self.next_pairs())
+        let state = self.state.as_ref()?;
+        let index = self.epoch.checked_sub(state.base)?;
+        let end = *state.ends.get(usize::from(index))?;
+        if self.has_ended {
+            return None;
+        }
+        let mut header = self.config.header(Kind::Data, self.incarnation);
+        header.flow = self.flow;
+        header.epoch = self.epoch;
+        match self.source.next(end, &self.config) {
+            Next::Ready((operator, body)) => {
+                let pairs = body.pairs();
+                self.epoch_counts.pairs += pairs;
+                self.missing += 1;
+                self.counts.messages += 1;
+                self.counts.pairs += pairs;
+                header.shape.operator = operator;
+                Some((Message { header, body }, pairs))
+            }
+            Next::Nothing if self.missing == 0 => {
+                header.kind = Kind::End;
+                if end == u32::MAX {
+                    header.flags = header.flags.with(Flags::LAST);
+                    self.has_ended = true;
+                }
+                self.epoch = self.epoch.wrapping_add(1);
+                let body = Body::End(std::mem::take(&mut self.epoch_counts));
+                Some((Message { header, body }, 0))
+            }
+            Next::Nothing | Next::Waiting => None,
+        }
     }
 
-    /// Builds the end of the oldest open epoch, if all of its messages have receipts.
-    fn next_end(&mut self) -> Option<Message> {
-        let is_sent = self.open.len() > 1 || self.has_sent_all;
-        let oldest = self
-            .open
-            .front()
-            .filter(|open| is_sent && open.missing == 0)?;
-        let mut header = self.config.header(Kind::End, self.incarnation);
-        header.flow = self.flow;
-        header.epoch = self.epoch.wrapping_sub(self.open.len() as u16 - 1);
-        if oldest.is_last {
-            header.flags = header.flags.with(Flags::LAST);
+    /// Asks for a block of the result, if the next messages need it.
+    fn ask_for_result(&mut self, now: Nanos) -> Option<Message> {
+        let block = self.wanted()?;
+        if self.ask_time().is_some_and(|at| now < at) {
+            return None;
         }
-        let body = Body::End(oldest.counts);
-        self.open.pop_front();
+        let asked = self.asked.filter(|asked| asked.block == block);
+        let transmissions = asked.map_or(0, |asked| asked.transmissions);
+        self.asked = Some(Asked {
+            block,
+            at: now,
+            transmissions: transmissions + 1,
+        });
+        let mut header = self.config.header(Kind::Result, self.incarnation);
+        header.flow = self.flow;
+        header.credit = transmissions as u16;
+        let body = Body::Wanted(block);
         Some(Message { header, body })
     }
 
-    /// Builds the next message with pairs, and goes on to the next epoch where one has no more.
-    fn next_pairs(&mut self) -> Option<(Message, u64)> {
-        loop {
-            let state = self.state.as_ref()?;
-            let index = self.epoch.checked_sub(state.base)?;
-            let end = *state.ends.get(usize::from(index))?;
-            if self.has_sent_all {
-                return None;
-            }
-            let open = self.open.back_mut()?;
-            if let Some(body) = self.source.next(end, &self.config) {
-                let pairs = body.pairs();
-                open.counts.pairs += pairs;
-                open.missing += 1;
-                self.counts.messages += 1;
-                self.counts.pairs += pairs;
-                let mut header = self.config.header(Kind::Data, self.incarnation);
-                header.flow = self.flow;
-                header.epoch = self.epoch;
-                return Some((Message { header, body }, pairs));
-            }
-            match end {
-                u32::MAX => (open.is_last, self.has_sent_all) = (true, true),
-                _ => {
-                    self.epoch = self.epoch.wrapping_add(1);
-                    self.open.push_back(OpenEpoch::default());
-                }
-            }
-            if let Some(end) = self.next_end() {
-                return Some((end, 0));
-            }
-        }
+    fn wanted(&self) -> Option<u32> {
+        self.source.wanted(self.state.as_ref()?.start)
+    }
+
+    /// Returns the time of the next question for a block of the result.
+    fn ask_time(&self) -> Option<Nanos> {
+        let block = self.wanted()?;
+        let asked = self.asked.filter(|asked| asked.block == block);
+        Some(asked.map_or(Nanos::ZERO, |asked| {
+            asked.at + self.trip().timeout(asked.transmissions)
+        }))
     }
 
     /// Asks for the state of the reduction, if there is nothing else to do, or to be heard.
@@ -558,6 +577,7 @@ impl Mapper {
             true => sent.at,
             false => sent.at + self.trip().timeout(sent.transmissions),
         });
-        deadlines.chain(self.question_time()).min()
+        let questions = self.question_time().into_iter().chain(self.ask_time());
+        deadlines.chain(questions).min()
     }
 }

@@ -5,6 +5,7 @@
 use crate::pair::{
     KeyClass, Operator, Pair, Shape, ValueClass, read_key, read_value, write_key, write_value,
 };
+use crate::vector::{Block, LANE_BITS, LANES};
 
 /// First and last UDP port of messages.
 pub const PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
@@ -40,7 +41,7 @@ pub enum Kind {
     Reply,
     /// The reducer's order to a switch to forget an epoch, and its answer.
     Clear,
-    /// The result, to all mappers.
+    /// A mapper's question for a block of the result, and the answer.
     Result,
 }
 
@@ -191,6 +192,14 @@ pub enum Body {
     },
     /// Request for slots, or their pairs.
     Bank(Bank, Vec<Pair>),
+    /// A block of a vector, or none where a switch has taken it out.
+    Blocks(Vec<Block>),
+    /// A block of floats as they are, which passes switches.
+    Floats(Block),
+    /// Request for slots of a vector, or their blocks.
+    BlockBank(Bank, Vec<Block>),
+    /// Question of a mapper for a block of the result, by its number.
+    Wanted(u32),
     /// Nothing.
     Nothing,
 }
@@ -200,6 +209,8 @@ impl Body {
     pub(crate) fn pairs(&self) -> u64 {
         match self {
             Body::Pairs(pairs) | Body::Large(pairs) | Body::Bank(_, pairs) => pairs.len() as u64,
+            Body::Blocks(blocks) | Body::BlockBank(_, blocks) => blocks.len() as u64,
+            Body::Floats(_) => 1,
             _ => 0,
         }
     }
@@ -235,9 +246,8 @@ impl Message {
             pairs: _,
         } = self.header;
         let pairs = match &self.body {
-            Body::Pairs(pairs) | Body::Bank(_, pairs) => pairs.len() as u8,
-            Body::Large(_) => LARGE,
-            _ => 0,
+            Body::Large(_) | Body::Floats(_) => LARGE,
+            body => body.pairs() as u8,
         };
         let mut bytes = Vec::with_capacity(1500);
         bytes.push(VERSION << 4 | kind.code());
@@ -276,11 +286,16 @@ impl Message {
                 bytes.extend(since.to_be_bytes());
             }
             Body::Bank(bank, pairs) => {
-                bytes.extend(bank.first.to_be_bytes());
-                bytes.extend(bank.used.to_be_bytes());
-                bytes.extend(bank.counts.to_be_bytes());
+                write_bank(bank, &mut bytes);
                 write_pairs(pairs, shape, &mut bytes);
             }
+            Body::Blocks(blocks) => write_blocks(blocks, &mut bytes),
+            Body::Floats(block) => write_blocks(std::slice::from_ref(block), &mut bytes),
+            Body::BlockBank(bank, blocks) => {
+                write_bank(bank, &mut bytes);
+                write_blocks(blocks, &mut bytes);
+            }
+            Body::Wanted(block) => bytes.extend((block << LANE_BITS).to_be_bytes()),
             Body::Taken | Body::Nothing => {}
         }
         bytes
@@ -299,9 +314,10 @@ impl Message {
         let classes = reader.u8()?;
         let shape = Shape {
             operator,
-            keys: *KeyClass::ALL.get(usize::from(classes >> 4))?,
-            values: *ValueClass::ALL.get(usize::from(classes & 15))?,
+            keys: KeyClass::from_code(classes >> 4)?,
+            values: ValueClass::from_code(classes & 15)?,
         };
+        let is_vector = shape.is_vector();
         let header = Header {
             kind,
             flags,
@@ -317,6 +333,8 @@ impl Message {
             credit: reader.u16()?,
         };
         let body = match kind {
+            Kind::Data if is_vector && header.pairs == LARGE => Body::Floats(reader.block()?),
+            Kind::Data if is_vector => Body::Blocks(reader.blocks(header)?),
             Kind::Data if header.pairs == LARGE => Body::Large(reader.large()?),
             Kind::Data => Body::Pairs(reader.pairs(header)?),
             Kind::Ack if reader.0.is_empty() => Body::Taken,
@@ -345,8 +363,15 @@ impl Message {
                     used: reader.u32()?,
                     counts: reader.u64()?,
                 };
-                Body::Bank(bank, reader.pairs(header)?)
+                match is_vector {
+                    true => Body::BlockBank(bank, reader.blocks(header)?),
+                    false => Body::Bank(bank, reader.pairs(header)?),
+                }
             }
+            Kind::Result if is_vector && flags.has(Flags::ACK) => {
+                Body::Blocks(reader.blocks(header)?)
+            }
+            Kind::Result if is_vector => Body::Wanted(reader.block_number()?),
             Kind::Control | Kind::Clear | Kind::Result => Body::Nothing,
         };
         reader.0.is_empty().then_some(Message { header, body })
@@ -360,6 +385,19 @@ fn write_pairs(pairs: &[Pair], shape: Shape, bytes: &mut Vec<u8>) {
         let (key, value) = bytes[at..].split_at_mut(shape.keys.bytes());
         write_key(&pair.key, key);
         write_value(pair.value, value);
+    }
+}
+
+fn write_bank(bank: &Bank, bytes: &mut Vec<u8>) {
+    bytes.extend(bank.first.to_be_bytes());
+    bytes.extend(bank.used.to_be_bytes());
+    bytes.extend(bank.counts.to_be_bytes());
+}
+
+fn write_blocks(blocks: &[Block], bytes: &mut Vec<u8>) {
+    for block in blocks {
+        bytes.extend((block.number << LANE_BITS).to_be_bytes());
+        bytes.extend(block.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
     }
 }
 
@@ -416,6 +454,25 @@ impl Reader<'_> {
                 Some(Pair::new(read_key(key)?, read_value(value, shape.values)))
             })
             .collect()
+    }
+
+    /// Reads the index of a block's first lane.
+    fn block_number(&mut self) -> Option<u32> {
+        let first = self.u32()?;
+        (first % LANES as u32 == 0).then_some(first >> LANE_BITS)
+    }
+
+    fn block(&mut self) -> Option<Block> {
+        let number = self.block_number()?;
+        let lanes: Option<_> = (0..LANES).map(|_| self.u32()).collect();
+        Some(Block {
+            number,
+            lanes: lanes?,
+        })
+    }
+
+    fn blocks(&mut self, header: Header) -> Option<Vec<Block>> {
+        (0..header.pairs).map(|_| self.block()).collect()
     }
 
     fn large(&mut self) -> Option<Vec<Pair>> {

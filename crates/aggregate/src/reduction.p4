@@ -10,6 +10,7 @@ control Reduction@R@(inout headers_t hdr,
     register<bit<@KEY_BITS@>>(@ALL_SLOTS@) keys_@R@;
     // Number of combined pairs, value.
     register<bit<@SLOT_VALUE_BITS@>>(@ALL_SLOTS@) values_@R@;
+@LANES@
     // For each flow and place of the window: incarnation, sequence number, pairs that were cut.
     register<bit<128>>(@CELLS@) cells_@R@;
 

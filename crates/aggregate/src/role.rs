@@ -52,7 +52,7 @@ impl<A: Copy> Role<A> {
         let is_for_mapper = matches!(
             message.body,
             Body::Receipts(_) | Body::Taken | Body::State(_)
-        );
+        ) || header.kind == Kind::Result && header.flags.has(Flags::ACK);
         let is_request = header.kind == Kind::Collect
             || header.kind == Kind::Clear && !header.flags.has(Flags::ACK);
         match self {
