@@ -94,7 +94,7 @@ fn each_error_has_its_place() {
     );
     check(
         &option("keys none"),
-        "3:1: the mapper m gives pairs, but the keys are none",
+        "3:8: the mapper m gives pairs, but the keys are none",
     );
     let vector = |option: &str| {
         format!(
@@ -102,7 +102,7 @@ fn each_error_has_its_place() {
             REDUCE.trim_end()
         )
     };
-    check(&vector(""), "3:1: the mapper m gives a vector");
+    check(&vector(""), "3:8: the mapper m gives a vector");
     check(
         &vector("keys none values i64"),
         "3:48: there is no add of vectors of i64",
@@ -113,7 +113,7 @@ fn each_error_has_its_place() {
     );
     check(
         &vector("keys none values i32 memory 2000000"),
-        "3:1: 2000000 blocks of a vector are too many",
+        "3:8: 2000000 blocks of a vector are too many",
     );
     check(&option("memory 0"), "3:38: \"0\" is no value of memory");
     check(&option("tiers 5"), "3:37: \"5\" is no value of tiers");
