@@ -9,7 +9,7 @@ mod real;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use aggregate::{Input, Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions, Vector};
+use aggregate::{Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions, Vector};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions;
 use command::topology::read as read_topology;
@@ -439,7 +439,7 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
 
 fn simulate(
     planned: &Planned,
-    inputs: Vec<Vec<Input>>,
+    inputs: Vec<Vec<aggregate::Input>>,
     options: &JobOptions,
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
@@ -479,7 +479,7 @@ fn simulate(
 fn outcomes<'a>(
     planned: &'a Planned,
     ran: Vec<Ran>,
-    inputs: Option<&Vec<Vec<Input>>>,
+    inputs: Option<&Vec<Vec<aggregate::Input>>>,
 ) -> Vec<OutcomeJson<'a>> {
     let reductions = planned.plan.reductions.iter().zip(ran);
     let of_reduction = reductions.enumerate().map(|(number, (reduction, ran))| {
@@ -490,7 +490,7 @@ fn outcomes<'a>(
             }
             let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
             let pairs = inputs[number].iter().filter_map(|input| match input {
-                Input::Pairs(pairs) => Some(pairs),
+                aggregate::Input::Pairs(pairs) => Some(pairs),
                 _ => None,
             });
             for pair in pairs.flatten() {
