@@ -13,7 +13,7 @@ use switch::{Device, DeviceConfig};
 
 const MAPPERS: usize = 6;
 
-const BLOCKS: usize = 400;
+const BLOCKS: usize = 2000;
 
 /// Headers of a frame with a block: Ethernet, IPv4, UDP, message, index of the first lane.
 const HEADERS: usize = 14 + 20 + 8 + 24 + 4;
@@ -47,7 +47,7 @@ fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
         shape,
         mappers: (0..MAPPERS).map(|host| (HostId(host), 1)).collect(),
         reducer: HostId(MAPPERS),
-        slots: 100,
+        slots: 250,
         tiers,
     };
     let inputs = (0..MAPPERS).map(|mapper| {
