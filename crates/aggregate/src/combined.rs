@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 
 use crate::message::Body;
 use crate::pair::{Operator, Pair};
-use crate::vector::{Block, LANES, Layout, Vector, add_as_they_are, is_fixed, step_of, to_float};
+use crate::vector::{
+    LANES, LaneBlock, Layout, Vector, add_as_they_are, is_fixed, step_of, to_float,
+};
 
 /// Combined pairs, or combined blocks of a vector.
 #[derive(Clone, Default)]
@@ -42,7 +44,7 @@ impl Combined {
         }
     }
 
-    fn add_block(&mut self, block: &Block, operator: Operator) {
+    fn add_block(&mut self, block: &LaneBlock, operator: Operator) {
         let lanes = block.lanes.iter().map(|lane| i64::from(*lane as i32));
         match self.blocks.get_mut(&block.number) {
             Some(combined) => {
@@ -78,12 +80,12 @@ impl Combined {
     }
 
     /// Returns a block of steps of floats, if its scales are here.
-    pub(crate) fn steps(&self, block: u32, mappers: u16) -> Option<Block> {
+    pub(crate) fn steps(&self, block: u32, mappers: u16) -> Option<LaneBlock> {
         let scales = self.blocks.get(&block)?;
         let steps = scales
             .iter()
             .map(|scale| step_of(*scale as u32, mappers.into()) as u32);
-        Some(Block {
+        Some(LaneBlock {
             number: block,
             lanes: steps.collect(),
         })

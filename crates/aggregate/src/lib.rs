@@ -52,4 +52,4 @@ pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionErr
 pub use role::Role;
 pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};
 pub use source::{InputError, KeyTooLongError};
-pub use vector::{Block, Input, LANES, MAX_VALUES, Vector};
+pub use vector::{Input, LANES, LaneBlock, MAX_VALUES, Vector};

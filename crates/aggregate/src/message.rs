@@ -5,7 +5,7 @@
 use crate::pair::{
     KeyClass, Operator, Pair, Shape, ValueClass, read_key, read_value, write_key, write_value,
 };
-use crate::vector::{Block, LANE_BITS, LANES};
+use crate::vector::{LANE_BITS, LANES, LaneBlock};
 
 /// First and last UDP port of messages.
 pub const PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
@@ -193,11 +193,11 @@ pub enum Body {
     /// Request for slots, or their pairs.
     Bank(Bank, Vec<Pair>),
     /// A block of a vector, or none where a switch has taken it out.
-    Blocks(Vec<Block>),
+    Blocks(Vec<LaneBlock>),
     /// A block of floats as they are, which passes switches.
-    Floats(Block),
+    Floats(LaneBlock),
     /// Request for slots of a vector, or their blocks.
-    BlockBank(Bank, Vec<Block>),
+    BlockBank(Bank, Vec<LaneBlock>),
     /// Question of a mapper for a block of the result, by its number.
     Wanted(u32),
     /// Nothing.
@@ -394,7 +394,7 @@ fn write_bank(bank: &Bank, bytes: &mut Vec<u8>) {
     bytes.extend(bank.counts.to_be_bytes());
 }
 
-fn write_blocks(blocks: &[Block], bytes: &mut Vec<u8>) {
+fn write_blocks(blocks: &[LaneBlock], bytes: &mut Vec<u8>) {
     for block in blocks {
         bytes.extend((block.number << LANE_BITS).to_be_bytes());
         bytes.extend(block.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
@@ -462,16 +462,16 @@ impl Reader<'_> {
         (first % LANES as u32 == 0).then_some(first >> LANE_BITS)
     }
 
-    fn block(&mut self) -> Option<Block> {
+    fn block(&mut self) -> Option<LaneBlock> {
         let number = self.block_number()?;
         let lanes: Option<_> = (0..LANES).map(|_| self.u32()).collect();
-        Some(Block {
+        Some(LaneBlock {
             number,
             lanes: lanes?,
         })
     }
 
-    fn blocks(&mut self, header: Header) -> Option<Vec<Block>> {
+    fn blocks(&mut self, header: Header) -> Option<Vec<LaneBlock>> {
         (0..header.pairs).map(|_| self.block()).collect()
     }
 

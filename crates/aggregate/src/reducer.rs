@@ -283,7 +283,7 @@ pub struct Reducer {
     round_trip: RoundTrip,
     outbox: VecDeque<Addressed>,
     result: Combined,
-    /// Blocks of the vector, when all mappers have told its length.
+    /// Blocks of the vector, when all mappers have reported its length.
     layout: Option<Layout>,
     completed_at: Option<Nanos>,
     counts: ReducerCounts,

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use crate::mapper::FlowConfig;
 use crate::message::{Body, HEADER_BYTES, large_bytes};
 use crate::pair::{KeyClass, Operator, Pair, Shape, ValueClass};
-use crate::vector::{Block, BlockContent, Blocks, Input, Next};
+use crate::vector::{BlockContent, Blocks, Input, LaneBlock, Next};
 
 /// Error for a key that does not fit into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Source {
     }
 
     /// Takes a block of the result.
-    pub(crate) fn learn(&mut self, block: &Block) {
+    pub(crate) fn learn(&mut self, block: &LaneBlock) {
         if let Source::Blocks(blocks) = self {
             blocks.learn(block);
         }

@@ -16,33 +16,33 @@ pub(crate) const LANE_BITS: u32 = LANES.trailing_zeros();
 /// their scales too.
 pub const MAX_VALUES: u64 = 1 << 31;
 
-/// Exponent of the step in a block whose floats are sent as they are.
+/// Exponent of the step in a block of which the floats are sent as they are.
 const AS_FLOATS: i32 = i32::MAX;
 
 /// Exponent of the least step: the least f32 above 0.
-const LEAST_STEP: i32 = -149;
+const MIN_STEP: i32 = -149;
 
 /// A block of a vector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
+pub struct LaneBlock {
     /// Its number.
     pub number: u32,
     /// The bits of its [`LANES`] lanes.
     pub lanes: Box<[u32]>,
 }
 
-impl Block {
+impl LaneBlock {
     /// Creates a block of lanes. Missing ones are 0.
-    fn new(number: u32, lanes: impl Iterator<Item = u32>) -> Block {
+    fn new(number: u32, lanes: impl Iterator<Item = u32>) -> LaneBlock {
         let lanes = lanes.chain(std::iter::repeat(0)).take(LANES);
-        Block {
+        LaneBlock {
             number,
             lanes: lanes.collect(),
         }
     }
 }
 
-/// What a mapper sends.
+/// Input of a mapper.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Pairs, each key once.
@@ -166,7 +166,7 @@ pub(crate) fn step_of(scale: u32, mappers: u64) -> i32 {
     }
     let most = (i32::MAX as u64 / mappers.max(1)) as f64;
     let fits = |step: &i32| (scale * power(-step)).round_ties_even() <= most;
-    (LEAST_STEP..=128).find(fits).unwrap_or(AS_FLOATS)
+    (MIN_STEP..=128).find(fits).unwrap_or(AS_FLOATS)
 }
 
 /// Returns true if a block with this step is sent as fixed-point numbers.
@@ -253,12 +253,12 @@ enum Values {
 /// Content of a message of a vector.
 pub(crate) enum BlockContent {
     /// Lanes to combine.
-    Lanes(Block),
+    Lanes(LaneBlock),
     /// Floats as they are, for the reducer.
-    Floats(Block),
+    Floats(LaneBlock),
 }
 
-/// What is next in a source.
+/// The next content of a source.
 pub(crate) enum Next<T> {
     /// This.
     Ready(T),
@@ -306,7 +306,7 @@ impl Blocks {
     }
 
     /// Takes a block of steps.
-    pub(crate) fn learn(&mut self, block: &Block) {
+    pub(crate) fn learn(&mut self, block: &LaneBlock) {
         if self.wanted() == Some(block.number) {
             self.steps
                 .extend(block.lanes.iter().map(|lane| *lane as i32));
@@ -323,11 +323,11 @@ impl Blocks {
         let content = match &self.values {
             Values::Integers(values) => {
                 let values = layout.values_of(values, number).iter();
-                BlockContent::Lanes(Block::new(number, values.map(|value| *value as u32)))
+                BlockContent::Lanes(LaneBlock::new(number, values.map(|value| *value as u32)))
             }
             Values::Floats(values) if number < layout.scale_blocks => {
                 let blocks = layout.values_of_scales(values, number).chunks(LANES);
-                BlockContent::Lanes(Block::new(number, blocks.map(scale_of)))
+                BlockContent::Lanes(LaneBlock::new(number, blocks.map(scale_of)))
             }
             Values::Floats(values) => {
                 let index = (number - layout.scale_blocks) as usize;
@@ -338,11 +338,11 @@ impl Blocks {
                 match is_fixed(step) {
                     true => {
                         let lanes = values.map(|value| to_fixed(*value, step) as u32);
-                        BlockContent::Lanes(Block::new(number, lanes))
+                        BlockContent::Lanes(LaneBlock::new(number, lanes))
                     }
                     false => {
                         let lanes = values.map(|value| value.to_bits());
-                        BlockContent::Floats(Block::new(number, lanes))
+                        BlockContent::Floats(LaneBlock::new(number, lanes))
                     }
                 }
             }
@@ -380,12 +380,12 @@ mod tests {
             let scale = all.iter().map(|values| scale_of(values)).max().unwrap();
             let step = power(step_of(scale, mappers as u64));
             let largest = mappers as f64 * f64::from(f32::from_bits(scale));
-            assert!(step <= power(LEAST_STEP) || step < largest * power(-29));
+            assert!(step <= power(MIN_STEP) || step < largest * power(-29));
             for (lane, sum) in sums.iter().enumerate() {
                 let exact: f64 = all.iter().map(|values| f64::from(values[lane])).sum();
                 let bound = mappers as f64 / 2.0 * step;
                 // Half a unit in the last place of f32, and what f64 loses in the plain sum.
-                let rounding = (exact.abs() + bound) * power(-24) + power(LEAST_STEP - 1);
+                let rounding = (exact.abs() + bound) * power(-24) + power(MIN_STEP - 1);
                 let lost = largest * mappers as f64 * power(-52);
                 match sum.is_finite() {
                     true => assert!((f64::from(*sum) - exact).abs() <= bound + rounding + lost),
@@ -411,7 +411,7 @@ mod tests {
             // A smaller step would not do, or there is none.
             let half = f64::from(f32::from_bits(scale)) * power(1 - step);
             let next = half.round_ties_even() * mappers as f64;
-            assert!(step == LEAST_STEP || next > f64::from(i32::MAX));
+            assert!(step == MIN_STEP || next > f64::from(i32::MAX));
         }
     }
 

@@ -189,7 +189,8 @@ impl Case {
     }
 }
 
-/// Compares an outcome with a plain map over all pairs, or with a vector that is reduced in one pass.
+/// Compares an outcome with a plain map over all pairs, or with a vector that is reduced in one
+/// pass.
 fn compare(request: &ReductionRequest, inputs: &[Input], outcome: &Outcome) -> Result<(), String> {
     let name = &request.name;
     if let Some(failure) = outcome.failure {
