@@ -119,8 +119,8 @@ pub struct Header {
     pub pairs: u8,
     /// Number of pairs that switches have taken out.
     pub absorbed: u8,
-    /// Of a reducer's receipt: number of messages that the reducer accepts beyond its base. Of a mapper's
-    /// message: number of its transmission, so that repeats have another checksum.
+    /// Of a reducer's receipt: number of messages that the reducer accepts beyond its base. Of a
+    /// mapper's message: number of its transmission, so that repeats have another checksum.
     pub credit: u16,
 }
 
