@@ -7,6 +7,7 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<8>  PROTOCOL_UDP = 17;
 
 const bit<4> KIND_DATA = 1;
+const bit<4> KIND_ACK = 2;
 const bit<4> KIND_COLLECT = 5;
 const bit<4> KIND_REPLY = 6;
 const bit<4> KIND_CLEAR = 7;

@@ -6,7 +6,8 @@
 use std::fmt::Write;
 
 use crate::message::{Flags, Kind, VERSION};
-use crate::pair::{Operator, Shape};
+use crate::pair::{Operator, Shape, ValueClass};
+use crate::vector::{LANE_BITS, LANES};
 
 /// Candidates of a key in the index, from one CRC-32 by double hashing.
 const CANDIDATES: u32 = 4;
@@ -16,6 +17,9 @@ const SLOT_BITS: u32 = 24;
 
 /// Maximum number of slots of an epoch.
 pub const MAX_SLOTS: u32 = 1 << (SLOT_BITS - 1);
+
+/// Maximum number of slots of an epoch of a vector: registers of lanes have numbers of 32 bits.
+pub const MAX_BLOCKS: u32 = 1 << 20;
 
 /// A reduction in a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +40,13 @@ pub struct SwitchReduction {
 
 impl SwitchReduction {
     /// Returns the number of bits of an index into a bank's part of the index: four places for
-    /// each slot.
+    /// each slot. Blocks of an epoch have numbers in a row, and one place each.
     fn index_bits(&self) -> u32 {
-        (self.slots.max(1) * CANDIDATES)
+        let places = match self.shape.is_vector() {
+            true => 1,
+            false => CANDIDATES,
+        };
+        (self.slots.max(1) * places)
             .next_power_of_two()
             .trailing_zeros()
     }
@@ -46,7 +54,7 @@ impl SwitchReduction {
     /// Returns the number of bytes of the registers.
     pub fn state_bytes(&self) -> u64 {
         let slots = 2 * u64::from(self.slots);
-        let slot = self.shape.keys.bytes() + 4 + self.shape.values.bytes();
+        let slot = self.shape.pair_bytes() + 4;
         let index = 2u64 << self.index_bits();
         let cells = u64::from(self.window) * u64::from(self.flows);
         slots * slot as u64 + index * 8 + cells * 16 + 2 * 8 + 8
@@ -107,26 +115,46 @@ impl Parts {
         } = reduction.shape;
         let (key_bits, value_bits) = (keys.bytes() * 8, values.bytes() * 8);
         let pairs = reduction.pairs_per_message;
+        let value_fields: Vec<String> = match reduction.shape.is_vector() {
+            true => (0..LANES).map(lane).collect(),
+            false => vec!["value".to_owned()],
+        };
         writeln!(self.headers, "header pair_{r}_t {{")?;
         writeln!(self.headers, "    bit<{key_bits}> key;")?;
-        writeln!(self.headers, "    bit<{value_bits}> value;\n}}\n")?;
+        for field in &value_fields {
+            writeln!(self.headers, "    bit<{value_bits}> {field};")?;
+        }
+        writeln!(self.headers, "}}\n")?;
         writeln!(self.stacks, "    pair_{r}_t[{pairs}] pairs_{r};")?;
-        let select = |kind: Kind, state: &str| {
-            format!(
-                "            ({VERSION}, {}, {}, {}, {}, {}): {state};\n",
-                kind.code(),
-                reduction.job,
-                operator.code(),
-                keys.code(),
-                values.code()
-            )
+        // The scales of floats are combined by MAX.
+        let operators = match values {
+            ValueClass::F32 => vec![operator, Operator::Max],
+            _ => vec![operator],
+        };
+        let select = |kind: Kind, state: &str| -> String {
+            let line = |operator: &Operator| {
+                format!(
+                    "            ({VERSION}, {}, {}, {}, {}, {}): {state};\n",
+                    kind.code(),
+                    reduction.job,
+                    operator.code(),
+                    keys.code(),
+                    values.code()
+                )
+            };
+            operators.iter().map(line).collect()
         };
         self.select += &select(Kind::Data, &format!("data_{r}"));
         self.select += &select(Kind::Collect, &format!("bank_{r}"));
         self.select += &select(Kind::Reply, &format!("bank_{r}"));
         self.select += &select(Kind::Clear, &format!("clear_{r}"));
         let fields: String = (0..pairs)
-            .map(|i| format!(",\n            hdr.pairs_{r}[{i}].key, hdr.pairs_{r}[{i}].value"))
+            .map(|i| {
+                let pair = format!("hdr.pairs_{r}[{i}]");
+                let values = value_fields.iter();
+                let values: String = values.map(|f| format!(", {pair}.{f}")).collect();
+                format!(",\n            {pair}.key{values}")
+            })
             .collect();
         let reduction_number = r + 1;
         for (part, function) in [
@@ -195,6 +223,7 @@ impl Parts {
 /// Returns the control of a reduction.
 fn control(r: usize, reduction: &SwitchReduction) -> String {
     let Shape { keys, values, .. } = reduction.shape;
+    let is_vector = reduction.shape.is_vector();
     let value_bits = values.bytes() * 8;
     let pairs = 0..reduction.pairs_per_message;
     let each = |code: &dyn Fn(usize) -> String| pairs.clone().map(code).collect::<String>();
@@ -203,7 +232,15 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
         ("@R@", r.to_string()),
         ("@KEY_BITS@", (keys.bytes() * 8).to_string()),
         ("@VALUE_BITS@", value_bits.to_string()),
-        ("@SLOT_VALUE_BITS@", (value_bits + 32).to_string()),
+        (
+            "@SLOT_VALUE_BITS@",
+            match is_vector {
+                true => 32,
+                false => value_bits + 32,
+            }
+            .to_string(),
+        ),
+        ("@LANES@\n", lane_registers(r, reduction)),
         ("@SLOTS@", reduction.slots.to_string()),
         ("@ALL_SLOTS@", (2 * reduction.slots).to_string()),
         ("@INDEX@", (1u64 << index_bits).to_string()),
@@ -220,8 +257,20 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
             each(&|i| format!("        hdr.pairs_{r}[{i}].setInvalid();\n")),
         ),
         ("@CUT_MASK@\n", each(&|i| cut_by_mask(r, i))),
-        ("@ABSORB@\n", each(&|i| absorb(r, i, reduction))),
-        ("@FILL@\n", each(&|i| fill(r, i, value_bits))),
+        (
+            "@ABSORB@\n",
+            each(&|i| match is_vector {
+                true => absorb_block(r, i, reduction),
+                false => absorb(r, i, reduction),
+            }),
+        ),
+        (
+            "@FILL@\n",
+            each(&|i| match is_vector {
+                true => fill_block(r, i),
+                false => fill(r, i, value_bits),
+            }),
+        ),
     ];
     let mut text = include_str!("reduction.p4").to_owned();
     for (place, part) in parts {
@@ -302,6 +351,147 @@ fn absorb(r: usize, i: usize, reduction: &SwitchReduction) -> String {
         value_bits = reduction.shape.values.bytes() * 8,
         slots = reduction.slots,
         full = Flags::FULL.0,
+    )
+}
+
+/// Returns the name of a lane's field.
+fn lane(number: usize) -> String {
+    format!("v{number}")
+}
+
+/// Returns the registers and variables for lanes of a vector.
+fn lane_registers(r: usize, reduction: &SwitchReduction) -> String {
+    if !reduction.shape.is_vector() {
+        return String::new();
+    }
+    let cells = u64::from(2 * reduction.slots) * LANES as u64;
+    format!(
+        "    // Lanes of the slots' blocks.
+    register<bit<32>>({cells}) lanes_{r};
+    bit<32> first_lane;
+    // The highest bit is set if the sum of a lane overflows.
+    bit<32> overflow;\n"
+    )
+}
+
+/// Returns the code that combines a block with its slot: all of its lanes, or none.
+fn absorb_block(r: usize, i: usize, reduction: &SwitchReduction) -> String {
+    let pair = format!("hdr.pairs_{r}[{i}]");
+    let each = |code: &dyn Fn(&str) -> String| -> String {
+        let lanes = (0..LANES).map(|number| {
+            let field = format!("{pair}.{}", lane(number));
+            let cell = format!("first_lane + {number}");
+            code(&field)
+                .replace("@READ@", &format!("lanes_{r}.read(old, {cell});"))
+                .replace("@WRITE@", &format!("lanes_{r}.write({cell}, {field});"))
+        });
+        lanes.collect()
+    };
+    let keep_old = |compare: &str| {
+        each(&|field| {
+            format!(
+                "                @READ@
+                if ((int<32>) old {compare} (int<32>) {field}) {{
+                    {field} = old;
+                }}\n"
+            )
+        })
+    };
+    let add = || {
+        each(&|field| {
+            format!(
+                "                @READ@
+                new = old + {field};
+                overflow = overflow | ((old ^ new) & ({field} ^ new));
+                {field} = new;\n"
+            )
+        })
+    };
+    let combine = match (reduction.shape.operator, reduction.shape.values) {
+        (Operator::Add, ValueClass::F32) => format!(
+            "                if (hdr.agg.operator == {}) {{\n{}                }} else {{\n{}                }}\n",
+            Operator::Max.code(),
+            keep_old(">"),
+            add()
+        ),
+        (Operator::Add, _) => add(),
+        (Operator::Max, _) => keep_old(">"),
+        (Operator::Min, _) => keep_old("<"),
+    };
+    // A block that does not fit gets its own lanes back.
+    let restore = each(&|field| {
+        format!("                @READ@\n                {field} = {field} - old;\n")
+    });
+    let store = each(&|_| "                @WRITE@\n".to_owned());
+    let index_top = reduction.index_bits() + LANE_BITS - 1;
+    let place = match reduction.index_bits() {
+        0 => String::new(),
+        _ => format!(" + (bit<32>) {pair}.key[{index_top}:{LANE_BITS}]"),
+    };
+    format!(
+        "        if ({pair}.isValid()) {{
+            position = index_base{place};
+            index_{r}.read(entry, position);
+            found = SEARCH_FULL;
+            if (entry[63:24] != generation) {{
+                if (used < {slots}) {{
+                    found = SEARCH_EMPTY;
+                    slot = slot_base + used;
+                    keys_{r}.write(slot, {pair}.key);
+                    values_{r}.write(slot, 1);
+                    index_{r}.write(position, generation ++ used[23:0]);
+                    used = used + 1;
+                    first_lane = slot << {LANE_BITS};
+                }}
+            }} else {{
+                slot = slot_base + (bit<32>) entry[23:0];
+                first_lane = slot << {LANE_BITS};
+                keys_{r}.read(key, slot);
+                if (key == {pair}.key) {{
+                    found = SEARCH_HIT;
+                }}
+            }}
+            is_taken = found != SEARCH_FULL;
+            if (found == SEARCH_HIT) {{
+                overflow = 0;
+{combine}                if (overflow[31:31] == 1) {{
+{restore}                    is_taken = false;
+                }} else {{
+                    values_{r}.read(held, slot);
+                    values_{r}.write(slot, held + 1);
+                }}
+            }}
+            if (is_taken) {{
+{store}                mask[{i}:{i}] = 1;
+                {pair}.setInvalid();
+                cut = cut + 1;
+            }} else if (found == SEARCH_FULL) {{
+                hdr.agg.flags = hdr.agg.flags | {full};
+                meta.is_changed = true;
+            }}
+        }}\n",
+        slots = reduction.slots,
+        full = Flags::FULL.0,
+    )
+}
+
+/// Returns the code that fills a block of a reply from its slot.
+fn fill_block(r: usize, i: usize) -> String {
+    let read = |number: usize| {
+        let field = format!("hdr.pairs_{r}[{i}].{}", lane(number));
+        format!("            lanes_{r}.read({field}, first_lane + {number});\n")
+    };
+    let lanes: String = (0..LANES).map(read).collect();
+    format!(
+        "        if (hdr.bank.first + {i} < used) {{
+            slot = slot_base + hdr.bank.first + {i};
+            first_lane = slot << {LANE_BITS};
+            hdr.pairs_{r}[{i}].setValid();
+            keys_{r}.read(hdr.pairs_{r}[{i}].key, slot);
+            values_{r}.read(held, slot);
+            hdr.bank.counts = hdr.bank.counts + (bit<64>) held;
+{lanes}            filled = filled + 1;
+        }}\n"
     )
 }
 

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::emit::MAX_SLOTS;
+use crate::emit::{MAX_BLOCKS, MAX_SLOTS};
 use crate::pair::{KeyClass, Operator, Shape, ValueClass};
 use crate::plan::MAX_TIERS;
 
@@ -21,6 +21,9 @@ const MAX_MAPPERS: usize = 1024;
 
 /// Slots of an epoch where a job gives no `memory` (the bound of the paper's testbed).
 const DEFAULT_SLOTS: u32 = 100_000;
+
+/// Slots of an epoch of a vector, where a job gives no `memory`: blocks with 1 MB of lanes.
+const DEFAULT_BLOCKS: u32 = 1000;
 
 /// A line of a job file, from 1, and a column, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +76,8 @@ pub enum MapFunction {
     Links,
     /// Lines `KEY<TAB>VALUE`, values with one key combined.
     Pairs,
+    /// A vector: numbers of 4 bytes, little-endian.
+    Gradients,
     /// A program that reads the part and writes lines `KEY<TAB>VALUE`.
     Exec(String),
 }
@@ -244,8 +249,8 @@ impl<'a> Line<'a> {
 }
 
 const DATA_FORM: &str = "write data NAME = ADDRESS:/PATH";
-const MAP_FORM: &str = "write map NAME = FUNCTION(PART), with the function words, links, pairs or \
-                        exec \"PROGRAM\"";
+const MAP_FORM: &str = "write map NAME = FUNCTION(PART), with the function words, links, \
+                        pairs, gradients or exec \"PROGRAM\"";
 const REDUCE_FORM: &str = "write reduce NAME = max|min|add(MAPPERS) at ADDRESS, then keys, values, \
                            memory and tiers as needed";
 
@@ -324,6 +329,7 @@ impl JobReader {
             "words" => MapFunction::Words,
             "links" => MapFunction::Links,
             "pairs" => MapFunction::Pairs,
+            "gradients" => MapFunction::Gradients,
             "exec" => {
                 line.token("\"", MAP_FORM)?;
                 let end = line.rest.find('"');
@@ -391,14 +397,79 @@ impl JobReader {
                 keys: KeyClass::B16,
                 values: ValueClass::I64,
             },
-            slots: DEFAULT_SLOTS,
+            slots: 0,
             tiers: 1,
             at,
         };
+        let mut values_at = operator_at;
         while !line.is_at_end() {
-            option(line, &mut reducer)?;
+            values_at = option(line, &mut reducer)?.unwrap_or(values_at);
         }
+        self.check_vector(&mut reducer, values_at)?;
         self.job.reducers.push(reducer);
+        Ok(())
+    }
+
+    /// Checks that the mappers and classes of a reducer are of pairs or of a vector, and sets the
+    /// default of its slots. `values_at` is the place of its class of values.
+    fn check_vector(&self, reducer: &mut ReducerLine, values_at: Position) -> Result<(), JobError> {
+        let is_vector = reducer.shape.is_vector();
+        let of_mappers = reducer
+            .mappers
+            .iter()
+            .map(|mapper| &self.job.mappers[*mapper]);
+        let mut others =
+            of_mappers.filter(|mapper| (mapper.function == MapFunction::Gradients) != is_vector);
+        if let Some(other) = others.next() {
+            let (message, mend) = match is_vector {
+                true => (
+                    "gives pairs, but the keys are none",
+                    "leave out `keys none`",
+                ),
+                false => (
+                    "gives a vector",
+                    "write `keys none` and `values i32` or `values f32`",
+                ),
+            };
+            return Err(JobError {
+                at: reducer.at,
+                message: format!("the mapper {} {message}", other.name),
+                mend: mend.to_owned(),
+            });
+        }
+        if !reducer.shape.is_possible() {
+            let Shape {
+                operator, values, ..
+            } = reducer.shape;
+            let what = if is_vector { "vectors" } else { "pairs" };
+            let mend = match (is_vector, values) {
+                (false, _) => "take i32, u32, i64 or u64; f32 is for vectors, with `keys none`",
+                (true, ValueClass::F32) => "take add, or values i32",
+                (true, _) => "take i32 or f32",
+            };
+            return Err(JobError {
+                at: values_at,
+                message: format!(
+                    "there is no {} of {what} of {}",
+                    operator.name(),
+                    values.name()
+                ),
+                mend: mend.to_owned(),
+            });
+        }
+        if reducer.slots == 0 {
+            reducer.slots = match is_vector {
+                true => DEFAULT_BLOCKS,
+                false => DEFAULT_SLOTS,
+            };
+        }
+        if is_vector && reducer.slots > MAX_BLOCKS {
+            return Err(JobError {
+                at: reducer.at,
+                message: format!("{} blocks of a vector are too many", reducer.slots),
+                mend: format!("write memory with at most {MAX_BLOCKS}"),
+            });
+        }
         Ok(())
     }
 
@@ -481,8 +552,8 @@ fn address(line: &mut Line<'_>) -> Result<Ipv4Addr, JobError> {
     })
 }
 
-/// Reads an option of a reducer.
-fn option(line: &mut Line<'_>, reducer: &mut ReducerLine) -> Result<(), JobError> {
+/// Reads an option of a reducer. Returns the place of a class of values.
+fn option(line: &mut Line<'_>, reducer: &mut ReducerLine) -> Result<Option<Position>, JobError> {
     let at = line.at();
     let name = line.word(|c| c.is_ascii_alphabetic());
     let value_at = line.at();
@@ -494,13 +565,18 @@ fn option(line: &mut Line<'_>, reducer: &mut ReducerLine) -> Result<(), JobError
     };
     match name {
         "keys" => {
-            let class = value.parse().ok().and_then(KeyClass::from_bytes);
-            reducer.shape.keys = class.ok_or_else(|| wrong("take 8, 16, 32 or 64".to_owned()))?;
+            let class = match value {
+                "none" => Some(KeyClass::Block),
+                _ => value.parse().ok().and_then(KeyClass::from_bytes),
+            };
+            let mend = || wrong("take 8, 16, 32 or 64, or none for vectors".to_owned());
+            reducer.shape.keys = class.ok_or_else(mend)?;
         }
         "values" => {
             let class = ValueClass::from_name(value);
-            let mend = || wrong("take i32, u32, i64 or u64".to_owned());
+            let mend = || wrong("take i32, u32, i64, u64 or f32".to_owned());
             reducer.shape.values = class.ok_or_else(mend)?;
+            return Ok(Some(value_at));
         }
         "memory" => {
             let slots = value
@@ -523,5 +599,5 @@ fn option(line: &mut Line<'_>, reducer: &mut ReducerLine) -> Result<(), JobError
             });
         }
     }
-    Ok(())
+    Ok(None)
 }

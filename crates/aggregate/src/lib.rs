@@ -1,4 +1,5 @@
-//! Crate `aggregate`: reduces key-value pairs on their way through switches, exactly once.
+//! Crate `aggregate`: reduces key-value pairs and vectors on their way through switches, exactly
+//! once.
 //!
 //! **In:** pairs of mappers, a topology with programmable switches. **Out:** the plan of a job, the
 //! P4 text and entries of each switch, and the state machines of mappers and reducers.
@@ -12,6 +13,7 @@
 //!
 //! Tests: `tests/`, with the emitted programs on `interp`.
 
+mod combined;
 pub mod datagram;
 mod emit;
 mod host;
@@ -27,13 +29,16 @@ mod predict;
 mod reducer;
 mod role;
 mod simulate;
+mod source;
 mod timing;
+mod vector;
 
-pub use emit::{MAX_SLOTS, SwitchReduction, emit};
+pub use emit::{MAX_BLOCKS, MAX_SLOTS, SwitchReduction, emit};
 pub use job::{DataPart, Job, JobError, MapFunction, MapperLine, Position, ReducerLine};
-pub use mapper::{FlowConfig, KeyTooLongError, Mapper, MapperCounts};
+pub use mapper::{FlowConfig, Mapper, MapperCounts};
 pub use message::{
-    Bank, Body, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS, Receipts, State,
+    Bank, Body, EpochCounts, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS,
+    Receipts, State,
 };
 pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
@@ -46,3 +51,5 @@ pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
 pub use role::Role;
 pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};
+pub use source::{InputError, KeyTooLongError};
+pub use vector::{Input, LANES, LaneBlock, MAX_VALUES, Vector};

@@ -1,9 +1,10 @@
-//! Map functions: bytes of a part to pairs, each key once.
+//! Map functions: bytes of a part to pairs, each key once, or to a vector.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::pair::{Operator, Pair};
+use crate::pair::{Operator, Pair, ValueClass};
+use crate::vector::{Input, MAX_VALUES};
 
 /// Error of a line that is no pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,4 +119,50 @@ pub fn pairs(text: &[u8], operator: Operator) -> Result<Vec<Pair>, PairLineError
         combined.add(&line[..tab], value.ok_or(error(PairLineCause::NoNumber))?);
     }
     Ok(combined.pairs())
+}
+
+/// Error of a part that is no vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GradientsError {
+    /// The part has this many bytes, which is no multiple of 4.
+    Length(usize),
+    /// The part has this many values.
+    TooMany(usize),
+}
+
+impl fmt::Display for GradientsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GradientsError::Length(bytes) => write!(
+                f,
+                "the part has {bytes} bytes, no multiple of 4; write numbers of 4 bytes, \
+                 little-endian"
+            ),
+            GradientsError::TooMany(values) => write!(
+                f,
+                "the part has {values} values; a vector has at most {MAX_VALUES}, so cut it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for GradientsError {}
+
+/// Returns the vector of a part: numbers of 4 bytes, little-endian, as `numpy.ndarray.tofile`
+/// writes them. They are floats for [`ValueClass::F32`], else signed integers.
+///
+/// # Errors
+/// The length is no multiple of 4, or there are too many values.
+pub fn gradients(part: &[u8], values: ValueClass) -> Result<Input, GradientsError> {
+    let (words, rest) = part.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(GradientsError::Length(part.len()));
+    }
+    if words.len() as u64 > MAX_VALUES {
+        return Err(GradientsError::TooMany(words.len()));
+    }
+    Ok(match values {
+        ValueClass::F32 => Input::Floats(words.iter().map(|w| f32::from_le_bytes(*w)).collect()),
+        _ => Input::Integers(words.iter().map(|w| i32::from_le_bytes(*w)).collect()),
+    })
 }

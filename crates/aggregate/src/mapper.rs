@@ -3,21 +3,26 @@
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Body, Flags, Header, Kind, Message, Receipts, State, large_bytes};
-use crate::pair::{Pair, Shape};
+use crate::message::{Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
+use crate::pair::Shape;
+use crate::source::{InputError, Source};
 use crate::timing::RoundTrip;
+use crate::vector::{Input, Next};
 
 /// Time between two questions of a mapper that waits.
 const QUESTION_INTERVAL: Nanos = Nanos::from_millis(2);
 
 /// Longest time between two questions.
 const MAX_QUESTION_INTERVAL: Nanos = Nanos::from_millis(100);
+
+/// Time without a message of the reducer after which a mapper shows that it is alive, if switches
+/// send it receipts.
+const ALIVE_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// Transmissions of a message after which the mapper asks for the state.
 const UNANSWERED: u32 = 3;
@@ -26,7 +31,7 @@ const UNANSWERED: u32 = 3;
 const FIRST_WINDOW: f64 = 10.0;
 
 /// Messages that arrive after one before that counts as lost.
-const LATER_ARRIVALS: u32 = 3;
+const LATER_ARRIVALS: usize = 3;
 
 /// Parameters of a flow, equal in its mapper, its switches and its reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,28 +69,6 @@ impl FlowConfig {
     }
 }
 
-/// Error for a key that does not fit into a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyTooLongError {
-    /// Its length.
-    pub bytes: usize,
-    /// The maximum length.
-    pub most: usize,
-}
-
-impl fmt::Display for KeyTooLongError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let KeyTooLongError { bytes, most } = self;
-        write!(
-            f,
-            "a key has {bytes} bytes, but a datagram holds keys of at most {most}; use links with a \
-             larger MTU or shorter keys"
-        )
-    }
-}
-
-impl std::error::Error for KeyTooLongError {}
-
 /// Counters of a mapper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapperCounts {
@@ -97,44 +80,24 @@ pub struct MapperCounts {
     pub pairs: u64,
 }
 
+/// Question for a block of the result.
+#[derive(Clone, Copy)]
+struct Asked {
+    block: u32,
+    at: Nanos,
+    transmissions: u32,
+}
+
 /// A message in flight.
 #[derive(Clone)]
 struct Sent {
     message: Message,
+    /// Number of its pairs. 0: it is an end.
+    pairs: u64,
     at: Nanos,
     transmissions: u32,
     has_arrived: bool,
     is_lost: bool,
-}
-
-/// Pairs in the order in which they are sent.
-#[derive(Clone)]
-struct Ordered {
-    pairs: Vec<(u32, Pair)>,
-    next: usize,
-}
-
-impl Ordered {
-    fn new(mut pairs: Vec<(u32, Pair)>) -> Ordered {
-        pairs.sort_unstable();
-        Ordered { pairs, next: 0 }
-    }
-
-    /// Returns to the first pair at this place or after it.
-    fn rewind(&mut self, start: u32) {
-        self.next = self.pairs.partition_point(|(place, _)| *place < start);
-    }
-
-    /// Returns the next pairs up to a place while `has_room` says so.
-    fn take(&mut self, end: u32, mut has_room: impl FnMut(&Pair) -> bool) -> Vec<Pair> {
-        let rest = &self.pairs[self.next..];
-        let taken = rest
-            .iter()
-            .take_while(|(place, pair)| *place <= end && has_room(pair));
-        let taken: Vec<Pair> = taken.map(|(_, pair)| pair.clone()).collect();
-        self.next += taken.len();
-        taken
-    }
 }
 
 /// A mapper.
@@ -147,16 +110,15 @@ pub struct Mapper {
     /// True if another mapper has its flow.
     is_replaced: bool,
     incarnation: u32,
-    /// Pairs of the shape's classes.
-    small: Ordered,
-    /// Pairs with keys or values that the classes cannot hold. They go beside the switches.
-    large: Ordered,
+    source: Source,
     /// The state that the reducer announced last.
     state: Option<State>,
-    /// The epoch of the next message, with its messages and pairs so far.
+    /// The epoch of the next message, with its counts so far.
     epoch: u16,
-    messages: u32,
-    pairs: u64,
+    epoch_counts: EpochCounts,
+    /// Messages of the epoch without receipts. Its end waits for them, and so does the next epoch:
+    /// the numbers of messages do not depend on the times of receipts.
+    missing: u32,
     /// True if the end of the last epoch is on its way.
     has_ended: bool,
     is_complete: bool,
@@ -164,7 +126,9 @@ pub struct Mapper {
     /// Messages from the base on.
     in_flight: VecDeque<Sent>,
     base: u32,
+    /// Round trips to the reducer, and to switches.
     round_trip: RoundTrip,
+    switch_trip: RoundTrip,
     window: f64,
     /// The window grows by each receipt up to here, then by each window.
     threshold: f64,
@@ -173,51 +137,50 @@ pub struct Mapper {
     credit: u32,
     question_at: Nanos,
     questions: u32,
+    /// Since the reducer was heard last, a switch has sent a receipt. Then the mapper shows at
+    /// this time that it is alive.
+    alive_at: Option<Nanos>,
+    /// The last question for a block of the result.
+    asked: Option<Asked>,
     counts: MapperCounts,
 }
 
 impl Mapper {
-    /// Creates the mapper of a flow. Each key is once in `pairs`.
+    /// Creates the mapper of a flow.
     ///
     /// # Errors
-    /// A key does not fit into a datagram.
-    pub fn new(config: FlowConfig, flow: u16, pairs: Vec<Pair>) -> Result<Mapper, KeyTooLongError> {
-        let room = config.datagram_bytes - crate::message::HEADER_BYTES;
-        if let Some(pair) = pairs.iter().find(|pair| large_bytes(pair) > room) {
-            let most = room - large_bytes(&Pair::new([], 0));
-            return Err(KeyTooLongError {
-                bytes: pair.key.len(),
-                most,
-            });
-        }
-        let Shape { keys, values, .. } = config.shape;
-        let placed = pairs.into_iter().map(|pair| (pair.place(keys), pair));
-        let (small, large) = placed
-            .partition(|(_, pair)| pair.key.len() <= keys.longest() && values.fits(pair.value));
+    /// A key does not fit into a datagram, or the input is not of the flow's shape.
+    pub fn new(
+        config: FlowConfig,
+        flow: u16,
+        input: impl Into<Input>,
+    ) -> Result<Mapper, InputError> {
         Ok(Mapper {
             config,
             flow,
             since: 0,
             is_replaced: false,
             incarnation: 0,
-            small: Ordered::new(small),
-            large: Ordered::new(large),
+            source: Source::new(&config, input.into())?,
             state: None,
             epoch: 0,
-            messages: 0,
-            pairs: 0,
+            epoch_counts: EpochCounts::default(),
+            missing: 0,
             has_ended: false,
             is_complete: false,
             next_sequence: 0,
             in_flight: VecDeque::new(),
             base: 0,
             round_trip: RoundTrip::default(),
+            switch_trip: RoundTrip::default(),
             window: FIRST_WINDOW,
             threshold: f64::MAX,
             recovered: 0,
             credit: config.window,
             question_at: Nanos::ZERO,
             questions: 0,
+            alive_at: None,
+            asked: None,
             counts: MapperCounts::default(),
         })
     }
@@ -265,9 +228,10 @@ impl Mapper {
     /// is due: an exploration of schedules takes mappers with equal hashes as one.
     pub fn hash_state(&self, now: Nanos, state: &mut impl Hasher) {
         (self.question_at <= now).hash(state);
-        (self.incarnation, self.small.next, self.large.next).hash(state);
-        (&self.state, self.epoch, self.messages, self.pairs).hash(state);
+        (self.incarnation, &self.source).hash(state);
+        (&self.state, self.epoch, self.epoch_counts, self.missing).hash(state);
         (self.has_ended, self.is_complete, self.is_replaced).hash(state);
+        self.alive_at.is_some().hash(state);
         (self.next_sequence, self.base, self.credit).hash(state);
         (self.window as u32).min(self.config.window).hash(state);
         for sent in &self.in_flight {
@@ -285,10 +249,23 @@ impl Mapper {
         if (header.job, header.attempt, header.flow) != own || !header.flags.has(Flags::VALID) {
             return;
         }
+        let is_current = header.incarnation == self.incarnation;
         match &message.body {
-            Body::State(state) => self.announce(header, state, now),
-            Body::Receipts(receipts) if header.incarnation == self.incarnation => {
+            Body::State(state) => {
+                self.alive_at = None;
+                self.announce(header, state, now);
+            }
+            Body::Receipts(receipts) if is_current => {
+                self.alive_at = None;
                 self.acknowledge(header, *receipts, now);
+            }
+            Body::Blocks(blocks) if header.kind == Kind::Result && is_current => {
+                self.alive_at = None;
+                blocks.iter().for_each(|block| self.source.learn(block));
+            }
+            Body::Taken if is_current => {
+                self.alive_at.get_or_insert(now + ALIVE_INTERVAL);
+                self.take_receipt_of_switch(header, now);
             }
             _ => {}
         }
@@ -322,51 +299,79 @@ impl Mapper {
         self.in_flight.clear();
         (self.base, self.next_sequence, self.recovered) = (0, 0, 0);
         self.epoch = state.base;
-        (self.messages, self.pairs) = (0, 0);
+        (self.epoch_counts, self.missing) = (EpochCounts::default(), 0);
         self.has_ended = false;
-        self.small.rewind(state.start);
-        self.large.rewind(state.start);
+        self.source.rewind(state.start);
         self.window = FIRST_WINDOW;
         self.threshold = f64::MAX;
     }
 
     fn acknowledge(&mut self, header: &Header, receipts: Receipts, now: Nanos) {
         self.credit = u32::from(header.credit);
-        let offset_of = |sequence: u32, base: u32| sequence.wrapping_sub(base);
-        let in_flight = self.in_flight.len() as u32;
-        let mut arrived = 0;
-        let done = offset_of(receipts.base, self.base);
+        let in_flight = self.in_flight.len() as i32;
+        // Negative for receipts that are older than the base.
+        let done = receipts.base.wrapping_sub(self.base) as i32;
         if done > in_flight {
-            // Older than the base, or of messages that were never sent.
+            // Of messages that were never sent.
             return;
         }
-        for sent in self.in_flight.iter_mut().take(done as usize) {
-            arrived += u32::from(!sent.has_arrived);
-            sent.has_arrived = true;
-        }
-        let mut highest = done;
-        for bit in (0..64).filter(|bit| receipts.arrived >> bit & 1 == 1) {
-            if let Some(sent) = self.in_flight.get_mut((done + bit) as usize) {
-                arrived += u32::from(!sent.has_arrived);
-                sent.has_arrived = true;
-                highest = done + bit;
-            }
-        }
-        let answered = offset_of(header.sequence, self.base) as usize;
-        if let Some(sent) = self
-            .in_flight
-            .get(answered)
-            .filter(|s| s.transmissions == 1)
-        {
+        let mut offsets: Vec<i32> = (0..done).collect();
+        let bits = (0..128).filter(|bit| receipts.arrived >> bit & 1 == 1);
+        offsets.extend(bits.map(|bit| done + bit));
+        let offsets = offsets.into_iter().filter(|at| (0..in_flight).contains(at));
+        let offsets: Vec<usize> = offsets.map(|at| at as usize).collect();
+        let answered = header.sequence.wrapping_sub(self.base) as usize;
+        let sent = self.in_flight.get(answered);
+        if let Some(sent) = sent.filter(|sent| sent.transmissions == 1) {
             self.round_trip.add(now.since(sent.at));
         }
-        self.grow(arrived);
+        self.note_arrivals(&offsets, false);
         if header.flags.has(Flags::FULL) {
-            self.shrink(self.base.wrapping_add(answered as u32));
+            self.shrink(header.sequence);
         }
-        let patience = self.round_trip.smooth();
+        self.note_losses(offsets.last().copied(), now);
+    }
+
+    /// Takes a receipt of a switch: it has all pairs of one message.
+    fn take_receipt_of_switch(&mut self, header: &Header, now: Nanos) {
+        let offset = header.sequence.wrapping_sub(self.base) as usize;
+        let Some(sent) = self.in_flight.get(offset).filter(|sent| sent.pairs > 0) else {
+            return;
+        };
+        if sent.transmissions == 1 {
+            self.switch_trip.add(now.since(sent.at));
+        }
+        self.note_arrivals(&[offset], true);
+        self.note_losses(Some(offset), now);
+    }
+
+    /// Notes the receipts of messages, by their places in flight.
+    fn note_arrivals(&mut self, offsets: &[usize], are_taken: bool) {
+        let mut arrived = 0;
+        for offset in offsets {
+            let sent = &mut self.in_flight[*offset];
+            if std::mem::replace(&mut sent.has_arrived, true) {
+                continue;
+            }
+            arrived += 1;
+            if sent.pairs > 0 {
+                self.missing -= 1;
+                match are_taken {
+                    true => self.epoch_counts.taken += sent.pairs,
+                    false => self.epoch_counts.messages += 1,
+                }
+            }
+        }
+        self.grow(arrived);
+    }
+
+    /// Notes messages as lost that are sent well before one that has arrived, and moves the base
+    /// on.
+    fn note_losses(&mut self, highest: Option<usize>, now: Nanos) {
+        let highest = highest.unwrap_or(0);
+        let patience = self.trip().smooth();
         let mut lost = None;
-        for (offset, sent) in (0..).zip(self.in_flight.iter_mut().take(highest as usize)) {
+        for (offset, sent) in self.in_flight.iter_mut().take(highest).enumerate() {
             let is_late = !sent.has_arrived && offset + LATER_ARRIVALS <= highest;
             if is_late && !sent.is_lost && now.since(sent.at) >= patience {
                 sent.is_lost = true;
@@ -374,12 +379,18 @@ impl Mapper {
             }
         }
         if let Some(offset) = lost {
-            self.shrink(self.base.wrapping_add(offset));
+            self.shrink(self.base.wrapping_add(offset as u32));
         }
         while self.in_flight.front().is_some_and(|sent| sent.has_arrived) {
             self.in_flight.pop_front();
             self.base = self.base.wrapping_add(1);
         }
+    }
+
+    /// Returns the longer one of the round trips to the reducer and to switches: the mapper does
+    /// not know who will have a message.
+    fn trip(&self) -> RoundTrip {
+        self.round_trip.longer(self.switch_trip)
     }
 
     /// Adds receipts to the window: slow start, then one message a window.
@@ -409,11 +420,12 @@ impl Mapper {
         }
         self.repeat(now)
             .or_else(|| self.send_next(now))
+            .or_else(|| self.ask_for_result(now))
             .or_else(|| self.ask(now))
     }
 
     fn repeat(&mut self, now: Nanos) -> Option<Message> {
-        let round_trip = self.round_trip;
+        let round_trip = self.trip();
         let mut due = self.in_flight.iter().enumerate().filter(|(_, sent)| {
             let deadline = sent.at + round_trip.timeout(sent.transmissions);
             !sent.has_arrived && (sent.is_lost || deadline <= now)
@@ -439,12 +451,13 @@ impl Mapper {
         if is_full || missing.take(limit).count() >= limit {
             return None;
         }
-        let mut message = self.next_message()?;
+        let (mut message, pairs) = self.next_message()?;
         message.header.sequence = self.next_sequence;
         message.header.credit = 1;
         self.next_sequence = self.next_sequence.wrapping_add(1);
         self.in_flight.push_back(Sent {
             message: message.clone(),
+            pairs,
             at: now,
             transmissions: 1,
             has_arrived: false,
@@ -453,8 +466,9 @@ impl Mapper {
         Some(message)
     }
 
-    /// Builds the next message with pairs, or the end of an epoch.
-    fn next_message(&mut self) -> Option<Message> {
+    /// Builds the next message with pairs, or the end of an epoch. Returns it with the number of
+    /// its pairs.
+    fn next_message(&mut self) -> Option<(Message, u64)> {
         let state = self.state.as_ref()?;
         let index = self.epoch.checked_sub(state.base)?;
         let end = *state.ends.get(usize::from(index))?;
@@ -464,62 +478,77 @@ impl Mapper {
         let mut header = self.config.header(Kind::Data, self.incarnation);
         header.flow = self.flow;
         header.epoch = self.epoch;
-        let mut room = self.config.pairs_per_message;
-        let small = self.small.take(end, |_| {
-            let has_room = room > 0;
-            room -= usize::from(has_room);
-            has_room
-        });
-        let body = match small.is_empty() {
-            false => Body::Pairs(small),
-            true => {
-                let mut room = self.config.datagram_bytes - crate::message::HEADER_BYTES;
-                let large = self.large.take(end, |pair| {
-                    let has_room = room >= large_bytes(pair);
-                    room = room.saturating_sub(large_bytes(pair));
-                    has_room
-                });
-                Body::Large(large)
-            }
-        };
-        match &body {
-            Body::Pairs(pairs) | Body::Large(pairs) if !pairs.is_empty() => {
-                self.messages += 1;
-                self.pairs += pairs.len() as u64;
+        match self.source.next(end, &self.config) {
+            Next::Ready((operator, body)) => {
+                let pairs = body.pairs();
+                self.epoch_counts.pairs += pairs;
+                self.missing += 1;
                 self.counts.messages += 1;
-                self.counts.pairs += pairs.len() as u64;
-                Some(Message { header, body })
+                self.counts.pairs += pairs;
+                header.shape.operator = operator;
+                Some((Message { header, body }, pairs))
             }
-            _ => {
+            Next::Nothing if self.missing == 0 => {
                 header.kind = Kind::End;
                 if end == u32::MAX {
                     header.flags = header.flags.with(Flags::LAST);
                     self.has_ended = true;
                 }
                 self.epoch = self.epoch.wrapping_add(1);
-                let body = Body::End {
-                    messages: std::mem::take(&mut self.messages),
-                    pairs: std::mem::take(&mut self.pairs),
-                };
-                Some(Message { header, body })
+                let body = Body::End(std::mem::take(&mut self.epoch_counts));
+                Some((Message { header, body }, 0))
             }
+            Next::Nothing | Next::Waiting => None,
         }
     }
 
-    /// Asks for the state of the reduction, if there is nothing else to do.
+    /// Asks for a block of the result, if the next messages need it.
+    fn ask_for_result(&mut self, now: Nanos) -> Option<Message> {
+        let block = self.wanted()?;
+        if self.ask_time().is_some_and(|at| now < at) {
+            return None;
+        }
+        let asked = self.asked.filter(|asked| asked.block == block);
+        let transmissions = asked.map_or(0, |asked| asked.transmissions);
+        self.asked = Some(Asked {
+            block,
+            at: now,
+            transmissions: transmissions + 1,
+        });
+        let mut header = self.config.header(Kind::Result, self.incarnation);
+        header.flow = self.flow;
+        header.credit = transmissions as u16;
+        let body = Body::Wanted(block);
+        Some(Message { header, body })
+    }
+
+    fn wanted(&self) -> Option<u32> {
+        self.source.wanted(self.state.as_ref()?.start)
+    }
+
+    /// Returns the time of the next question for a block of the result.
+    fn ask_time(&self) -> Option<Nanos> {
+        let block = self.wanted()?;
+        let asked = self.asked.filter(|asked| asked.block == block);
+        Some(asked.map_or(Nanos::ZERO, |asked| {
+            asked.at + self.trip().timeout(asked.transmissions)
+        }))
+    }
+
+    /// Asks for the state of the reduction, if there is nothing else to do, or to be heard.
     fn ask(&mut self, now: Nanos) -> Option<Message> {
-        if !self.is_waiting() || now < self.question_at {
+        if self.question_time().is_none_or(|at| now < at) {
             return None;
         }
         self.questions += 1;
         let pause = QUESTION_INTERVAL.0 << self.questions.min(8);
         self.question_at = now + Nanos(pause).min(MAX_QUESTION_INTERVAL);
+        self.alive_at = None;
         let mut header = self.config.header(Kind::Signal, self.incarnation);
         header.flow = self.flow;
         header.credit = self.questions as u16;
-        let pairs = (self.small.pairs.len() + self.large.pairs.len()) as u64;
         let body = Body::Question {
-            pairs,
+            pairs: self.source.len(),
             since: self.since,
         };
         Some(Message { header, body })
@@ -532,17 +561,23 @@ impl Mapper {
         oldest.is_none_or(|sent| sent.transmissions >= UNANSWERED)
     }
 
+    /// Returns the time of the next question.
+    fn question_time(&self) -> Option<Nanos> {
+        let waiting = self.is_waiting().then_some(self.question_at);
+        waiting.into_iter().chain(self.alive_at).min()
+    }
+
     /// Returns the time of the next action without a message.
     pub fn next_time(&self) -> Option<Nanos> {
         if self.is_complete || self.is_replaced {
             return None;
         }
-        let question = self.is_waiting().then_some(self.question_at);
         let missing = self.in_flight.iter().filter(|sent| !sent.has_arrived);
         let deadlines = missing.map(|sent| match sent.is_lost {
             true => sent.at,
-            false => sent.at + self.round_trip.timeout(sent.transmissions),
+            false => sent.at + self.trip().timeout(sent.transmissions),
         });
-        deadlines.chain(question).min()
+        let questions = self.question_time().into_iter().chain(self.ask_time());
+        deadlines.chain(questions).min()
     }
 }

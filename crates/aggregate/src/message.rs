@@ -5,6 +5,7 @@
 use crate::pair::{
     KeyClass, Operator, Pair, Shape, ValueClass, read_key, read_value, write_key, write_value,
 };
+use crate::vector::{LANE_BITS, LANES, LaneBlock};
 
 /// First and last UDP port of messages.
 pub const PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
@@ -40,7 +41,7 @@ pub enum Kind {
     Reply,
     /// The reducer's order to a switch to forget an epoch, and its answer.
     Clear,
-    /// The result, to all mappers.
+    /// A mapper's question for a block of the result, and the answer.
     Result,
 }
 
@@ -118,8 +119,8 @@ pub struct Header {
     pub pairs: u8,
     /// Number of pairs that switches have taken out.
     pub absorbed: u8,
-    /// Of a receipt: number of messages that the reducer accepts beyond its base. Of a mapper's
-    /// message: number of its transmission, so that repeats have another checksum.
+    /// Of a reducer's receipt: number of messages that the reducer accepts beyond its base. Of a
+    /// mapper's message: number of its transmission, so that repeats have another checksum.
     pub credit: u16,
 }
 
@@ -150,10 +151,21 @@ pub struct State {
 /// Receipts of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipts {
-    /// All sequence numbers before this one have arrived.
+    /// All sequence numbers before this one have a receipt, of the reducer or of a switch.
     pub base: u32,
-    /// Arrived sequence numbers from the base on; the lowest bit is the base's, and 0.
-    pub arrived: u64,
+    /// Sequence numbers from the base on that have arrived; the lowest bit is the base's, and 0.
+    pub arrived: u128,
+}
+
+/// Counts of a mapper in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EpochCounts {
+    /// Messages with pairs for which the reducer has sent receipts.
+    pub messages: u32,
+    /// Pairs, before any switch.
+    pub pairs: u64,
+    /// Pairs of messages for which switches have sent receipts.
+    pub taken: u64,
 }
 
 /// Content after the header.
@@ -163,15 +175,12 @@ pub enum Body {
     Pairs(Vec<Pair>),
     /// Pairs with keys or values of any size, which pass switches as they are.
     Large(Vec<Pair>),
-    /// Receipts.
+    /// Receipts of the reducer.
     Receipts(Receipts),
-    /// Number of messages and of pairs of an epoch of a mapper.
-    End {
-        /// Data messages.
-        messages: u32,
-        /// Pairs, before any switch.
-        pairs: u64,
-    },
+    /// Receipt of a switch that has taken the last pairs out of the message of this number.
+    Taken,
+    /// End of an epoch of a mapper.
+    End(EpochCounts),
     /// State of the reduction.
     State(State),
     /// Question of a mapper, with its number of pairs.
@@ -183,8 +192,28 @@ pub enum Body {
     },
     /// Request for slots, or their pairs.
     Bank(Bank, Vec<Pair>),
+    /// A block of a vector, or none where a switch has taken it out.
+    Blocks(Vec<LaneBlock>),
+    /// A block of floats as they are, which passes switches.
+    Floats(LaneBlock),
+    /// Request for slots of a vector, or their blocks.
+    BlockBank(Bank, Vec<LaneBlock>),
+    /// Question of a mapper for a block of the result, by its number.
+    Wanted(u32),
     /// Nothing.
     Nothing,
+}
+
+impl Body {
+    /// Returns the number of pairs.
+    pub(crate) fn pairs(&self) -> u64 {
+        match self {
+            Body::Pairs(pairs) | Body::Large(pairs) | Body::Bank(_, pairs) => pairs.len() as u64,
+            Body::Blocks(blocks) | Body::BlockBank(_, blocks) => blocks.len() as u64,
+            Body::Floats(_) => 1,
+            _ => 0,
+        }
+    }
 }
 
 /// A message.
@@ -217,9 +246,8 @@ impl Message {
             pairs: _,
         } = self.header;
         let pairs = match &self.body {
-            Body::Pairs(pairs) | Body::Bank(_, pairs) => pairs.len() as u8,
-            Body::Large(_) => LARGE,
-            _ => 0,
+            Body::Large(_) | Body::Floats(_) => LARGE,
+            body => body.pairs() as u8,
         };
         let mut bytes = Vec::with_capacity(1500);
         bytes.push(VERSION << 4 | kind.code());
@@ -240,9 +268,10 @@ impl Message {
                 bytes.extend(receipts.base.to_be_bytes());
                 bytes.extend(receipts.arrived.to_be_bytes());
             }
-            Body::End { messages, pairs } => {
-                bytes.extend(messages.to_be_bytes());
-                bytes.extend(pairs.to_be_bytes());
+            Body::End(counts) => {
+                bytes.extend(counts.messages.to_be_bytes());
+                bytes.extend(counts.pairs.to_be_bytes());
+                bytes.extend(counts.taken.to_be_bytes());
             }
             Body::State(state) => {
                 bytes.extend(state.base.to_be_bytes());
@@ -257,12 +286,17 @@ impl Message {
                 bytes.extend(since.to_be_bytes());
             }
             Body::Bank(bank, pairs) => {
-                bytes.extend(bank.first.to_be_bytes());
-                bytes.extend(bank.used.to_be_bytes());
-                bytes.extend(bank.counts.to_be_bytes());
+                write_bank(bank, &mut bytes);
                 write_pairs(pairs, shape, &mut bytes);
             }
-            Body::Nothing => {}
+            Body::Blocks(blocks) => write_blocks(blocks, &mut bytes),
+            Body::Floats(block) => write_blocks(std::slice::from_ref(block), &mut bytes),
+            Body::BlockBank(bank, blocks) => {
+                write_bank(bank, &mut bytes);
+                write_blocks(blocks, &mut bytes);
+            }
+            Body::Wanted(block) => bytes.extend((block << LANE_BITS).to_be_bytes()),
+            Body::Taken | Body::Nothing => {}
         }
         bytes
     }
@@ -280,9 +314,10 @@ impl Message {
         let classes = reader.u8()?;
         let shape = Shape {
             operator,
-            keys: *KeyClass::ALL.get(usize::from(classes >> 4))?,
-            values: *ValueClass::ALL.get(usize::from(classes & 15))?,
+            keys: KeyClass::from_code(classes >> 4)?,
+            values: ValueClass::from_code(classes & 15)?,
         };
+        let is_vector = shape.is_vector();
         let header = Header {
             kind,
             flags,
@@ -298,16 +333,20 @@ impl Message {
             credit: reader.u16()?,
         };
         let body = match kind {
+            Kind::Data if is_vector && header.pairs == LARGE => Body::Floats(reader.block()?),
+            Kind::Data if is_vector => Body::Blocks(reader.blocks(header)?),
             Kind::Data if header.pairs == LARGE => Body::Large(reader.large()?),
             Kind::Data => Body::Pairs(reader.pairs(header)?),
+            Kind::Ack if reader.0.is_empty() => Body::Taken,
             Kind::Ack => Body::Receipts(Receipts {
                 base: reader.u32()?,
-                arrived: reader.u64()?,
+                arrived: reader.u128()?,
             }),
-            Kind::End => Body::End {
+            Kind::End => Body::End(EpochCounts {
                 messages: reader.u32()?,
                 pairs: reader.u64()?,
-            },
+                taken: reader.u64()?,
+            }),
             Kind::Signal if flags.has(Flags::ACK) => Body::State(State {
                 base: reader.u16()?,
                 since: reader.u32()?,
@@ -324,8 +363,15 @@ impl Message {
                     used: reader.u32()?,
                     counts: reader.u64()?,
                 };
-                Body::Bank(bank, reader.pairs(header)?)
+                match is_vector {
+                    true => Body::BlockBank(bank, reader.blocks(header)?),
+                    false => Body::Bank(bank, reader.pairs(header)?),
+                }
             }
+            Kind::Result if is_vector && flags.has(Flags::ACK) => {
+                Body::Blocks(reader.blocks(header)?)
+            }
+            Kind::Result if is_vector => Body::Wanted(reader.block_number()?),
             Kind::Control | Kind::Clear | Kind::Result => Body::Nothing,
         };
         reader.0.is_empty().then_some(Message { header, body })
@@ -339,6 +385,19 @@ fn write_pairs(pairs: &[Pair], shape: Shape, bytes: &mut Vec<u8>) {
         let (key, value) = bytes[at..].split_at_mut(shape.keys.bytes());
         write_key(&pair.key, key);
         write_value(pair.value, value);
+    }
+}
+
+fn write_bank(bank: &Bank, bytes: &mut Vec<u8>) {
+    bytes.extend(bank.first.to_be_bytes());
+    bytes.extend(bank.used.to_be_bytes());
+    bytes.extend(bank.counts.to_be_bytes());
+}
+
+fn write_blocks(blocks: &[LaneBlock], bytes: &mut Vec<u8>) {
+    for block in blocks {
+        bytes.extend((block.number << LANE_BITS).to_be_bytes());
+        bytes.extend(block.lanes.iter().flat_map(|lane| lane.to_be_bytes()));
     }
 }
 
@@ -381,6 +440,10 @@ impl Reader<'_> {
         self.take().map(u64::from_be_bytes)
     }
 
+    fn u128(&mut self) -> Option<u128> {
+        self.take().map(u128::from_be_bytes)
+    }
+
     fn pairs(&mut self, header: Header) -> Option<Vec<Pair>> {
         let shape = header.shape;
         (0..header.pairs)
@@ -391,6 +454,25 @@ impl Reader<'_> {
                 Some(Pair::new(read_key(key)?, read_value(value, shape.values)))
             })
             .collect()
+    }
+
+    /// Reads the index of a block's first lane.
+    fn block_number(&mut self) -> Option<u32> {
+        let first = self.u32()?;
+        (first % LANES as u32 == 0).then_some(first >> LANE_BITS)
+    }
+
+    fn block(&mut self) -> Option<LaneBlock> {
+        let number = self.block_number()?;
+        let lanes: Option<_> = (0..LANES).map(|_| self.u32()).collect();
+        Some(LaneBlock {
+            number,
+            lanes: lanes?,
+        })
+    }
+
+    fn blocks(&mut self, header: Header) -> Option<Vec<LaneBlock>> {
+        (0..header.pairs).map(|_| self.block()).collect()
     }
 
     fn large(&mut self) -> Option<Vec<Pair>> {

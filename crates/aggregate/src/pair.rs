@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use support::crc::crc32;
 
+use crate::vector::LANES;
+
 /// Operator of a reduction. It is commutative and associative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operator {
@@ -55,6 +57,15 @@ impl Operator {
         }
     }
 
+    /// Combines two lanes of a vector. Sums of 2^31 values of 32 bits fit into 64 bits.
+    pub(crate) fn combine_lane(self, a: i64, b: i64) -> i64 {
+        match self {
+            Operator::Max => a.max(b),
+            Operator::Min => a.min(b),
+            Operator::Add => a.saturating_add(b),
+        }
+    }
+
     /// Combines two values. Sums of 2^63 values of 64 bits fit into 128 bits.
     pub fn combine(self, a: i128, b: i128) -> i128 {
         match self {
@@ -79,10 +90,12 @@ pub enum KeyClass {
     B32,
     /// 64 bytes.
     B64,
+    /// No keys: blocks of a vector, by number.
+    Block,
 }
 
 impl KeyClass {
-    /// All classes, in the order of their codes.
+    /// The classes of keys, in the order of their codes.
     pub const ALL: [KeyClass; 4] = [KeyClass::B8, KeyClass::B16, KeyClass::B32, KeyClass::B64];
 
     /// Returns the code on the wire.
@@ -90,9 +103,18 @@ impl KeyClass {
         self as u8
     }
 
-    /// Returns the number of bytes of a key.
+    /// Returns the class with a code.
+    pub(crate) fn from_code(code: u8) -> Option<KeyClass> {
+        let all = [&KeyClass::ALL[..], &[KeyClass::Block]].concat();
+        all.into_iter().find(|class| class.code() == code)
+    }
+
+    /// Returns the number of bytes of a key, or of the index of a block's first lane.
     pub fn bytes(self) -> usize {
-        8 << self as usize
+        match self {
+            KeyClass::Block => 4,
+            _ => 8 << self as usize,
+        }
     }
 
     /// Returns the class with this number of bytes.
@@ -119,10 +141,12 @@ pub enum ValueClass {
     I64,
     /// Unsigned, 64 bits.
     U64,
+    /// Floats of 32 bits: fixed-point numbers of 32 bits on the wire. Of vectors alone.
+    F32,
 }
 
 impl ValueClass {
-    /// All classes, in the order of their codes.
+    /// The classes of integers, in the order of their codes.
     pub const ALL: [ValueClass; 4] = [
         ValueClass::I32,
         ValueClass::U32,
@@ -142,31 +166,41 @@ impl ValueClass {
             ValueClass::U32 => "u32",
             ValueClass::I64 => "i64",
             ValueClass::U64 => "u64",
+            ValueClass::F32 => "f32",
         }
+    }
+
+    fn all() -> impl Iterator<Item = ValueClass> {
+        ValueClass::ALL.into_iter().chain([ValueClass::F32])
+    }
+
+    /// Returns the class with a code.
+    pub(crate) fn from_code(code: u8) -> Option<ValueClass> {
+        ValueClass::all().find(|class| class.code() == code)
     }
 
     /// Returns the class with a name.
     pub fn from_name(name: &str) -> Option<ValueClass> {
-        ValueClass::ALL.into_iter().find(|c| c.name() == name)
+        ValueClass::all().find(|class| class.name() == name)
     }
 
     /// Returns the number of bytes of a value.
     pub fn bytes(self) -> usize {
         match self {
-            ValueClass::I32 | ValueClass::U32 => 4,
+            ValueClass::I32 | ValueClass::U32 | ValueClass::F32 => 4,
             ValueClass::I64 | ValueClass::U64 => 8,
         }
     }
 
-    /// Returns true for signed values.
+    /// Returns true for values that are signed on the wire.
     pub fn is_signed(self) -> bool {
-        matches!(self, ValueClass::I32 | ValueClass::I64)
+        matches!(self, ValueClass::I32 | ValueClass::I64 | ValueClass::F32)
     }
 
     /// Returns true if a value fits.
     pub fn fits(self, value: i128) -> bool {
         match self {
-            ValueClass::I32 => i32::try_from(value).is_ok(),
+            ValueClass::I32 | ValueClass::F32 => i32::try_from(value).is_ok(),
             ValueClass::U32 => u32::try_from(value).is_ok(),
             ValueClass::I64 => i64::try_from(value).is_ok(),
             ValueClass::U64 => u64::try_from(value).is_ok(),
@@ -186,9 +220,29 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the number of bytes of a pair.
+    /// Returns the number of bytes of a pair, or of a block with its index.
     pub fn pair_bytes(self) -> usize {
-        self.keys.bytes() + self.values.bytes()
+        let values = match self.is_vector() {
+            true => LANES,
+            false => 1,
+        };
+        self.keys.bytes() + values * self.values.bytes()
+    }
+
+    /// Returns true for the shape of a vector.
+    pub fn is_vector(self) -> bool {
+        self.keys == KeyClass::Block
+    }
+
+    /// Returns true if there are reductions of this shape: of pairs with integers, and of vectors
+    /// with integers of 32 bits, or with floats that are added.
+    pub fn is_possible(self) -> bool {
+        match (self.is_vector(), self.values) {
+            (false, values) => values != ValueClass::F32,
+            (true, ValueClass::I32) => true,
+            (true, ValueClass::F32) => self.operator == Operator::Add,
+            (true, _) => false,
+        }
     }
 }
 
@@ -260,7 +314,7 @@ pub(crate) fn read_value(wire: &[u8], class: ValueClass) -> i128 {
         .iter()
         .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
     match class {
-        ValueClass::I32 => i128::from(unsigned as u32 as i32),
+        ValueClass::I32 | ValueClass::F32 => i128::from(unsigned as u32 as i32),
         ValueClass::I64 => i128::from(unsigned as i64),
         ValueClass::U32 | ValueClass::U64 => i128::from(unsigned),
     }

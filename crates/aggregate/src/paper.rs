@@ -18,7 +18,7 @@ use packet::{Nanos, PortId};
 use crate::datagram::{self, Endpoint};
 use crate::host::endpoint;
 use crate::mapper::FlowConfig;
-use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts};
+use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts};
 use crate::pair::{Operator, Pair};
 use crate::plan::Plan;
 use crate::timing::RoundTrip;
@@ -437,10 +437,7 @@ impl Switch {
             }
             Body::Bank(..) if header.kind == Kind::Collect => {
                 let mut to_reducer = arrays.collect(flow);
-                let end = Body::End {
-                    messages: 0,
-                    pairs: 0,
-                };
+                let end = Body::End(EpochCounts::default());
                 to_reducer.push(self::message(
                     &arrays.config,
                     Kind::End,

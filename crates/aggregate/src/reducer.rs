@@ -3,17 +3,19 @@
 //!
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::combined::Combined;
 use crate::mapper::FlowConfig;
-use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
+use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
 use crate::pair::Pair;
 use crate::timing::RoundTrip;
+use crate::vector::{Layout, Vector};
 
 /// Requests for slots in flight to a switch.
 const REQUESTS: usize = 32;
@@ -65,6 +67,15 @@ pub enum ReductionError {
         /// Pairs that arrived, or were collected.
         found: u64,
     },
+    /// A mapper's vector has another length than the first one's.
+    Lengths {
+        /// Its flow.
+        flow: u16,
+        /// The first mapper's number of values.
+        expected: u64,
+        /// Its own.
+        found: u64,
+    },
     /// A mapper does not answer.
     MapperSilent {
         /// Its flow.
@@ -87,6 +98,15 @@ impl fmt::Display for ReductionError {
             } => write!(
                 f,
                 "epoch {epoch} is not complete: {expected} pairs are expected, {found} found"
+            ),
+            ReductionError::Lengths {
+                flow,
+                expected,
+                found,
+            } => write!(
+                f,
+                "mapper {flow} has a vector of {found} values, but mapper 0 one of {expected}; give \
+                 all mappers vectors of one length"
             ),
             ReductionError::MapperSilent { flow } => {
                 write!(f, "mapper {flow} does not answer")
@@ -125,14 +145,13 @@ struct FlowEpoch {
     messages: u32,
     left: u64,
     absorbed: u64,
-    /// Messages and pairs that the mapper counted.
-    end: Option<(u32, u64)>,
+    /// The mapper's own counts.
+    end: Option<EpochCounts>,
 }
 
 impl FlowEpoch {
     fn is_complete(&self) -> bool {
-        self.end
-            .is_some_and(|(messages, _)| messages == self.messages)
+        self.end.is_some_and(|end| end.messages == self.messages)
     }
 }
 
@@ -142,20 +161,40 @@ struct Epoch {
     /// Place of its last key.
     end: u32,
     flows: Vec<FlowEpoch>,
-    partial: HashMap<Box<[u8]>, i128>,
+    partial: Combined,
 }
 
 /// Received messages of a mapper.
 #[derive(Clone, Default)]
 struct Received {
+    /// All messages before it have a receipt, here or of a switch.
     base: u32,
-    /// True for each arrived message from the base on.
+    /// True for each message from the base on that has arrived here.
     arrived: VecDeque<bool>,
     heard_at: Nanos,
     /// Number of keys of the mapper.
     keys: Option<u64>,
     /// Number of the load with which the mapper began. 0: it is the flow's first one.
     since: u32,
+}
+
+impl Received {
+    /// Notes the arrival of a message, by its offset from the base. A mapper sends it after the
+    /// receipts of all that are a window older.
+    fn note(&mut self, offset: u32, window: u32) {
+        let passed = (offset + 1).saturating_sub(window);
+        self.base = self.base.wrapping_add(passed);
+        self.arrived
+            .drain(..self.arrived.len().min(passed as usize));
+        let offset = (offset - passed) as usize;
+        let len = self.arrived.len().max(offset + 1);
+        self.arrived.resize(len, false);
+        self.arrived[offset] = true;
+        while self.arrived.front() == Some(&true) {
+            self.arrived.pop_front();
+            self.base = self.base.wrapping_add(1);
+        }
+    }
 }
 
 /// Collection of the slots of a switch.
@@ -243,7 +282,9 @@ pub struct Reducer {
     width: u64,
     round_trip: RoundTrip,
     outbox: VecDeque<Addressed>,
-    result: HashMap<Box<[u8]>, i128>,
+    result: Combined,
+    /// Blocks of the vector, when all mappers have reported its length.
+    layout: Option<Layout>,
     completed_at: Option<Nanos>,
     counts: ReducerCounts,
 }
@@ -264,7 +305,8 @@ impl Reducer {
             width: ALL_PLACES,
             round_trip: RoundTrip::default(),
             outbox: VecDeque::new(),
-            result: HashMap::new(),
+            result: Combined::default(),
+            layout: None,
             completed_at: None,
             counts: ReducerCounts::default(),
             config,
@@ -294,13 +336,15 @@ impl Reducer {
         }
     }
 
+    /// Returns the reduced vector, when it is complete.
+    pub fn vector(&self) -> Option<Vector> {
+        let layout = self.layout.as_ref().filter(|_| self.is_complete())?;
+        Some(self.result.vector(layout, self.config.mappers))
+    }
+
     /// Returns the reduced pairs so far, sorted by key.
     pub fn result(&self) -> Vec<Pair> {
-        let pairs = self.result.iter();
-        let pairs = pairs.map(|(key, value)| Pair::new(key.clone(), *value));
-        let mut pairs: Vec<Pair> = pairs.collect();
-        pairs.sort_unstable();
-        pairs
+        self.result.sorted_pairs()
     }
 
     /// Hashes what decides the later messages and the result, without times and counters: an
@@ -324,10 +368,9 @@ impl Reducer {
             requests.for_each(|(sequence, request)| (sequence, request.first).hash(state));
         }
         for epoch in &self.epochs {
-            (epoch.end, &epoch.flows).hash(state);
-            hash_pairs(&epoch.partial, state);
+            (epoch.end, &epoch.flows, &epoch.partial).hash(state);
         }
-        hash_pairs(&self.result, state);
+        self.result.hash(state);
     }
 
     /// Begins the open epochs again, since the switches have been loaded again under this
@@ -383,10 +426,14 @@ impl Reducer {
             self.counts.strays += 1;
         } else {
             match &message.body {
-                Body::Pairs(_) | Body::Large(_) | Body::End { .. } => self.take(message, now),
-                Body::Bank(bank, pairs) if header.kind == Kind::Reply => {
-                    self.collect(header, *bank, pairs, now);
+                Body::Pairs(_) | Body::Large(_) | Body::End(_) => self.take(message, now),
+                Body::Blocks(_) | Body::Floats(_) if header.kind == Kind::Data => {
+                    self.take(message, now);
                 }
+                Body::Bank(bank, _) | Body::BlockBank(bank, _) if header.kind == Kind::Reply => {
+                    self.collect(message, *bank, now);
+                }
+                Body::Wanted(block) => self.tell(header.flow, *block, now),
                 Body::Nothing if header.kind == Kind::Clear => self.cleared(header, now),
                 _ => self.counts.strays += 1,
             }
@@ -410,6 +457,27 @@ impl Reducer {
         if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
             self.signal(flow);
         }
+    }
+
+    /// Answers a mapper's question for a block of steps.
+    fn tell(&mut self, flow: u16, block: u32, now: Nanos) {
+        let layout = self.layout.as_ref();
+        let is_there = layout
+            .is_some_and(|layout| block < layout.scale_blocks && self.start >= layout.scale_blocks);
+        let steps = match is_there {
+            true => self.result.steps(block, self.config.mappers),
+            false => None,
+        };
+        let received = self.flows.get_mut(usize::from(flow));
+        let (Some(steps), Some(received)) = (steps, received) else {
+            self.counts.strays += 1;
+            return;
+        };
+        received.heard_at = now;
+        let mut header = self.header(Kind::Result, flow, self.base);
+        header.flags = header.flags.with(Flags::ACK);
+        let body = Body::Blocks(vec![steps]);
+        self.send(flow, Message { header, body });
     }
 
     /// Sends the state to a mapper.
@@ -457,7 +525,7 @@ impl Reducer {
             self.counts.repeats += 1;
         } else {
             let epoch = usize::from(header.epoch.wrapping_sub(self.base));
-            if offset >= window || epoch >= self.epochs.len() {
+            if epoch >= self.epochs.len() {
                 self.counts.strays += 1;
                 return;
             }
@@ -467,13 +535,7 @@ impl Reducer {
                 self.counts.strays += 1;
                 return;
             }
-            let len = flow.arrived.len().max(offset as usize + 1);
-            flow.arrived.resize(len, false);
-            flow.arrived[offset as usize] = true;
-            while flow.arrived.front() == Some(&true) {
-                flow.arrived.pop_front();
-                flow.base = flow.base.wrapping_add(1);
-            }
+            flow.note(offset, window);
             self.add(epoch, message);
         }
         self.acknowledge(header);
@@ -485,21 +547,25 @@ impl Reducer {
         let epoch = &mut self.epochs[epoch];
         let flow = &mut epoch.flows[usize::from(message.header.flow)];
         match &message.body {
-            Body::Pairs(pairs) | Body::Large(pairs) => {
-                flow.messages += 1;
-                flow.left += pairs.len() as u64;
-                flow.absorbed += u64::from(message.header.absorbed);
-                operator.combine_all(&mut epoch.partial, pairs);
+            Body::End(counts) => {
+                flow.absorbed += counts.taken;
+                flow.end = Some(*counts);
             }
-            Body::End { messages, pairs } => flow.end = Some((*messages, *pairs)),
-            _ => {}
+            body => {
+                flow.messages += 1;
+                flow.left += body.pairs();
+                flow.absorbed += u64::from(message.header.absorbed);
+                let layout = self.layout.as_ref();
+                let number = message.header.flow;
+                epoch.partial.add(number, body, operator, layout);
+            }
         }
     }
 
     fn acknowledge(&mut self, of: &Header) {
         let flow = &self.flows[usize::from(of.flow)];
-        let bits = flow.arrived.iter().take(64).enumerate();
-        let arrived = bits.fold(0, |bits, (bit, is_set)| bits | u64::from(*is_set) << bit);
+        let bits = flow.arrived.iter().take(128).enumerate();
+        let arrived = bits.fold(0, |bits, (bit, is_set)| bits | u128::from(*is_set) << bit);
         let receipts = Receipts {
             base: flow.base,
             arrived,
@@ -542,9 +608,32 @@ impl Reducer {
         let Some(keys) = keys else {
             return false;
         };
+        if self.config.flows.shape.is_vector() {
+            return self.begin_vector(&keys, now);
+        }
         // The first epoch holds all keys even if no two mappers have the same.
         let all: u64 = keys.iter().sum();
         self.width = self.width_for(all, ALL_PLACES);
+        self.fill(now);
+        false
+    }
+
+    /// Begins with a vector: its blocks are known, and each epoch is a range of them.
+    fn begin_vector(&mut self, lengths: &[u64], now: Nanos) -> bool {
+        let expected = lengths.first().copied().unwrap_or(0);
+        let mut flows = (0..).zip(lengths);
+        if let Some((flow, found)) = flows.find(|(_, found)| **found != expected) {
+            self.phase = Phase::Failed(ReductionError::Lengths {
+                flow,
+                expected,
+                found: *found,
+            });
+            return false;
+        }
+        let layout = Layout::new(expected, self.config.flows.shape.values);
+        let least = u64::from(layout.blocks).div_ceil(MAX_EPOCHS - 2);
+        self.width = u64::from(self.config.slots).max(least);
+        self.layout = Some(layout);
         self.fill(now);
         false
     }
@@ -569,16 +658,39 @@ impl Reducer {
                 Some(epoch) => u64::from(epoch.end) + 1,
                 None => u64::from(self.start),
             };
-            let end = (first + self.width - 1).min(ALL_PLACES - 1);
+            let Some(end) = self.end_of_epoch(first) else {
+                break;
+            };
             self.epochs.push_back(Epoch {
-                end: end as u32,
+                end,
                 flows: vec![FlowEpoch::default(); self.flows.len()],
-                partial: HashMap::new(),
+                partial: Combined::default(),
             });
         }
         for flow in 0..self.config.mappers {
             self.flows[usize::from(flow)].heard_at = now;
             self.signal(flow);
+        }
+    }
+
+    /// Returns the last place of the epoch with this first one. `None` if it is of blocks of values
+    /// and not all scales are in the result.
+    fn end_of_epoch(&self, first: u64) -> Option<u32> {
+        let last = (first + self.width - 1).min(ALL_PLACES - 1) as u32;
+        let Some(layout) = &self.layout else {
+            return Some(last);
+        };
+        let scales = layout.scale_blocks;
+        if first < u64::from(scales) {
+            return Some(last.min(scales - 1));
+        }
+        match (
+            self.start >= scales,
+            last >= layout.blocks.saturating_sub(1),
+        ) {
+            (false, _) => None,
+            (true, true) => Some(u32::MAX),
+            (true, false) => Some(last),
         }
     }
 
@@ -591,7 +703,7 @@ impl Reducer {
             return false;
         }
         let sent = epoch.flows.iter().filter_map(|flow| flow.end);
-        let sent: u64 = sent.map(|(_, pairs)| pairs).sum();
+        let sent: u64 = sent.map(|end| end.pairs).sum();
         let absorbed: u64 = epoch.flows.iter().map(|flow| flow.absorbed).sum();
         let left: u64 = epoch.flows.iter().map(|flow| flow.left).sum();
         if !self.check(sent, left + absorbed) {
@@ -665,18 +777,26 @@ impl Reducer {
     fn send_request(&mut self, index: usize, sequence: u32, request: Request) {
         let flow = self.config.switches[index].flow;
         let mut header = self.header(Kind::Collect, flow, self.base);
+        if let Some(layout) = &self.layout {
+            // An epoch is of scales or of values.
+            header.shape.operator = layout.operator(self.start, header.shape.operator);
+        }
         header.sequence = sequence;
         header.credit = request.transmissions as u16;
         let bank = Bank {
             first: request.first,
             ..Bank::default()
         };
-        let body = Body::Bank(bank, Vec::new());
+        let body = match self.config.flows.shape.is_vector() {
+            true => Body::BlockBank(bank, Vec::new()),
+            false => Body::Bank(bank, Vec::new()),
+        };
         self.send(flow, Message { header, body });
     }
 
     /// Takes a reply of a switch.
-    fn collect(&mut self, header: &Header, bank: Bank, pairs: &[Pair], now: Nanos) {
+    fn collect(&mut self, message: &Message, bank: Bank, now: Nanos) {
+        let (header, pairs) = (&message.header, message.body.pairs());
         let level = match self.phase {
             Phase::Collecting { level, .. } if header.epoch == self.base => level,
             _ => return,
@@ -700,20 +820,20 @@ impl Reducer {
         collection.counts += bank.counts;
         let step = self.config.flows.pairs_per_message as u32;
         let expected = bank.used.saturating_sub(request.first).min(step);
-        let found = pairs.len() as u64 + u64::from(header.absorbed);
+        let found = pairs + u64::from(header.absorbed);
         if !self.check(expected.into(), found) {
             return;
         }
         if let Phase::Collecting { absorbed, .. } = &mut self.phase {
             *absorbed += u64::from(header.absorbed);
         }
-        self.counts.collected += pairs.len() as u64;
+        self.counts.collected += pairs;
         if let Some(epoch) = self.epochs.front_mut() {
-            self.config
-                .flows
-                .shape
-                .operator
-                .combine_all(&mut epoch.partial, pairs);
+            let operator = self.config.flows.shape.operator;
+            let layout = self.layout.as_ref();
+            epoch
+                .partial
+                .add(header.flow, &message.body, operator, layout);
         }
         self.request(index, now);
     }
@@ -747,8 +867,10 @@ impl Reducer {
         let Some(epoch) = self.epochs.pop_front() else {
             return;
         };
-        let width = u64::from(epoch.end) - u64::from(self.start) + 1;
-        self.width = self.width_for(epoch.partial.len() as u64, width);
+        if self.layout.is_none() {
+            let width = u64::from(epoch.end) - u64::from(self.start) + 1;
+            self.width = self.width_for(epoch.partial.keys(), width);
+        }
         // Keys of an epoch are in no other, so nothing is combined here.
         self.result.extend(epoch.partial);
         self.counts.epochs += 1;
@@ -902,10 +1024,4 @@ impl Reducer {
             Phase::Complete | Phase::Failed(_) => None,
         }
     }
-}
-
-/// Hashes pairs in the order of their keys.
-fn hash_pairs(pairs: &HashMap<Box<[u8]>, i128>, state: &mut impl Hasher) {
-    let sorted: BTreeMap<_, _> = pairs.iter().collect();
-    sorted.hash(state);
 }

@@ -10,6 +10,7 @@ control Reduction@R@(inout headers_t hdr,
     register<bit<@KEY_BITS@>>(@ALL_SLOTS@) keys_@R@;
     // Number of combined pairs, value.
     register<bit<@SLOT_VALUE_BITS@>>(@ALL_SLOTS@) values_@R@;
+@LANES@
     // For each flow and place of the window: incarnation, sequence number, pairs that were cut.
     register<bit<128>>(@CELLS@) cells_@R@;
 
@@ -125,6 +126,12 @@ control Reduction@R@(inout headers_t hdr,
             }
             if (cut != 0) {
                 shorten();
+                if (hdr.agg.kind == KIND_DATA && hdr.agg.pairs == 0
+                    && hdr.agg.flags & FLAG_OLD == 0) {
+                    hdr.agg.kind = KIND_ACK;
+                    hdr.agg.flags = hdr.agg.flags | FLAG_ACK;
+                    answer();
+                }
             }
         }
         }

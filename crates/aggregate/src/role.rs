@@ -49,7 +49,10 @@ impl<A: Copy> Role<A> {
     /// Processes a message. Returns false if it is not for this role.
     pub fn receive(&mut self, message: &Message, now: Nanos) -> bool {
         let header = &message.header;
-        let is_for_mapper = matches!(message.body, Body::Receipts(_) | Body::State(_));
+        let is_for_mapper = matches!(
+            message.body,
+            Body::Receipts(_) | Body::Taken | Body::State(_)
+        ) || header.kind == Kind::Result && header.flags.has(Flags::ACK);
         let is_request = header.kind == Kind::Collect
             || header.kind == Kind::Clear && !header.flags.has(Flags::ACK);
         match self {

@@ -10,12 +10,14 @@ use packet::Nanos;
 
 use crate::datagram::Endpoint;
 use crate::host::{HostNode, HostRole, Roles, endpoint};
-use crate::mapper::{KeyTooLongError, Mapper, MapperCounts};
+use crate::mapper::{Mapper, MapperCounts};
 use crate::message::PORTS;
 use crate::pair::Pair;
 use crate::plan::{Plan, PlannedReduction, SWITCH_MAC, switch_address};
 use crate::reducer::{Reducer, ReducerCounts, ReductionError};
 use crate::role::Role;
+use crate::source::InputError;
+use crate::vector::{Input, Vector};
 
 /// Creates a switch with a program and entries. Returns an error message on failure.
 pub type MakeSwitch<'a> = dyn FnMut(SwitchId, &str, &str) -> Result<Box<dyn Node>, String> + 'a;
@@ -86,6 +88,8 @@ impl Default for RunOptions {
 pub struct Outcome {
     /// The reduced pairs, sorted by key.
     pub result: Vec<Pair>,
+    /// The reduced vector, if it is one and complete.
+    pub vector: Option<Vector>,
     /// The failure, if it failed.
     pub failure: Option<ReductionError>,
     /// True if the result is complete.
@@ -103,12 +107,12 @@ pub struct Outcome {
 pub enum RunError {
     /// The fabric.
     Fabric(FabricError),
-    /// A key of a mapper.
-    Key {
+    /// The input of a mapper.
+    Input {
         /// The host of the mapper.
         host: String,
         /// The error.
-        error: KeyTooLongError,
+        error: InputError,
     },
     /// A switch cannot be loaded.
     Switch(String),
@@ -118,7 +122,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RunError::Fabric(error) => error.fmt(f),
-            RunError::Key { host, error } => write!(f, "mapper on {host}: {error}"),
+            RunError::Input { host, error } => write!(f, "mapper on {host}: {error}"),
             RunError::Switch(error) => error.fmt(f),
         }
     }
@@ -139,8 +143,8 @@ pub struct Run {
     options: RunOptions,
     incarnation: u32,
     hosts: BTreeMap<HostId, Roles>,
-    /// Pairs of the mappers, for retries.
-    pairs: Vec<Vec<Vec<Pair>>>,
+    /// Inputs of the mappers, for retries.
+    inputs: Vec<Vec<Input>>,
     ends: Vec<Endpoint>,
     /// For each reduction: its attempt.
     attempts: Vec<u16>,
@@ -157,15 +161,14 @@ const FIRST_INCARNATION: u32 = 1;
 const ATTEMPT: u16 = 1;
 
 impl Run {
-    /// Creates the fabric. `pairs` are, for each reduction and each of its mappers, the pairs of
-    /// the mapper; each key is once in them.
+    /// Creates the fabric. `inputs` are those of each reduction and each of its mappers.
     ///
     /// # Errors
-    /// A switch cannot be loaded, or a key is too long.
+    /// A switch cannot be loaded, a key is too long, or an input is not of its reduction's shape.
     pub fn new(
         topology: Topology,
         plan: Plan,
-        pairs: Vec<Vec<Vec<Pair>>>,
+        inputs: Vec<Vec<Input>>,
         options: RunOptions,
         make: &mut MakeSwitch<'_>,
     ) -> Result<Run, RunError> {
@@ -176,11 +179,11 @@ impl Run {
             let roles = hosts.entry(host).or_default();
             roles.borrow_mut().push(role);
         };
-        for (number, (planned, pairs)) in plan.reductions.iter().zip(&pairs).enumerate() {
+        for (number, (planned, inputs)) in plan.reductions.iter().zip(&inputs).enumerate() {
             let request = &planned.request;
-            for (index, ((host, _), pairs)) in request.mappers.iter().zip(pairs).enumerate() {
-                let mapper = Mapper::new(planned.flow_config(ATTEMPT), index as u16, pairs.clone());
-                let mapper = mapper.map_err(|error| RunError::Key {
+            for (index, ((host, _), input)) in request.mappers.iter().zip(inputs).enumerate() {
+                let mapper = Mapper::new(planned.flow_config(ATTEMPT), index as u16, input.clone());
+                let mapper = mapper.map_err(|error| RunError::Input {
                     host: topology.hosts[host.0].name.clone(),
                     error,
                 })?;
@@ -215,10 +218,13 @@ impl Run {
         Ok(Run {
             ended: vec![None; plan.reductions.len()],
             attempts: vec![ATTEMPT; plan.reductions.len()],
-            since: pairs.iter().map(|mappers| vec![0; mappers.len()]).collect(),
-            pairs: match options.failures.is_empty() {
+            since: inputs
+                .iter()
+                .map(|mappers| vec![0; mappers.len()])
+                .collect(),
+            inputs: match options.failures.is_empty() {
                 true => Vec::new(),
-                false => pairs,
+                false => inputs,
             },
             ends,
             simulation,
@@ -319,9 +325,9 @@ impl Run {
         }
         self.load(None, make)?;
         let planned = &self.plan.reductions[reduction];
-        let pairs = self.pairs[reduction][mapper].clone();
-        let again = Mapper::new(planned.flow_config(attempt), own, pairs);
-        let again = again.expect("the first mapper had these keys");
+        let input = self.inputs[reduction][mapper].clone();
+        let again = Mapper::new(planned.flow_config(attempt), own, input);
+        let again = again.expect("the first mapper had this input");
         let again = again.replacing_since(incarnation);
         let role = mapper_role(planned, &self.ends, again.beginning_at(now), own);
         self.begin([(host, role)])
@@ -354,10 +360,10 @@ impl Run {
             self.incarnation,
         );
         let mut begin = vec![(planned.request.reducer, reducer)];
-        let mappers = planned.request.mappers.iter().zip(&self.pairs[reduction]);
-        for (flow, ((host, _), pairs)) in (0..).zip(mappers) {
-            let mapper = Mapper::new(planned.flow_config(attempt), flow, pairs.clone());
-            let mapper = mapper.expect("the first mapper had these keys");
+        let mappers = planned.request.mappers.iter().zip(&self.inputs[reduction]);
+        for (flow, ((host, _), input)) in (0..).zip(mappers) {
+            let mapper = Mapper::new(planned.flow_config(attempt), flow, input.clone());
+            let mapper = mapper.expect("the first mapper had this input");
             begin.push((*host, mapper_role(planned, &self.ends, mapper, flow)));
         }
         self.begin(begin)
@@ -471,6 +477,7 @@ impl Run {
         let outcome = |(planned, ended): (&PlannedReduction, &Option<Nanos>)| {
             let mut outcome = Outcome {
                 result: Vec::new(),
+                vector: None,
                 failure: None,
                 is_complete: false,
                 reducer: ReducerCounts::default(),
@@ -482,6 +489,7 @@ impl Run {
                     match role {
                         Role::Reducer { reducer, job, .. } if *job == planned.job => {
                             outcome.result = reducer.result();
+                            outcome.vector = reducer.vector();
                             outcome.failure = reducer.failure();
                             outcome.is_complete = reducer.is_complete();
                             if let Some(at) = reducer.completed_at() {

@@ -33,6 +33,15 @@ impl RoundTrip {
         });
     }
 
+    /// Returns the estimate with the longer time. One without a measurement is left out.
+    pub(crate) fn longer(self, other: RoundTrip) -> RoundTrip {
+        let time = |of: &RoundTrip| of.estimate.map(|(smooth, _)| smooth);
+        match time(&self) >= time(&other) {
+            true => self,
+            false => other,
+        }
+    }
+
     /// Returns the time-out of the message's transmission with this number, from 1.
     pub(crate) fn timeout(&self, transmission: u32) -> Nanos {
         let first = match self.estimate {

@@ -14,7 +14,11 @@ fn check(seeds: std::ops::Range<u64>) {
     }
     // The cases reach what they are to test.
     assert!(
-        all.absorbed > 0 && all.repeats > 0 && all.restarts > 0 && all.native > 0,
+        all.absorbed > 0
+            && all.repeats > 0
+            && all.restarts > 0
+            && all.native > 0
+            && all.vectors > 0,
         "{all:?}"
     );
 }

@@ -26,6 +26,20 @@ fn a_job_has_parts_mappers_and_reducers() {
     assert_eq!((reducer.slots, reducer.tiers), (10, 0));
 }
 
+#[test]
+fn a_job_has_vectors() {
+    let job = format!(
+        "{DATA}map m = gradients(d)\n\
+         reduce r = add(m) at 10.0.9.2 keys none values f32\n"
+    );
+    let job = Job::read(&job).expect("the job is right");
+    assert_eq!(job.mappers[0].function, MapFunction::Gradients);
+    let reducer = &job.reducers[0];
+    assert_eq!(reducer.shape.keys, KeyClass::Block);
+    assert_eq!(reducer.shape.values, ValueClass::F32);
+    assert_eq!(reducer.slots, 1000);
+}
+
 /// Checks the place and the beginning of the message of the first error.
 fn check(text: &str, expected: &str) {
     let errors = Job::read(text).expect_err("the job is wrong");
@@ -73,7 +87,34 @@ fn each_error_has_its_place() {
     );
     let option = |option: &str| format!("{DATA}{MAP}{} {option}\n", REDUCE.trim_end());
     check(&option("keys 12"), "3:36: \"12\" is no value of keys");
-    check(&option("values f32"), "3:38: \"f32\" is no value of values");
+    check(&option("values f16"), "3:38: \"f16\" is no value of values");
+    check(
+        &option("values f32"),
+        "3:38: there is no add of pairs of f32",
+    );
+    check(
+        &option("keys none"),
+        "3:8: the mapper m gives pairs, but the keys are none",
+    );
+    let vector = |option: &str| {
+        format!(
+            "{DATA}map m = gradients(d)\n{} {option}\n",
+            REDUCE.trim_end()
+        )
+    };
+    check(&vector(""), "3:8: the mapper m gives a vector");
+    check(
+        &vector("keys none values i64"),
+        "3:48: there is no add of vectors of i64",
+    );
+    check(
+        &vector("keys none values f32").replace("add", "max"),
+        "3:48: there is no max of vectors of f32",
+    );
+    check(
+        &vector("keys none values i32 memory 2000000"),
+        "3:8: 2000000 blocks of a vector are too many",
+    );
     check(&option("memory 0"), "3:38: \"0\" is no value of memory");
     check(&option("tiers 5"), "3:37: \"5\" is no value of tiers");
     check(

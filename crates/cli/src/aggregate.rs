@@ -9,7 +9,7 @@ mod real;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use aggregate::{Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions};
+use aggregate::{Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions, Vector};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions;
 use command::topology::read as read_topology;
@@ -352,6 +352,7 @@ fn compile(options: &CompileOptions) -> Result<Ended, String> {
 /// Outcome of a reduction, simulated or real.
 struct Ran {
     result: Vec<Pair>,
+    vector: Option<Vector>,
     failure: Option<String>,
     is_complete: bool,
     took: Nanos,
@@ -375,6 +376,30 @@ struct OutcomeJson<'a> {
     reducer_link_bytes: u64,
     is_verified: Option<bool>,
     result: Vec<(String, String)>,
+    vector: Option<VectorJson>,
+}
+
+/// Summary of a reduced vector.
+#[derive(Serialize)]
+struct VectorJson {
+    values: usize,
+    /// Square root of the sum of squares.
+    norm: f64,
+    first: Vec<f64>,
+}
+
+impl VectorJson {
+    fn new(vector: &Vector) -> VectorJson {
+        let values: Vec<f64> = match vector {
+            Vector::Integers(values) => values.iter().map(|value| *value as f64).collect(),
+            Vector::Floats(values) => values.iter().map(|value| f64::from(*value)).collect(),
+        };
+        VectorJson {
+            values: values.len(),
+            norm: values.iter().map(|value| value * value).sum::<f64>().sqrt(),
+            first: values.into_iter().take(SHOWN).collect(),
+        }
+    }
 }
 
 fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
@@ -384,13 +409,13 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
         return paper::run(&planned, options, early);
     }
     let is_needed = options.verify || !options.real;
-    let pairs = is_needed.then(|| reductions::map(&planned.job, &planned.directory));
-    let pairs = pairs.transpose()?;
+    let inputs = is_needed.then(|| reductions::inputs(&planned.job, &planned.directory));
+    let inputs = inputs.transpose()?;
     let ran = match options.real {
         true => real::run(&mut planned, options, early)?,
-        false => simulate(&planned, pairs.clone().unwrap_or_default(), options, early)?,
+        false => simulate(&planned, inputs.clone().unwrap_or_default(), options, early)?,
     };
-    let inputs = pairs.as_ref().filter(|_| options.verify);
+    let inputs = inputs.as_ref().filter(|_| options.verify);
     let outcomes = outcomes(&planned, ran, inputs);
     let is_well = outcomes
         .iter()
@@ -414,7 +439,7 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
 
 fn simulate(
     planned: &Planned,
-    pairs: Vec<Vec<Vec<Pair>>>,
+    inputs: Vec<Vec<aggregate::Input>>,
     options: &JobOptions,
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
@@ -425,7 +450,7 @@ fn simulate(
     let job = reductions::simulate(
         &planned.topology,
         &planned.plan,
-        pairs,
+        inputs,
         (run_options, options.choice),
         &|| early.take_signal(),
     )?;
@@ -438,6 +463,7 @@ fn simulate(
         let links = job.report.links.iter().filter(|link| link.to == *reducer);
         Ran {
             result: outcome.result,
+            vector: outcome.vector,
             failure: outcome.failure.map(|failure| failure.to_string()),
             is_complete: outcome.is_complete,
             took: outcome.ended_at,
@@ -449,18 +475,25 @@ fn simulate(
     Ok(ran.collect())
 }
 
-/// Returns what is reported of each reduction. `inputs` are the mappers' pairs, to verify.
+/// Returns what is reported of each reduction. `inputs` are the mappers' own, to verify.
 fn outcomes<'a>(
     planned: &'a Planned,
     ran: Vec<Ran>,
-    inputs: Option<&Vec<Vec<Vec<Pair>>>>,
+    inputs: Option<&Vec<Vec<aggregate::Input>>>,
 ) -> Vec<OutcomeJson<'a>> {
     let reductions = planned.plan.reductions.iter().zip(ran);
     let of_reduction = reductions.enumerate().map(|(number, (reduction, ran))| {
         let request = &reduction.request;
         let is_verified = inputs.filter(|_| ran.is_complete).map(|inputs| {
+            if request.shape.is_vector() {
+                return ran.vector == Vector::of(&inputs[number], request.shape.operator);
+            }
             let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
-            for pair in inputs[number].iter().flatten() {
+            let pairs = inputs[number].iter().filter_map(|input| match input {
+                aggregate::Input::Pairs(pairs) => Some(pairs),
+                _ => None,
+            });
+            for pair in pairs.flatten() {
                 let old = expected.get(&*pair.key);
                 let combine = |old: &i128| request.shape.operator.combine(*old, pair.value);
                 let value = old.map_or(pair.value, combine);
@@ -481,6 +514,7 @@ fn outcomes<'a>(
             repeats: ran.mappers.iter().map(|mapper| mapper.repeats).sum(),
             reducer_link_bytes: ran.link_bytes,
             is_verified,
+            vector: ran.vector.as_ref().map(VectorJson::new),
             result: ran
                 .result
                 .iter()
@@ -509,7 +543,13 @@ fn show(outcome: &OutcomeJson<'_>, clock: &str) {
                 "{name}: not complete; --seconds gives it more time"
             ));
         }
-        None => out::line(&format!("{name}: {keys} keys in {seconds:.6} s{clock}")),
+        None => {
+            let what = match &outcome.vector {
+                Some(vector) => format!("a vector of {} values", vector.values),
+                None => format!("{keys} keys"),
+            };
+            out::line(&format!("{name}: {what} in {seconds:.6} s{clock}"));
+        }
     }
     let share = *absorbed as f64 * 100.0 / (*pairs).max(1) as f64;
     out::line(&format!(
@@ -525,6 +565,10 @@ fn show(outcome: &OutcomeJson<'_>, clock: &str) {
             "DIFFERENT from"
         };
         out::line(&format!("  result {text} that of one map over all inputs"));
+    }
+    if let Some(VectorJson { norm, first, .. }) = &outcome.vector {
+        let first: Vec<String> = first.iter().map(f64::to_string).collect();
+        out::line(&format!("  norm {norm}; first values {}", first.join(" ")));
     }
     let mut pairs: Vec<&(String, String)> = outcome.result.iter().collect();
     pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.parse::<i128>().unwrap_or(0)));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aggregate::{
-    Job, MapFunction, Operator, Outcome, Pair, PaperOutcome, PaperRun, Plan, ReductionRequest, Run,
-    RunOptions, SequenceReading,
+    Input, Job, MapFunction, Operator, Outcome, Pair, PaperOutcome, PaperRun, Plan,
+    ReductionRequest, Run, RunOptions, SequenceReading,
 };
 use fabric::topology::HostId;
 use fabric::{Report, Topology};
@@ -104,10 +104,37 @@ pub fn map(job: &Job, directory: &Path) -> Result<Vec<Vec<Vec<Pair>>>, String> {
         .collect()
 }
 
+/// Reads the parts and runs the map functions, also those of vectors. Returns, for each reducer and
+/// each of its mappers, the input.
+///
+/// # Errors
+/// As for [`map`], or a part is no vector.
+pub fn inputs(job: &Job, directory: &Path) -> Result<Vec<Vec<Input>>, String> {
+    let input = |mapper: &usize, reducer: &aggregate::ReducerLine| {
+        let mapper = &job.mappers[*mapper];
+        let path = directory.join(&job.parts[mapper.part].path);
+        let shape = reducer.shape;
+        let input = match mapper.function {
+            MapFunction::Gradients => read_file(&path, MAX_PART_BYTES)
+                .map_err(|error| error.to_string())
+                .and_then(|part| {
+                    aggregate::map::gradients(&part, shape.values)
+                        .map_err(|error| format!("{}: {error}", path.display()))
+                }),
+            _ => map_part(&mapper.function, &path, shape.operator).map(Input::Pairs),
+        };
+        input.map_err(|error| format!("mapper {}: {error}", mapper.name))
+    };
+    let reducers = job.reducers.iter();
+    reducers
+        .map(|reducer| reducer.mappers.iter().map(|m| input(m, reducer)).collect())
+        .collect()
+}
+
 /// Runs a map function on a part.
 ///
 /// # Errors
-/// As for [`map`].
+/// As for [`map`], or the function gives a vector.
 pub fn map_part(
     function: &MapFunction,
     path: &Path,
@@ -119,6 +146,11 @@ pub fn map_part(
         MapFunction::Links => Ok(aggregate::map::links(&read()?, operator)),
         MapFunction::Pairs => aggregate::map::pairs(&read()?, operator)
             .map_err(|error| format!("{}: {error}", path.display())),
+        MapFunction::Gradients => Err(
+            "vectors are reduced by the scheme p4com or direct in simulated fabrics alone; leave out \
+             --real"
+                .to_owned(),
+        ),
         MapFunction::Exec(command) => {
             let part = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let mut program = Command::new("sh");
@@ -151,7 +183,7 @@ pub struct SimulatedJob {
 pub fn simulate(
     topology: &Topology,
     plan: &Plan,
-    pairs: Vec<Vec<Vec<Pair>>>,
+    inputs: Vec<Vec<Input>>,
     (options, choice): (RunOptions, Choice),
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<SimulatedJob, String> {
@@ -160,7 +192,7 @@ pub fn simulate(
     let mut make = |id: fabric::topology::SwitchId, program: &str, entries: &str| {
         maker.make_with(&specs[id.0], program, entries)
     };
-    let run = Run::new(topology.clone(), plan.clone(), pairs, options, &mut make);
+    let run = Run::new(topology.clone(), plan.clone(), inputs, options, &mut make);
     let mut run = run.map_err(|error| error.to_string())?;
     let mut line = LiveLine::new();
     let mut signal = None;

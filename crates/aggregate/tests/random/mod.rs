@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aggregate::{
-    Failure, KeyClass, Operator, Outcome, Pair, Plan, ReductionRequest, Run, RunOptions, Shape,
-    ValueClass,
+    Failure, Input, KeyClass, LANES, Operator, Outcome, Pair, Plan, ReductionRequest, Run,
+    RunOptions, Shape, ValueClass, Vector,
 };
 use exec::Engine;
 use fabric::topology::{HostId, SwitchId};
@@ -22,8 +22,8 @@ pub(crate) struct Case {
     pub(crate) topology: Topology,
     /// The reductions.
     pub(crate) requests: Vec<ReductionRequest>,
-    /// Pairs of each mapper of each reduction.
-    pub(crate) pairs: Vec<Vec<Vec<Pair>>>,
+    /// Input of each mapper of each reduction.
+    pub(crate) inputs: Vec<Vec<Input>>,
     /// Restarts and limits.
     pub(crate) options: RunOptions,
 }
@@ -43,6 +43,8 @@ pub(crate) struct Summary {
     pub(crate) restarts: u64,
     /// Loads of switches in native code.
     pub(crate) native: usize,
+    /// Reductions of vectors.
+    pub(crate) vectors: usize,
 }
 
 impl Summary {
@@ -54,6 +56,7 @@ impl Summary {
         self.epochs += other.epochs;
         self.restarts += other.restarts;
         self.native += other.native;
+        self.vectors += other.vectors;
     }
 }
 
@@ -71,28 +74,35 @@ impl Case {
         let topology = Topology::read("case", &text, Path::new("."));
         let topology = topology.unwrap_or_else(|error| panic!("{error}"));
         let mut requests = Vec::new();
-        let mut pairs = Vec::new();
+        let mut inputs = Vec::new();
         for number in 0..reducers {
-            let shape = Shape {
-                operator: Operator::ALL[rng.index(Operator::ALL.len())],
-                keys: KeyClass::ALL[rng.index(KeyClass::ALL.len())],
-                values: ValueClass::ALL[rng.index(ValueClass::ALL.len())],
-            };
+            let shape = random_shape(&mut rng);
             let count = rng.between(1, mappers as u64) as usize;
             let most = 1 << rng.below(8);
-            let keys = rng.between(1, most) as usize;
-            let slots = rng.between(1, 2 * keys as u64) as u32;
+            // Keys, or values of a vector of which a message has a block.
+            let keys = match shape.is_vector() {
+                true => rng.below(12 * LANES as u64) as usize,
+                false => rng.between(1, most) as usize,
+            };
+            let slots = match shape.is_vector() {
+                true => rng.between(1, 24),
+                false => rng.between(1, 2 * keys as u64),
+            };
             requests.push(ReductionRequest {
                 name: format!("r{number}"),
                 shape,
                 mappers: (0..count).map(|host| (HostId(host), 1)).collect(),
                 reducer: HostId(mappers + number),
-                slots,
+                slots: slots as u32,
                 tiers: rng.below(4) as u16,
             });
-            pairs.push(
+            inputs.push(
                 (0..count)
-                    .map(|_| random_pairs(&mut rng, shape, keys))
+                    .map(|_| match (shape.keys, shape.values) {
+                        (KeyClass::Block, ValueClass::F32) => random_floats(&mut rng, keys),
+                        (KeyClass::Block, _) => random_integers(&mut rng, keys),
+                        _ => random_pairs(&mut rng, shape, keys).into(),
+                    })
                     .collect(),
             );
         }
@@ -111,7 +121,7 @@ impl Case {
         Case {
             topology,
             requests,
-            pairs,
+            inputs,
             options,
         }
     }
@@ -154,8 +164,8 @@ impl Case {
             let node = SwitchNode::new(device, specs[id.0].service);
             Ok::<Box<dyn Node>, String>(Box::new(node))
         };
-        let (topology, pairs) = (self.topology.clone(), self.pairs.clone());
-        let run = Run::new(topology, plan, pairs, self.options.clone(), &mut make);
+        let (topology, inputs) = (self.topology.clone(), self.inputs.clone());
+        let run = Run::new(topology, plan, inputs, self.options.clone(), &mut make);
         let mut run = run.map_err(|error| error.to_string())?;
         run.run(&mut make, &mut |_| true)
             .map_err(|error| error.to_string())?;
@@ -165,9 +175,10 @@ impl Case {
             native,
             ..Summary::default()
         };
-        for ((request, pairs), outcome) in self.requests.iter().zip(&self.pairs).zip(run.outcomes())
-        {
-            compare(request, pairs, &outcome)?;
+        let cases = self.requests.iter().zip(&self.inputs);
+        for ((request, inputs), outcome) in cases.zip(run.outcomes()) {
+            compare(request, inputs, &outcome)?;
+            summary.vectors += usize::from(request.shape.is_vector());
             summary.pairs += outcome.reducer.pairs;
             summary.absorbed += outcome.reducer.absorbed;
             summary.epochs += outcome.reducer.epochs;
@@ -178,12 +189,9 @@ impl Case {
     }
 }
 
-/// Compares an outcome with a plain map over all pairs.
-fn compare(
-    request: &ReductionRequest,
-    pairs: &[Vec<Pair>],
-    outcome: &Outcome,
-) -> Result<(), String> {
+/// Compares an outcome with a plain map over all pairs, or with a vector that is reduced in one
+/// pass.
+fn compare(request: &ReductionRequest, inputs: &[Input], outcome: &Outcome) -> Result<(), String> {
     let name = &request.name;
     if let Some(failure) = outcome.failure {
         return Err(format!("{name}: {failure}"));
@@ -191,8 +199,19 @@ fn compare(
     if !outcome.is_complete {
         return Err(format!("{name}: it does not end: {outcome:?}"));
     }
+    if request.shape.is_vector() {
+        let expected = Vector::of(inputs, request.shape.operator);
+        return match outcome.vector == expected {
+            true => Ok(()),
+            false => Err(format!("{name}: another vector than expected")),
+        };
+    }
     let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
-    for pair in pairs.iter().flatten() {
+    let pairs = inputs.iter().filter_map(|input| match input {
+        Input::Pairs(pairs) => Some(pairs),
+        _ => None,
+    });
+    for pair in pairs.flatten() {
         let combine = |old: i128| request.shape.operator.combine(old, pair.value);
         let value = expected
             .get(&*pair.key)
@@ -253,6 +272,56 @@ fn add_failures(rng: &mut Rng, requests: &[ReductionRequest], options: &mut RunO
             _ => {}
         }
     }
+}
+
+/// Returns a shape: one in four of a vector.
+fn random_shape(rng: &mut Rng) -> Shape {
+    let operator = Operator::ALL[rng.index(Operator::ALL.len())];
+    let shape = |operator, keys, values| Shape {
+        operator,
+        keys,
+        values,
+    };
+    match rng.below(8) {
+        0 => shape(operator, KeyClass::Block, ValueClass::I32),
+        1 => shape(Operator::Add, KeyClass::Block, ValueClass::F32),
+        _ => shape(
+            operator,
+            KeyClass::ALL[rng.index(KeyClass::ALL.len())],
+            ValueClass::ALL[rng.index(ValueClass::ALL.len())],
+        ),
+    }
+}
+
+/// Returns integers. In some blocks sums overflow.
+fn random_integers(rng: &mut Rng, count: usize) -> Input {
+    let mut magnitude = 10;
+    let values = (0..count).map(|index| {
+        if index % LANES == 0 {
+            magnitude = [10, 31][rng.index(2)];
+        }
+        let value = (rng.bits() & ((1 << magnitude) - 1)) as i32;
+        if rng.one_in(2) { !value } else { value }
+    });
+    Input::Integers(values.collect())
+}
+
+/// Returns floats of different magnitudes by block. A few are infinite or NaN.
+fn random_floats(rng: &mut Rng, count: usize) -> Input {
+    let mut scale = 1.0;
+    let values = (0..count).map(|index| {
+        if index % LANES == 0 {
+            scale = [1.0, 1e-3, 1e30, 1e-42][rng.index(4)];
+        }
+        match rng.below(2000) {
+            0 => f32::INFINITY,
+            1 => f32::NEG_INFINITY,
+            2 => f32::NAN,
+            3 => f32::MAX,
+            _ => scale * (rng.below(2_000_001) as f32 * 1e-6 - 1.0),
+        }
+    });
+    Input::Floats(values.collect())
 }
 
 /// Returns keys, each once, with values. Some keys are empty, end in zeros or exceed their class,

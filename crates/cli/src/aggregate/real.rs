@@ -107,6 +107,7 @@ fn reduce(
     let bytes = received()?.into_iter().zip(before);
     let ran = outcomes.zip(bytes).map(|(outcome, (after, before))| Ran {
         result: outcome.result,
+        vector: None,
         failure: outcome.failure,
         is_complete: outcome.is_complete,
         took: outcome.took,

@@ -1,0 +1,104 @@
+//! Traffic of vectors of six mappers without faults: bytes on the reducer's link, and time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use aggregate::{
+    Input, KeyClass, LANES, Operator, Plan, ReductionRequest, Run, RunOptions, Shape, ValueClass,
+    Vector,
+};
+use fabric::topology::{HostId, SwitchId};
+use fabric::{Node, SwitchNode, Topology};
+use switch::{Device, DeviceConfig};
+
+const MAPPERS: usize = 6;
+
+const BLOCKS: usize = 2000;
+
+/// Headers of a frame with a block: Ethernet, IPv4, UDP, message, index of the first lane.
+const HEADERS: usize = 14 + 20 + 8 + 24 + 4;
+
+fn topology() -> Topology {
+    let hosts: String = (0..=MAPPERS)
+        .map(|host| {
+            format!(
+                "[[host]]\nname = \"h{host}\"\nmac = \"02:00:00:00:01:0{host}\"\n\
+                 ip = \"10.0.0.{}/16\"\n[[link]]\nends = [\"h{host}\", \"s:{host}\"]\n",
+                host + 1
+            )
+        })
+        .collect();
+    let text = format!(
+        "[defaults.link]\nrate = \"1 Gbit/s\"\ndelay = \"2 us\"\nqueue = 200\n\
+         [[switch]]\nname = \"s\"\nslots = 1000\n{hosts}"
+    );
+    Topology::read("case", &text, Path::new(".")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs it. Returns the bytes on the reducer's link and the seconds.
+fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
+    let shape = Shape {
+        operator: Operator::Add,
+        keys: KeyClass::Block,
+        values,
+    };
+    let request = ReductionRequest {
+        name: "sum".to_owned(),
+        shape,
+        mappers: (0..MAPPERS).map(|host| (HostId(host), 1)).collect(),
+        reducer: HostId(MAPPERS),
+        slots: 250,
+        tiers,
+    };
+    let inputs = (0..MAPPERS).map(|mapper| {
+        let lanes = 0..BLOCKS * LANES;
+        match values {
+            ValueClass::F32 => Input::Floats(lanes.map(|l| (l * mapper) as f32 * 0.1).collect()),
+            _ => Input::Integers(lanes.map(|l| (l * mapper) as i32).collect()),
+        }
+    });
+    let inputs: Vec<Input> = inputs.collect();
+    let topology = topology();
+    let service = topology.switches[0].service;
+    let plan = Plan::new(&topology, &[request]).unwrap_or_else(|error| panic!("{error}"));
+    let mut make = |_: SwitchId, program: &str, entries: &str| {
+        let program = driver::compile_text("switch.p4", program);
+        let program = Arc::new(program.map_err(|error| error.to_string())?);
+        let config = DeviceConfig::default();
+        let device = Device::new(Arc::clone(&program), &interp::Interp, &config);
+        let mut device = device.map_err(|error| error.to_string())?;
+        let file = entries::read(&program, "entries", entries);
+        let file = file.map_err(|errors| errors[0].to_string())?;
+        apply_entries::apply_file(&mut device, &file).map_err(|error| error.to_string())?;
+        Ok::<Box<dyn Node>, String>(Box::new(SwitchNode::new(device, service)))
+    };
+    let options = RunOptions::default();
+    let run = Run::new(topology, plan, vec![inputs.clone()], options, &mut make);
+    let mut run = run.unwrap_or_else(|error| panic!("{error}"));
+    run.run(&mut make, &mut |_| true)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let outcome = run.outcomes().remove(0);
+    assert_eq!(outcome.vector, Vector::of(&inputs, Operator::Add));
+    let report = run.simulation().report();
+    let links = report.links.iter();
+    let name = format!("h{MAPPERS}");
+    let bytes = links.filter(|link| link.to == name).map(|link| link.bytes);
+    (bytes.sum(), outcome.ended_at.as_secs_f64())
+}
+
+#[test]
+fn six_vectors_become_one_on_the_reducers_link() {
+    let ideal = (BLOCKS * (HEADERS + LANES * 4)) as f64;
+    for values in [ValueClass::I32, ValueClass::F32] {
+        let (direct_bytes, direct) = run(values, 0);
+        let (bytes, seconds) = run(values, 1);
+        let share = bytes as f64 / ideal;
+        let reduction = 1.0 - seconds / direct;
+        println!(
+            "{values:?}: {bytes} bytes, {share:.3} of the ideal, direct {direct_bytes}; {seconds} s, \
+             direct {direct} s: {reduction:.3} less"
+        );
+        assert!(share <= 1.10, "{share}");
+        assert!(reduction >= 0.75, "{reduction}");
+    }
+}
