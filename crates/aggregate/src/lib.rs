@@ -14,6 +14,7 @@
 
 pub mod datagram;
 mod emit;
+mod graph;
 mod host;
 mod job;
 pub mod map;
@@ -22,10 +23,13 @@ mod message;
 mod neighbours;
 mod pair;
 mod paper;
+mod place;
 mod plan;
+mod planner;
 mod predict;
 mod reducer;
 mod role;
+mod route;
 mod simulate;
 mod timing;
 
@@ -38,6 +42,7 @@ pub use message::{
 pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
 pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
+pub use place::{Placement, PredictedBytes};
 pub use plan::{
     Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
     WINDOW, switch_address,

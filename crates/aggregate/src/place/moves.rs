@@ -1,0 +1,83 @@
+//! Single moves: all trees that differ from a tree in one choice.
+
+use crate::graph::NodeIndex;
+
+use super::greedy::{above, below};
+use super::tree::{Input, Problem, Tree};
+
+/// Calls `visit` with each tree that one move makes, until it returns true. `places` are switches
+/// that may be added.
+pub(super) fn visit(
+    problem: &Problem<'_>,
+    tree: &Tree,
+    places: &[NodeIndex],
+    visit: &mut dyn FnMut(Tree) -> bool,
+) -> bool {
+    let free: Vec<NodeIndex> = places.iter().copied().filter(|at| !tree.has(*at)).collect();
+    visit_places(tree, &free, visit)
+        || visit_additions(problem, tree, &free, visit)
+        || visit_removals(tree, visit)
+        || visit_inputs(tree, visit)
+}
+
+/// Another switch in the place of a node, or two nodes in each other's place.
+fn visit_places(tree: &Tree, free: &[NodeIndex], visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+    let nodes = 0..tree.nodes.len();
+    let moved = nodes.clone().flat_map(|node| {
+        free.iter().map(move |at| {
+            let mut next = tree.clone();
+            next.nodes[node].at = *at;
+            next
+        })
+    });
+    let swapped = nodes.clone().flat_map(|a| {
+        nodes.clone().skip(a + 1).map(move |b| {
+            let mut next = tree.clone();
+            (next.nodes[a].at, next.nodes[b].at) = (tree.nodes[b].at, tree.nodes[a].at);
+            next
+        })
+    });
+    moved.chain(swapped).any(visit)
+}
+
+/// One more switch.
+fn visit_additions(
+    problem: &Problem<'_>,
+    tree: &Tree,
+    free: &[NodeIndex],
+    visit: &mut dyn FnMut(Tree) -> bool,
+) -> bool {
+    let mut additions = free.iter().flat_map(|at| {
+        let parents = 0..tree.nodes.len();
+        let below = parents.map(|parent| below(problem, tree, *at, parent));
+        below.chain([above(problem, tree, *at)])
+    });
+    additions.any(visit)
+}
+
+/// One switch less.
+fn visit_removals(tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+    let mut removals = (0..tree.nodes.len()).filter_map(|node| {
+        let mut next = tree.clone();
+        next.remove(node).then_some(next)
+    });
+    removals.any(visit)
+}
+
+/// Another next switch of a mapper or of a switch.
+fn visit_inputs(tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+    let mappers = tree.of_mapper.iter().enumerate();
+    let mappers = mappers.map(|(mapper, first)| (Input::Mapper(mapper), *first));
+    let nodes = tree.nodes.iter().enumerate().skip(1);
+    let nodes = nodes.map(|(node, it)| (Input::Node(node), it.parent));
+    let mut changed = mappers.chain(nodes).flat_map(|(input, own)| {
+        let others = (0..tree.nodes.len()).filter(move |to| Some(*to) != own);
+        let others = others.filter(move |to| own.is_some() && input != Input::Node(*to));
+        others.map(move |to| {
+            let mut next = tree.clone();
+            next.attach(input, Some(to));
+            next
+        })
+    });
+    changed.any(visit)
+}
