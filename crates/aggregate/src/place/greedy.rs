@@ -24,15 +24,34 @@ pub(super) fn missed(tree: &Tree) -> usize {
     first.filter(|first| first.is_none()).count()
 }
 
+/// The places in a tree where switches are added.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    /// Before a switch of the tree.
+    Below,
+    /// Also between the root and the reducer.
+    All,
+}
+
 /// Adds switches with room, each time the one that lowers the sum most, until none does.
-pub(super) fn grow(problem: &Problem<'_>, tree: &mut Tree, with_room: &[NodeIndex]) {
-    while let Some(next) = best_addition(problem, tree, with_room) {
+pub(super) fn grow(
+    problem: &Problem<'_>,
+    tree: &mut Tree,
+    with_room: &[NodeIndex],
+    places: Places,
+) {
+    while let Some(next) = best_addition(problem, tree, with_room, places) {
         *tree = next;
     }
 }
 
 /// Returns the tree with the switch that lowers the sum most.
-fn best_addition(problem: &Problem<'_>, tree: &Tree, with_room: &[NodeIndex]) -> Option<Tree> {
+fn best_addition(
+    problem: &Problem<'_>,
+    tree: &Tree,
+    with_room: &[NodeIndex],
+    places: Places,
+) -> Option<Tree> {
     let before = tree.byte_hops(problem)?.both();
     let carried = tree.carried(problem.bytes(), &tree.upwards(problem)?);
     let bytes = |input: Input| match input {
@@ -70,6 +89,9 @@ fn best_addition(problem: &Problem<'_>, tree: &Tree, with_room: &[NodeIndex]) ->
                 let next = below(problem, tree, *at, parent);
                 next.byte_hops(problem).map(|_| next)
             });
+        }
+        if places == Places::Below {
+            continue;
         }
         let next = above(problem, tree, *at);
         let after = next.byte_hops(problem).map_or(u64::MAX, |sum| sum.both());

@@ -10,6 +10,7 @@ mod tree;
 use std::cmp::Reverse;
 
 use crate::graph::NodeIndex;
+use greedy::Places;
 
 pub use tree::PredictedBytes;
 pub(crate) use tree::{Input, Problem, Tree};
@@ -39,10 +40,23 @@ pub(crate) struct Placed<'p, 'g> {
     pub(crate) free: Vec<u64>,
 }
 
-/// A placement to begin with: the order of the reductions, and the root of one of them.
+/// A placement to begin with.
 struct Start {
+    /// The order of the reductions.
     order: Vec<usize>,
+    /// The root of one of them.
     root: Option<(usize, NodeIndex)>,
+    /// The switches that are added first.
+    first: First,
+}
+
+/// The switches that are added first, after the root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// The switches of the mappers' hosts, then those where their flows meet.
+    Nearest,
+    /// Any.
+    Any,
 }
 
 /// Error for a reduction that no switch has room for.
@@ -85,6 +99,7 @@ pub(crate) fn place<'p, 'g>(
     let first = empty.begin(&Start {
         order: order.to_vec(),
         root: None,
+        first: First::Nearest,
     });
     if placement == Placement::Greedy {
         return first;
@@ -102,7 +117,7 @@ pub(crate) fn place<'p, 'g>(
 }
 
 impl Placed<'_, '_> {
-    /// Returns further starts, as many as there is time for.
+    /// Returns further starts, as many as there is time for; one at least.
     fn starts(&self, order: &[usize]) -> Vec<Start> {
         let mut by_slots = order.to_vec();
         by_slots.sort_by_key(|index| Reverse(self.problems[*index].needed));
@@ -112,17 +127,23 @@ impl Placed<'_, '_> {
             rotated.insert(0, first);
             rotated
         });
-        let orders = [by_slots].into_iter().chain(orders);
-        let orders = orders.map(|order| Start { order, root: None });
+        let orders = orders.chain([by_slots]);
+        let any = |order: Vec<usize>, root| Start {
+            order,
+            root,
+            first: First::Any,
+        };
+        let orders = orders.map(|order| any(order, None));
         let roots = order.iter().flat_map(|index| {
-            self.switches.iter().map(|at| Start {
-                order: order.to_vec(),
-                root: Some((*index, *at)),
-            })
+            let roots = self.switches.iter();
+            roots.map(|at| any(order.to_vec(), Some((*index, *at))))
         });
         let mappers: usize = self.problems.iter().map(|p| p.mappers.len() + 1).sum();
         let work = mappers * mappers * self.switches.len() * self.switches.len();
-        orders.chain(roots).take(WORK / work.max(1)).collect()
+        orders
+            .chain(roots)
+            .take(1.max(WORK / work.max(1)))
+            .collect()
     }
 
     /// Places the roots, then further switches, each where it makes the sum least.
@@ -145,7 +166,12 @@ impl Placed<'_, '_> {
         for index in &start.order {
             let mut tree = placed.trees[*index].clone();
             let problem = &self.problems[*index];
-            greedy::grow(problem, &mut tree, &placed.with_room(*index));
+            let with_room = placed.with_room(*index);
+            if start.first == First::Nearest {
+                let nearest = problem.nearest(&with_room);
+                greedy::grow(problem, &mut tree, &nearest, Places::Below);
+            }
+            greedy::grow(problem, &mut tree, &with_room, Places::All);
             placed.set(*index, tree);
         }
         Ok(placed)

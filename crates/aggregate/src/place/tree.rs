@@ -78,6 +78,15 @@ pub(crate) struct Problem<'g> {
 }
 
 impl Problem<'_> {
+    /// Returns those of some switches to which a mapper's host has a link.
+    pub(crate) fn nearest(&self, switches: &[NodeIndex]) -> Vec<NodeIndex> {
+        let is_near = |at: &&NodeIndex| {
+            let mut mappers = self.mappers.iter();
+            mappers.any(|(host, _)| self.ways.distance(*host, **at) == 1)
+        };
+        switches.iter().filter(is_near).copied().collect()
+    }
+
     /// Returns the bytes of the mappers.
     pub(crate) fn bytes(&self) -> impl Iterator<Item = u64> {
         self.mappers.iter().map(|(_, bytes)| *bytes)
