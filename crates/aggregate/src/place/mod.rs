@@ -117,7 +117,7 @@ pub(crate) fn place<'p, 'g>(
 }
 
 impl Placed<'_, '_> {
-    /// Returns further starts, as many as there is time for; one at least.
+    /// Returns further starts, as many as there is time for.
     fn starts(&self, order: &[usize]) -> Vec<Start> {
         let mut by_slots = order.to_vec();
         by_slots.sort_by_key(|index| Reverse(self.problems[*index].needed));

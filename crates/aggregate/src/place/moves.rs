@@ -17,7 +17,7 @@ pub(super) fn visit(
     visit_places(tree, &free, visit)
         || visit_additions(problem, tree, &free, visit)
         || visit_removals(tree, visit)
-        || visit_inputs(tree, visit)
+        || visit_inputs(problem, tree, visit)
 }
 
 /// Another switch in the place of a node, or two nodes in each other's place.
@@ -65,14 +65,19 @@ fn visit_removals(tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
 }
 
 /// Another next switch of a mapper or of a switch.
-fn visit_inputs(tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+fn visit_inputs(problem: &Problem<'_>, tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+    let onward = tree.onward(problem);
     let mappers = tree.of_mapper.iter().enumerate();
     let mappers = mappers.map(|(mapper, first)| (Input::Mapper(mapper), *first));
     let nodes = tree.nodes.iter().enumerate().skip(1);
     let nodes = nodes.map(|(node, it)| (Input::Node(node), it.parent));
     let mut changed = mappers.chain(nodes).flat_map(|(input, own)| {
         let others = (0..tree.nodes.len()).filter(move |to| Some(*to) != own);
-        let others = others.filter(move |to| own.is_some() && input != Input::Node(*to));
+        let onward = &onward;
+        let others = others.filter(move |to| {
+            let is_other = input != Input::Node(*to);
+            is_other && own.is_some_and(|own| can_gain(problem, tree, onward, input, (own, *to)))
+        });
         others.map(move |to| {
             let mut next = tree.clone();
             next.attach(input, Some(to));
@@ -80,4 +85,18 @@ fn visit_inputs(tree: &Tree, visit: &mut dyn FnMut(Tree) -> bool) -> bool {
         })
     });
     changed.any(visit)
+}
+
+/// Returns false if an input cannot lower the sum by another next switch: its own links and its
+/// share of all bytes grow by more than its old path could have less.
+fn can_gain(
+    problem: &Problem<'_>,
+    tree: &Tree,
+    onward: &[u64],
+    input: Input,
+    (own, to): (usize, usize),
+) -> bool {
+    let begin = tree.begin(problem, input);
+    let hops = |node: usize| u64::from(problem.ways.distance(begin, tree.nodes[node].at));
+    2 * (hops(own) + onward[own]) > 2 * hops(to) + onward[to]
 }

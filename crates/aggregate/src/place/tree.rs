@@ -232,6 +232,20 @@ impl Tree {
         Some(sum)
     }
 
+    /// Returns the links from each node to the reducer, by way of the nodes after it.
+    pub(crate) fn onward(&self, problem: &Problem<'_>) -> Vec<u64> {
+        let ways = &problem.ways;
+        let onward = (0..self.nodes.len()).map(|node| {
+            let (mut at, mut hops) = (self.nodes[node], 0);
+            while let Some(parent) = at.parent {
+                hops += u64::from(ways.distance(at.at, self.nodes[parent].at));
+                at = self.nodes[parent];
+            }
+            hops + u64::from(ways.distance(at.at, ways.reducer))
+        });
+        onward.collect()
+    }
+
     /// Gives an input another next node.
     pub(crate) fn attach(&mut self, input: Input, to: Option<usize>) {
         match input {
