@@ -1,8 +1,9 @@
 //! Trees made switch by switch, each where it makes the sum least.
 
-use crate::graph::{NodeIndex, UNREACHABLE};
+use crate::graph::NodeIndex;
 
-use super::tree::{Input, PredictedBytes, Problem, Tree, TreeNode};
+use super::survey::{Survey, closer_by};
+use super::tree::{PredictedBytes, Problem, Tree, TreeNode};
 
 /// Returns the best tree of one switch with its sum: all switches with room are tried, and the
 /// first name wins ties. A switch that more flows can pass is better than any with a lower sum.
@@ -53,13 +54,7 @@ fn best_addition(
     places: Places,
 ) -> Option<Tree> {
     let before = tree.byte_hops(problem)?.both();
-    let carried = tree.carried(problem.bytes(), &tree.upwards(problem)?);
-    let bytes = |input: Input| match input {
-        Input::Mapper(mapper) => PredictedBytes::of_mapper(problem.mappers[mapper].1),
-        Input::Node(node) => carried[node],
-    };
-    // A switch below a node changes the bytes of no other link, so what it saves is the
-    // difference of its inputs' ways and its own.
+    let survey = Survey::new(problem, tree)?;
     let mut best: Option<(u64, Tree)> = None;
     let mut consider = |saving: u64, make: &dyn Fn() -> Option<Tree>| {
         if saving > best.as_ref().map_or(0, |(most, _)| *most)
@@ -69,23 +64,8 @@ fn best_addition(
         }
     };
     for at in with_room.iter().filter(|at| !tree.has(**at)) {
-        for (parent, node) in tree.nodes.iter().enumerate() {
-            let onward = problem.ways.distance(*at, node.at);
-            if onward == UNREACHABLE {
-                continue;
-            }
-            let mut saved = 0;
-            let mut own = PredictedBytes::default();
-            for input in tree.inputs(parent) {
-                let closer = closer_by(problem, tree, input, (*at, node.at));
-                if closer > 0 {
-                    let bytes = bytes(input);
-                    saved += bytes.both() * closer;
-                    own.reduce(bytes);
-                }
-            }
-            let saving = saved.saturating_sub(own.times(onward).both());
-            consider(saving, &|| {
+        for parent in 0..tree.nodes.len() {
+            consider(survey.saved_below(*at, parent), &|| {
                 let next = below(problem, tree, *at, parent);
                 next.byte_hops(problem).map(|_| next)
             });
@@ -98,22 +78,6 @@ fn best_addition(
         consider(before.saturating_sub(after), &|| Some(next.clone()));
     }
     best.map(|(_, tree)| tree)
-}
-
-/// Returns how many hops nearer an input is to the first place than to the second.
-fn closer_by(
-    problem: &Problem<'_>,
-    tree: &Tree,
-    input: Input,
-    (place, than): (NodeIndex, NodeIndex),
-) -> u64 {
-    let begin = tree.begin(problem, input);
-    let (new, old) = (
-        problem.ways.distance(begin, place),
-        problem.ways.distance(begin, than),
-    );
-    // An unreachable place is the farthest.
-    old.saturating_sub(new).into()
 }
 
 /// Returns the tree with a switch before a node: it takes the inputs to which it is nearer.

@@ -5,6 +5,7 @@
 
 mod greedy;
 mod moves;
+mod survey;
 mod tree;
 
 use std::cmp::Reverse;
@@ -238,9 +239,10 @@ impl Placed<'_, '_> {
             for (other, problem_other) in self.problems.iter().enumerate() {
                 let its = &self.trees[other];
                 let room = self.free[at.0] + problem_other.needed;
-                if other == index || !its.has(*at) || room < problem.needed {
+                let node = its.nodes.iter().position(|node| node.at == *at);
+                let Some(node) = node.filter(|_| other != index && room >= problem.needed) else {
                     continue;
-                }
+                };
                 let before_other = weight(problem_other, its);
                 let mut found = None;
                 moves::visit(problem, tree, &[*at], &mut |mut next| {
@@ -254,7 +256,7 @@ impl Placed<'_, '_> {
                     placed.set(index, next.clone());
                     let mut places = placed.with_room(other);
                     places.retain(|place| place != at);
-                    moves::visit(problem_other, its, &places, &mut |mut its_next| {
+                    moves::visit_leaving(its, node, &places, &mut |mut its_next| {
                         its_next.settle(problem_other);
                         let after_other = weight(problem_other, &its_next);
                         let is_placed = its_next.nodes.iter().all(|n| places.contains(&n.at));
@@ -294,9 +296,7 @@ impl Placed<'_, '_> {
         let mut others = Vec::new();
         let mut full = Vec::new();
         for at in self.switches.iter().filter(|at| !tree.has(**at)) {
-            let mut moved = tree.clone();
-            moved.nodes[node].at = *at;
-            match moved.byte_hops(problem) {
+            match tree.moved(node, *at).byte_hops(problem) {
                 Some(_) if self.free[at.0] < problem.needed => full.push(*at),
                 Some(sum) => others.push((*at, sum)),
                 None => {}

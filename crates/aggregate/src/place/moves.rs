@@ -3,10 +3,11 @@
 use crate::graph::NodeIndex;
 
 use super::greedy::{above, below};
+use super::survey::Survey;
 use super::tree::{Input, Problem, Tree};
 
 /// Calls `visit` with each tree that one move makes, until it returns true. `places` are switches
-/// that may be added.
+/// that may be added. Moves that cannot lower the sum are left out.
 pub(super) fn visit(
     problem: &Problem<'_>,
     tree: &Tree,
@@ -14,26 +15,47 @@ pub(super) fn visit(
     visit: &mut dyn FnMut(Tree) -> bool,
 ) -> bool {
     let free: Vec<NodeIndex> = places.iter().copied().filter(|at| !tree.has(*at)).collect();
-    visit_places(tree, &free, visit)
-        || visit_additions(problem, tree, &free, visit)
+    let Some(survey) = Survey::new(problem, tree) else {
+        return false;
+    };
+    visit_places(&survey, &free, visit)
+        || visit_additions(&survey, &free, visit)
         || visit_removals(tree, visit)
         || visit_inputs(problem, tree, visit)
 }
 
+/// Calls `visit` with each tree in which a node is at one of these places or removed, until it
+/// returns true.
+pub(super) fn visit_leaving(
+    tree: &Tree,
+    node: usize,
+    places: &[NodeIndex],
+    visit: &mut dyn FnMut(Tree) -> bool,
+) -> bool {
+    let free = places.iter().filter(|at| !tree.has(**at));
+    let moved = free.map(|at| tree.moved(node, *at));
+    let mut rest = tree.clone();
+    let rest = rest.remove(node).then_some(rest);
+    moved.chain(rest).any(visit)
+}
+
 /// Another switch in the place of a node, or two nodes in each other's place.
-fn visit_places(tree: &Tree, free: &[NodeIndex], visit: &mut dyn FnMut(Tree) -> bool) -> bool {
+fn visit_places(
+    survey: &Survey<'_, '_>,
+    free: &[NodeIndex],
+    visit: &mut dyn FnMut(Tree) -> bool,
+) -> bool {
+    let tree = survey.tree;
     let nodes = 0..tree.nodes.len();
     let moved = nodes.clone().flat_map(|node| {
-        free.iter().map(move |at| {
-            let mut next = tree.clone();
-            next.nodes[node].at = *at;
-            next
-        })
+        let free = free.iter();
+        let free = free.filter(move |at| survey.saves_moved(node, **at));
+        free.map(move |at| tree.moved(node, *at))
     });
     let swapped = nodes.clone().flat_map(|a| {
         nodes.clone().skip(a + 1).map(move |b| {
-            let mut next = tree.clone();
-            (next.nodes[a].at, next.nodes[b].at) = (tree.nodes[b].at, tree.nodes[a].at);
+            let mut next = tree.moved(a, tree.nodes[b].at);
+            next.nodes[b].at = tree.nodes[a].at;
             next
         })
     });
@@ -42,13 +64,13 @@ fn visit_places(tree: &Tree, free: &[NodeIndex], visit: &mut dyn FnMut(Tree) -> 
 
 /// One more switch.
 fn visit_additions(
-    problem: &Problem<'_>,
-    tree: &Tree,
+    survey: &Survey<'_, '_>,
     free: &[NodeIndex],
     visit: &mut dyn FnMut(Tree) -> bool,
 ) -> bool {
+    let (problem, tree) = (survey.problem, survey.tree);
     let mut additions = free.iter().flat_map(|at| {
-        let parents = 0..tree.nodes.len();
+        let parents = (0..tree.nodes.len()).filter(|parent| survey.saved_below(*at, *parent) > 0);
         let below = parents.map(|parent| below(problem, tree, *at, parent));
         below.chain([above(problem, tree, *at)])
     });

@@ -246,6 +246,13 @@ impl Tree {
         onward.collect()
     }
 
+    /// Returns the tree with another switch in a node's place.
+    pub(crate) fn moved(&self, node: usize, at: NodeIndex) -> Tree {
+        let mut moved = self.clone();
+        moved.nodes[node].at = at;
+        moved
+    }
+
     /// Gives an input another next node.
     pub(crate) fn attach(&mut self, input: Input, to: Option<usize>) {
         match input {
