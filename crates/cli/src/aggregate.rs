@@ -232,9 +232,7 @@ impl Planned {
     fn switches(&self) -> impl Iterator<Item = (SwitchId, &str, u32)> {
         let switches = self.topology.switches.iter().enumerate();
         switches.filter_map(|(number, switch)| match switch.plane {
-            PlaneSpec::Aggregate { slots } => {
-                Some((SwitchId(number), switch.name.as_str(), slots))
-            }
+            PlaneSpec::Aggregate { slots } => Some((SwitchId(number), switch.name.as_str(), slots)),
             _ => None,
         })
     }

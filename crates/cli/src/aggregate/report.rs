@@ -65,7 +65,9 @@ fn plan_json(planned: &Planned) -> PlanJson<'_> {
         let switches = switches.map(|(index, switch)| SwitchJson {
             name: name_of(NodeId::Switch(switch.switch)),
             level: switch.place.level,
-            next: switch.next.map_or(reducer, |next| name_of(NodeId::Switch(next))),
+            next: switch
+                .next
+                .map_or(reducer, |next| name_of(NodeId::Switch(next))),
             slots: request.needed(),
             why: plan.reason(topology, number, index),
         });
@@ -73,7 +75,9 @@ fn plan_json(planned: &Planned) -> PlanJson<'_> {
         ReductionJson {
             name: &request.name,
             job: reduction.job,
-            mappers: mappers.map(|(host, _)| name_of(NodeId::Host(*host))).collect(),
+            mappers: mappers
+                .map(|(host, _)| name_of(NodeId::Host(*host)))
+                .collect(),
             reducer,
             switches: switches.collect(),
             least_byte_hops: reduction.byte_hops.least,
@@ -134,7 +138,10 @@ fn show(report: &PlanJson<'_>, planned: &Planned) {
                 name, level, why, ..
             } = switch;
             let slots = amount::count(switch.slots, "slot");
-            out::line(&format!("  switch {name}, tier {}: {slots}; {why}", level + 1));
+            out::line(&format!(
+                "  switch {name}, tier {}: {slots}; {why}",
+                level + 1
+            ));
         }
         if reduction.switches.is_empty() {
             out::line("  no switch reduces: `tiers` is 0");
@@ -144,7 +151,9 @@ fn show(report: &PlanJson<'_>, planned: &Planned) {
         let bytes = amount::bytes(memory.state_bytes);
         let slots = amount::count(memory.slots.into(), "slot");
         let (name, used) = (memory.name, memory.used_slots);
-        out::line(&format!("memory of {name}: {used} of {slots}, {bytes} of registers"));
+        out::line(&format!(
+            "memory of {name}: {used} of {slots}, {bytes} of registers"
+        ));
     }
     let links = planned.plan.predicted_links(&planned.topology);
     for (link, of_link) in report.links.iter().zip(links) {

@@ -37,9 +37,8 @@ impl Labels {
             let (x, y) = (at(from.0, to.0), at(from.1, to.1));
             [(x - half.0, y - half.1), (x + half.0, y + half.1)]
         });
-        let covered = |own: &[Point; 2]| -> i32 {
-            self.taken.iter().map(|other| common(own, other)).sum()
-        };
+        let covered =
+            |own: &[Point; 2]| -> i32 { self.taken.iter().map(|other| common(own, other)).sum() };
         if let Some(place) = candidates.into_iter().min_by_key(covered) {
             self.taken.push(place);
             let [(left, top), (right, bottom)] = place;
