@@ -66,7 +66,7 @@ impl std::iter::Sum for PredictedBytes {
     }
 }
 
-/// What is given of a reduction whose switches are chosen.
+/// A reduction, the switches of which are to be chosen.
 pub(crate) struct Problem<'g> {
     pub(crate) ways: Ways<'g>,
     /// The hosts of the mappers, with their bytes: at least one.
