@@ -92,6 +92,13 @@ struct metadata_t {
     bit<16> attempt;
     bit<32> incarnation;
     bit<16> own_flow;
+    bit<9> own_port;
+    bit<48> own_mac;
+    // Of the flow's entry: the next hop on its path, and whether this switch reduces it.
+    bool is_on_path;
+    bool is_reduced;
+    bit<9> port;
+    bit<48> mac;
 }
 
 parser SwitchParser(packet_in packet,
@@ -175,10 +182,33 @@ control SwitchIngress(inout headers_t hdr,
         size = 65536;
     }
 
-    action take_part(bit<16> attempt, bit<32> incarnation, bit<16> own_flow) {
+    action pass(bit<9> port, bit<48> mac, bit<1> reduces) {
+        meta.is_on_path = true;
+        meta.is_reduced = reduces == 1;
+        meta.port = port;
+        meta.mac = mac;
+    }
+
+    // The paths of reductions' flows to their reducers. A path may pass a switch twice.
+    table flows {
+        key = {
+            standard_metadata.ingress_port : exact;
+            hdr.ipv4.dst : exact;
+            hdr.agg.job : exact;
+            hdr.agg.flow : exact;
+        }
+        actions = { pass; NoAction; }
+        default_action = NoAction();
+        size = 65536;
+    }
+
+    action take_part(bit<16> attempt, bit<32> incarnation, bit<16> own_flow, bit<9> own_port,
+                     bit<48> own_mac) {
         meta.attempt = attempt;
         meta.incarnation = incarnation;
         meta.own_flow = own_flow;
+        meta.own_port = own_port;
+        meta.own_mac = own_mac;
     }
 
     // The reductions of this switch. A packet of another attempt passes as it is; one of another
@@ -194,12 +224,19 @@ control SwitchIngress(inout headers_t hdr,
         if (!hdr.ipv4.isValid() || standard_metadata.checksum_error == 1 || hdr.ipv4.ttl <= 1) {
             drop();
         } else {
+            if (hdr.agg.isValid()) {
+                flows.apply();
+            }
             if (meta.reduction != 0 && standard_metadata.parser_error == error.NoError
                 && reductions.apply().hit && hdr.agg.attempt == meta.attempt) {
 @APPLIES@
             }
             if (standard_metadata.egress_spec != 511) {
-                routes.apply();
+                if (meta.is_on_path) {
+                    forward(meta.port, meta.mac);
+                } else {
+                    routes.apply();
+                }
             }
         }
     }

@@ -16,6 +16,7 @@
 mod combined;
 pub mod datagram;
 mod emit;
+mod graph;
 mod host;
 mod job;
 pub mod map;
@@ -24,10 +25,13 @@ mod message;
 mod neighbours;
 mod pair;
 mod paper;
+mod place;
 mod plan;
+mod planner;
 mod predict;
 mod reducer;
 mod role;
+mod route;
 mod simulate;
 mod source;
 mod timing;
@@ -43,6 +47,7 @@ pub use message::{
 pub use neighbours::{NoRouterError, set_neighbours};
 pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
 pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
+pub use place::{Placement, PredictedBytes};
 pub use plan::{
     Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
     WINDOW, pairs_per_message, switch_address,

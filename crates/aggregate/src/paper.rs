@@ -401,9 +401,12 @@ struct Switch {
 }
 
 impl Switch {
-    fn forward(&mut self, mut frame: Vec<u8>, now: Nanos) {
+    /// Forwards a frame that came by a port, or was made of one that did. A message of a flow goes
+    /// on its path, other frames on the routes.
+    fn forward(&mut self, flow: Option<(u16, u16)>, mut frame: Vec<u8>, from: PortId, now: Nanos) {
         let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
-        match self.plan.next_hop(self.id, to) {
+        let on_path = flow.and_then(|flow| self.plan.flow_hop((self.id, from), flow, to));
+        match on_path.or_else(|| self.plan.next_hop(self.id, to)) {
             Some((port, mac)) => {
                 frame[..6].copy_from_slice(&mac);
                 self.ports.send(port, frame, now);
@@ -457,16 +460,17 @@ impl Node for Switch {
         self.ports.attach(port, link);
     }
 
-    fn receive(&mut self, _: PortId, bytes: &[u8], now: Nanos) {
+    fn receive(&mut self, port: PortId, bytes: &[u8], now: Nanos) {
         self.ports.counts.received += 1;
         let Some(datagram) = datagram::read(bytes) else {
             self.ports.other += 1;
             return;
         };
         let message = Message::read(datagram.payload);
+        let flow = message.as_ref().map(|m| (m.header.job, m.header.flow));
         let Some((to_reducer, to_mapper)) = message.and_then(|message| self.process(&message))
         else {
-            self.forward(bytes.to_vec(), now);
+            self.forward(flow, bytes.to_vec(), port, now);
             return;
         };
         self.ports.counts.delivered += 1;
@@ -485,7 +489,7 @@ impl Node for Switch {
         let frames: Vec<Vec<u8>> = to_reducer.chain(to_mapper).collect();
         for frame in frames {
             self.ports.counts.made += 1;
-            self.forward(frame, now);
+            self.forward(flow, frame, port, now);
         }
     }
 

@@ -1,107 +1,103 @@
 //! Bytes that a plan is expected to send over each link, from the bytes of the mappers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::topology::{NodeId, SwitchId, Topology};
+use packet::PortId;
 
-use crate::plan::{Graph, Plan};
+use crate::place::PredictedBytes;
+use crate::plan::Plan;
 
 /// Bytes of the mappers' data over a link in one direction, without headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedLink {
     /// The sender.
     pub from: NodeId,
+    /// The sender's port.
+    pub port: PortId,
     /// The receiver.
     pub to: NodeId,
-    /// Bytes if all mappers have the same keys and all fit into the switches.
-    pub least: u64,
-    /// Bytes if no two mappers have the same key.
-    pub most: u64,
+    /// The bytes.
+    pub bytes: PredictedBytes,
 }
 
 impl Plan {
     /// Returns the predicted bytes of all links that carry data, sorted by names of their ends.
     pub fn predicted_links(&self, topology: &Topology) -> Vec<PredictedLink> {
-        let graph = Graph::new(topology);
-        let mut links: BTreeMap<(NodeId, NodeId), (u64, u64)> = BTreeMap::new();
-        for planned in &self.reductions {
-            let request = &planned.request;
-            let reducer = NodeId::Host(request.reducer);
-            let tree = graph.tree(reducer);
-            let reduces = |node: NodeId| {
-                let mut switches = planned.switches.iter();
-                switches.any(|planned| NodeId::Switch(planned.switch) == node)
-            };
-            // What each node sends on, by its inputs; those farthest from the reducer first.
-            let mut inputs: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
-            let mut add = |from: NodeId, to: NodeId, amount: (u64, u64)| {
-                let link = links.entry((from, to)).or_default();
-                *link = (link.0 + amount.0, link.1 + amount.1);
-            };
-            for (host, bytes) in &request.mappers {
-                let host = NodeId::Host(*host);
-                let mut first = host;
-                if host == reducer
-                    && let Some(path) = graph.path((host, host), &tree)
-                    && let Some(switch) = path.first()
-                {
-                    first = NodeId::Switch(*switch);
-                    add(host, first, (*bytes, *bytes));
-                }
-                inputs.entry(first).or_default().push((*bytes, *bytes));
-            }
-            let mut nodes: Vec<NodeId> = tree.keys().copied().collect();
-            nodes.sort_by_key(|node| (std::cmp::Reverse(tree[node].2), *node));
-            for node in nodes {
-                let Some(amounts) = inputs.remove(&node) else {
-                    continue;
-                };
-                let least = amounts.iter().map(|(least, _)| *least);
-                let least = match reduces(node) {
-                    true => least.max().unwrap_or(0),
-                    false => least.sum(),
-                };
-                let amount = (least, amounts.iter().map(|(_, most)| most).sum());
-                let (_, next, _) = tree[&node];
-                add(node, next, amount);
-                inputs.entry(next).or_default().push(amount);
+        let mut links: BTreeMap<(NodeId, PortId, NodeId), PredictedBytes> = BTreeMap::new();
+        for flow in self.reductions.iter().flat_map(|planned| &planned.flows) {
+            for link in &flow.links {
+                *links.entry(*link).or_default() += flow.bytes;
             }
         }
         let links = links.into_iter();
         let mut links: Vec<PredictedLink> = links
-            .map(|((from, to), (least, most))| PredictedLink {
+            .map(|((from, port, to), bytes)| PredictedLink {
                 from,
+                port,
                 to,
-                least,
-                most,
+                bytes,
             })
             .collect();
-        links.sort_by_key(|link| (topology.name_of(link.from), topology.name_of(link.to)));
+        let name = |node| topology.name_of(node);
+        links.sort_by_key(|link| (name(link.from), name(link.to), link.port));
         links
     }
 
-    /// Returns the reason for a switch of a reduction, by the index of the reduction.
-    pub fn reason(&self, topology: &Topology, reduction: usize, switch: SwitchId) -> String {
+    /// Returns the reason for a switch of a reduction, by their indices in the plan.
+    pub fn reason(&self, topology: &Topology, reduction: usize, switch: usize) -> String {
         let planned = &self.reductions[reduction];
+        let own = &planned.switches[switch];
         let name = |switch: SwitchId| topology.switches[switch.0].name.as_str();
-        let mut candidates = planned.candidates.iter();
-        if planned.candidates.first().map(|c| c.switch) != Some(switch) {
-            return format!(
-                "flows meet before {}",
-                candidates.next().map_or("it", |first| name(first.switch))
-            );
+        let inputs = own.inputs.iter().map(|node| topology.name_of(*node));
+        let inputs = inputs.collect::<BTreeSet<&str>>().into_iter();
+        let inputs = shortened(inputs.map(str::to_owned), SHOWN_INPUTS);
+        let sum = planned.byte_hops;
+        let role = match own.next {
+            Some(next) => format!("flows of {inputs} meet before {}", name(next)),
+            None => format!("flows of {inputs} meet here last"),
+        };
+        let others = own.others.iter();
+        let others = others.map(|it| format!("{} {}", name(it.switch), amounts(it.byte_hops)));
+        let others = shortened(others, SHOWN_OTHERS);
+        let full = own.full.iter().map(|switch| name(*switch).to_owned());
+        let full = shortened(full, SHOWN_OTHERS);
+        let mut parts = vec![role];
+        if let Some(without) = own.without {
+            parts.push(format!("{} without it", amounts(without)));
         }
-        let others: Vec<String> = candidates
-            .skip(1)
-            .map(|other| format!("{} {}", name(other.switch), other.cost))
-            .collect();
-        let cost = planned.cost;
-        match others.is_empty() {
-            true => format!("{cost} bytes times hops; no other switch on the paths has room"),
-            false => format!(
-                "{cost} bytes times hops, the least; others: {}",
-                others.join(", ")
-            ),
+        match (own.others.is_empty(), own.full.is_empty()) {
+            (true, true) => parts.push("no other switch could be in its place".to_owned()),
+            (true, false) => parts.push(format!("no room in {full}")),
+            (false, is_alone) => {
+                parts.push(format!("{} with it, in its place {others}", amounts(sum)));
+                if !is_alone {
+                    parts.push(format!("no room in {full}"));
+                }
+            }
         }
+        parts.join("; ")
     }
+}
+
+/// Names and other switches that a reason shows.
+const SHOWN_INPUTS: usize = 4;
+const SHOWN_OTHERS: usize = 3;
+
+/// Formats bytes times hops of a reduction.
+fn amounts(sum: PredictedBytes) -> String {
+    match sum.least == sum.most {
+        true => sum.most.to_string(),
+        false => format!("{} to {}", sum.least, sum.most),
+    }
+}
+
+/// Joins some items, with the number of further ones.
+fn shortened(items: impl Iterator<Item = String>, shown: usize) -> String {
+    let items: Vec<String> = items.collect();
+    let mut text = items[..items.len().min(shown)].join(", ");
+    if items.len() > shown {
+        text += &format!(" and {} more", items.len() - shown);
+    }
+    text
 }

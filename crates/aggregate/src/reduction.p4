@@ -76,6 +76,9 @@ control Reduction@R@(inout headers_t hdr,
         hdr.ethernet.dst = mac;
         hdr.ipv4.ttl = 64;
         meta.is_changed = true;
+        meta.is_on_path = true;
+        meta.port = meta.own_port;
+        meta.mac = meta.own_mac;
     }
 
     apply {
@@ -105,7 +108,7 @@ control Reduction@R@(inout headers_t hdr,
                 hdr.udp.length = hdr.udp.length + (bit<16>) filled * @PAIR_BYTES@;
                 answer();
             }
-        } else if (hdr.agg.flow < @FLOWS@ && hdr.agg.flow != meta.own_flow) {
+        } else if (meta.is_reduced && hdr.agg.flow < @FLOWS@) {
             cell_number = (bit<32>) hdr.agg.flow * @WINDOW@ + (hdr.agg.sequence & (@WINDOW@ - 1));
             cells_@R@.read(cell, cell_number);
             mask = cell[63:0];

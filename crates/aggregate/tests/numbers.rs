@@ -43,12 +43,20 @@ fn device(shape: Shape, engine: &dyn Engine) -> Device {
     let program = Arc::new(program.unwrap_or_else(|error| panic!("{error}")));
     let device = Device::new(Arc::clone(&program), engine, &DeviceConfig::default());
     let mut device = device.unwrap_or_else(|error| panic!("{error}"));
-    let entries = format!(
+    let mut entries = format!(
         "SwitchIngress.routes {{ hdr.ipv4.dst: 10.0.0.1/32; }} -> \
          forward(port: 1, mac: 02:00:00:00:00:01)\n\
          SwitchIngress.reductions {{ hdr.agg.job: 1; }} -> \
-         take_part(attempt: 1, incarnation: 1, own_flow: {OWN_FLOW})\n"
+         take_part(attempt: 1, incarnation: 1, own_flow: {OWN_FLOW}, own_port: 1, \
+         own_mac: 02:00:00:00:00:01)\n"
     );
+    for flow in (0..FLOWS as u16).filter(|flow| *flow != OWN_FLOW) {
+        entries += &format!(
+            "SwitchIngress.flows {{ standard_metadata.ingress_port: 0; hdr.ipv4.dst: 10.0.0.1; \
+             hdr.agg.job: 1; hdr.agg.flow: {flow}; }} -> \
+             pass(port: 1, mac: 02:00:00:00:00:01, reduces: 1)\n"
+        );
+    }
     let file = entries::read(&program, "entries", &entries);
     let file = file.unwrap_or_else(|errors| panic!("{}", errors[0]));
     apply_entries::apply_file(&mut device, &file).unwrap_or_else(|error| panic!("{error}"));

@@ -42,7 +42,15 @@ fn links(tiers: u16) -> Vec<String> {
     let name = |node| topology.name_of(node);
     let links = plan.predicted_links(&topology).into_iter();
     links
-        .map(|l| format!("{} {} {} {}", name(l.from), name(l.to), l.least, l.most))
+        .map(|l| {
+            format!(
+                "{} {} {} {}",
+                name(l.from),
+                name(l.to),
+                l.bytes.least,
+                l.bytes.most
+            )
+        })
         .collect()
 }
 

@@ -1,15 +1,18 @@
 //! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
-//! This module prints; `real` runs jobs between hosts, and `paper` the paper's algorithm.
+//! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between hosts, and
+//! `paper` the paper's algorithm.
 
 mod paper;
 mod real;
+mod report;
+mod svg;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use aggregate::{Job, MapperCounts, Pair, Plan, ReducerCounts, RunOptions, Vector};
+use aggregate::{Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions;
 use command::topology::read as read_topology;
@@ -21,7 +24,7 @@ use serde::Serialize;
 
 use crate::args::Io;
 use crate::engine::Choice;
-use crate::{Ended, amount, artefacts, out};
+use crate::{Ended, amount, out};
 
 /// Reduced pairs that are shown.
 const SHOWN: usize = 10;
@@ -71,6 +74,9 @@ struct PlanOptions {
     /// Write the plan as JSON.
     #[arg(long)]
     json: bool,
+    /// Write a picture: switches that reduce, and bytes over each link.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -81,6 +87,28 @@ struct Input {
     /// The topology (docs/reference/topology.md). Switches with `slots` reduce.
     #[arg(long, value_name = "TOPO.toml")]
     fabric: PathBuf,
+    /// How switches are chosen.
+    #[arg(long, value_enum, default_value_t)]
+    placement: Choosing,
+}
+
+/// How switches are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Choosing {
+    /// One after the other, each where it makes bytes times hops least.
+    Greedy,
+    /// Then single moves, until none lowers the sum.
+    #[default]
+    Moves,
+}
+
+impl From<Choosing> for Placement {
+    fn from(choosing: Choosing) -> Placement {
+        match choosing {
+            Choosing::Greedy => Placement::Greedy,
+            Choosing::Moves => Placement::Moves,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -150,8 +178,8 @@ enum Reading {
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
         Command::Check(options) => check(options),
-        Command::Plan(options) => plan(options),
-        Command::Compile(options) => compile(options),
+        Command::Plan(options) => report::plan(options),
+        Command::Compile(options) => report::compile(options),
         Command::Run(options) => run_job(options, early),
         Command::Agent(options) => real::agent(options),
     }
@@ -190,7 +218,8 @@ impl Planned {
                 request.tiers = 0;
             }
         }
-        let plan = Plan::new(&topology, &requests).map_err(|error| error.to_string())?;
+        let plan = Plan::with_placement(&topology, &requests, input.placement.into());
+        let plan = plan.map_err(|error| error.to_string())?;
         Ok(Planned {
             job,
             directory,
@@ -199,154 +228,14 @@ impl Planned {
         })
     }
 
-    /// Returns the switches with a program of the plan.
-    fn switches(&self) -> impl Iterator<Item = (SwitchId, &str)> {
+    /// Returns the switches with a program of the plan, with their names and slots.
+    fn switches(&self) -> impl Iterator<Item = (SwitchId, &str, u32)> {
         let switches = self.topology.switches.iter().enumerate();
-        switches.filter_map(|(number, switch)| {
-            let is_planned = matches!(switch.plane, PlaneSpec::Aggregate { .. });
-            is_planned.then_some((SwitchId(number), switch.name.as_str()))
+        switches.filter_map(|(number, switch)| match switch.plane {
+            PlaneSpec::Aggregate { slots } => Some((SwitchId(number), switch.name.as_str(), slots)),
+            _ => None,
         })
     }
-}
-
-#[derive(Serialize)]
-struct PlanJson<'a> {
-    reductions: Vec<ReductionJson<'a>>,
-    links: Vec<LinkJson<'a>>,
-}
-
-/// Predicted bytes of data over a link: if all mappers have the same keys, and if no two have one.
-#[derive(Serialize)]
-struct LinkJson<'a> {
-    from: &'a str,
-    to: &'a str,
-    least_bytes: u64,
-    most_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct ReductionJson<'a> {
-    name: &'a str,
-    job: u16,
-    mappers: Vec<&'a str>,
-    reducer: &'a str,
-    switches: Vec<SwitchJson<'a>>,
-    cost: u64,
-}
-
-#[derive(Serialize)]
-struct SwitchJson<'a> {
-    name: &'a str,
-    level: u16,
-    state_bytes: u64,
-    why: String,
-}
-
-/// Returns the report of a plan.
-fn plan_json(planned: &Planned) -> PlanJson<'_> {
-    let (topology, plan) = (&planned.topology, &planned.plan);
-    let reductions = plan.reductions.iter().enumerate();
-    let reductions = reductions.map(|(number, reduction)| {
-        let request = &reduction.request;
-        let switches = reduction.switches.iter().map(|switch| SwitchJson {
-            name: &topology.switches[switch.switch.0].name,
-            level: switch.place.level,
-            state_bytes: plan.state_bytes(switch.switch),
-            why: plan.reason(topology, number, switch.switch),
-        });
-        let mappers = request.mappers.iter();
-        ReductionJson {
-            name: &request.name,
-            job: reduction.job,
-            mappers: mappers
-                .map(|(host, _)| topology.hosts[host.0].name.as_str())
-                .collect(),
-            reducer: &topology.hosts[request.reducer.0].name,
-            switches: switches.collect(),
-            cost: reduction.cost,
-        }
-    });
-    let links = plan.predicted_links(topology).into_iter();
-    let links = links.map(|link| LinkJson {
-        from: topology.name_of(link.from),
-        to: topology.name_of(link.to),
-        least_bytes: link.least,
-        most_bytes: link.most,
-    });
-    PlanJson {
-        reductions: reductions.collect(),
-        links: links.collect(),
-    }
-}
-
-fn plan(options: &PlanOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
-    let report = plan_json(&planned);
-    if options.json {
-        out::json(&report);
-        return Ok(Ended::Well);
-    }
-    for reduction in report.reductions {
-        let ReductionJson {
-            name,
-            mappers,
-            reducer,
-            switches,
-            cost,
-            ..
-        } = reduction;
-        out::line(&format!(
-            "{name}: {} to {reducer}; bytes times hops: {cost}",
-            mappers.join(", ")
-        ));
-        for SwitchJson {
-            name,
-            level,
-            state_bytes,
-            why,
-        } in &switches
-        {
-            let bytes = amount::bytes(*state_bytes);
-            out::line(&format!(
-                "  switch {name}, tier {}: {bytes} of registers; {why}",
-                level + 1
-            ));
-        }
-        if switches.is_empty() {
-            out::line("  no switch reduces: none with slots is on the paths, or tiers is 0");
-        }
-    }
-    for LinkJson {
-        from,
-        to,
-        least_bytes,
-        most_bytes,
-    } in report.links
-    {
-        let (least, most) = (amount::bytes(least_bytes), amount::bytes(most_bytes));
-        let range = match least_bytes == most_bytes {
-            true => most,
-            false => format!("{least} to {most}"),
-        };
-        out::line(&format!("  link {from} to {to}: {range} of the inputs"));
-    }
-    Ok(Ended::Well)
-}
-
-fn compile(options: &CompileOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
-    let plan = &planned.plan;
-    let files = planned.switches().flat_map(|(switch, name)| {
-        [
-            (format!("{name}.p4"), plan.program(switch)),
-            (format!("{name}.entries"), plan.entries(switch, 1, 1)),
-        ]
-    });
-    let report = serde_json::to_string_pretty(&plan_json(&planned));
-    let report = report.map_err(|error| error.to_string())?;
-    let files = files.chain([("plan.json".to_owned(), report + "\n")]);
-    artefacts::write_all(&options.out, files)?;
-    Ok(Ended::Well)
 }
 
 /// Outcome of a reduction, simulated or real.

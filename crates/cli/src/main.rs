@@ -18,6 +18,7 @@ mod control;
 mod ctl;
 mod demo;
 mod diff;
+mod drawing;
 mod fabric;
 mod host;
 mod hypervisor;

@@ -40,6 +40,52 @@ fn the_shipped_job_is_exact_and_saves_bytes_on_the_reducers_link() {
 }
 
 #[test]
+fn a_plan_is_shown_as_text_and_as_a_picture() {
+    let dir = Directory::new("aggregate-plan");
+    let file = dir.file("plan.svg");
+    let job = lab::example("aggregate/words.job");
+    let fabric = lab::example("aggregate/rack.toml");
+    let plan = said(&[
+        "aggregate",
+        "plan",
+        &job,
+        "--fabric",
+        &fabric,
+        "--svg",
+        &file,
+    ]);
+    assert_eq!(plan.status, Some(0), "{}", plan.err);
+    let out = &plan.out;
+    assert!(
+        out.contains("no other switch could be in its place"),
+        "{out}"
+    );
+    assert!(out.contains("memory of tor: 4000 of "), "{out}");
+    let svg = std::fs::read_to_string(file).unwrap();
+    for text in [
+        "maps total",
+        "reduces total",
+        "4000 slots",
+        "prefers-color-scheme",
+    ] {
+        assert!(svg.contains(text), "{text}");
+    }
+    let dir = dir.file("out");
+    let words = [
+        "aggregate",
+        "compile",
+        &job,
+        "--fabric",
+        &fabric,
+        "--out",
+        &dir,
+    ];
+    assert_eq!(said(&words).status, Some(0));
+    let compiled = std::fs::read_to_string(Path::new(&dir).join("plan.svg")).unwrap();
+    assert_eq!(compiled, svg);
+}
+
+#[test]
 fn a_host_that_is_not_in_the_topology_is_named() {
     let output = aggregate(&[
         "plan",

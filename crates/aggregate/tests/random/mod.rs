@@ -10,7 +10,7 @@ use aggregate::{
     RunOptions, Shape, ValueClass, Vector,
 };
 use exec::Engine;
-use fabric::topology::{HostId, SwitchId};
+use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use fabric::{Node, SwitchNode, Topology};
 use packet::Nanos;
 use support::rng::Rng;
@@ -73,6 +73,8 @@ impl Case {
         let text = topology_text(&mut rng, racks, mappers + reducers);
         let topology = Topology::read("case", &text, Path::new("."));
         let topology = topology.unwrap_or_else(|error| panic!("{error}"));
+        let mut switches = topology.switches.iter();
+        let has_slots = switches.any(|s| matches!(s.plane, PlaneSpec::Aggregate { slots: 1.. }));
         let mut requests = Vec::new();
         let mut inputs = Vec::new();
         for number in 0..reducers {
@@ -88,13 +90,15 @@ impl Case {
                 true => rng.between(1, 24),
                 false => rng.between(1, 2 * keys as u64),
             };
+            let tiers = rng.below(4) as u16;
             requests.push(ReductionRequest {
                 name: format!("r{number}"),
                 shape,
                 mappers: (0..count).map(|host| (HostId(host), 1)).collect(),
                 reducer: HostId(mappers + number),
                 slots: slots as u32,
-                tiers: rng.below(4) as u16,
+                // A reduction that no switch can take is an error of the plan.
+                tiers: if has_slots { tiers } else { 0 },
             });
             inputs.push(
                 (0..count)

@@ -365,9 +365,19 @@ impl Explorer {
                      forward(port: {node}, mac: {mac})\n"
                 );
             }
+            let Endpoint { mac, address, .. } = endpoint(Place::Node(REDUCER as u8));
+            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            for flow in 0..MAPPERS {
+                entries += &format!(
+                    "SwitchIngress.flows {{ standard_metadata.ingress_port: {flow}; \
+                     hdr.ipv4.dst: {address}; hdr.agg.job: 1; hdr.agg.flow: {flow}; }} -> \
+                     pass(port: {REDUCER}, mac: {mac}, reduces: 1)\n"
+                );
+            }
             entries += &format!(
                 "SwitchIngress.reductions {{ hdr.agg.job: 1; }} -> take_part(attempt: {ATTEMPT}, \
-                 incarnation: {incarnation}, own_flow: {SWITCH_FLOW})\n"
+                 incarnation: {incarnation}, own_flow: {SWITCH_FLOW}, own_port: {REDUCER}, \
+                 own_mac: {mac})\n"
             );
             let file = entries::read(&program, "entries", &entries);
             let file = file.unwrap_or_else(|errors| panic!("{}", errors[0]));
