@@ -30,6 +30,7 @@ mod plan;
 mod planner;
 mod predict;
 mod reducer;
+mod reduction_error;
 mod role;
 mod route;
 mod simulate;
@@ -53,7 +54,8 @@ pub use plan::{
     WINDOW, pairs_per_message, switch_address,
 };
 pub use predict::PredictedLink;
-pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, ReductionError, SwitchPlace};
+pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, SwitchPlace};
+pub use reduction_error::ReductionError;
 pub use role::Role;
 pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};
 pub use source::{InputError, KeyTooLongError};

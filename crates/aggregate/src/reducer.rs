@@ -4,7 +4,6 @@
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
@@ -14,6 +13,7 @@ use crate::combined::Combined;
 use crate::mapper::FlowConfig;
 use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
 use crate::pair::Pair;
+use crate::reduction_error::ReductionError;
 use crate::timing::RoundTrip;
 use crate::vector::{Layout, Vector};
 
@@ -54,71 +54,6 @@ pub struct ReducerConfig {
     /// Time without a message of a mapper or a switch after which it counts as failed.
     pub patience: Nanos,
 }
-
-/// Failure of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReductionError {
-    /// The counts of an epoch differ: pairs are missing, or were counted twice.
-    Unbalanced {
-        /// The epoch.
-        epoch: u16,
-        /// Pairs that were sent, or combined in switches.
-        expected: u64,
-        /// Pairs that arrived, or were collected.
-        found: u64,
-    },
-    /// A mapper's vector has another length than the first one's.
-    Lengths {
-        /// Its flow.
-        flow: u16,
-        /// The first mapper's number of values.
-        expected: u64,
-        /// Its own.
-        found: u64,
-    },
-    /// A mapper does not answer.
-    MapperSilent {
-        /// Its flow.
-        flow: u16,
-    },
-    /// A switch does not answer.
-    SwitchSilent {
-        /// Its flow.
-        flow: u16,
-    },
-}
-
-impl fmt::Display for ReductionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReductionError::Unbalanced {
-                epoch,
-                expected,
-                found,
-            } => write!(
-                f,
-                "epoch {epoch} is not complete: {expected} pairs are expected, {found} found"
-            ),
-            ReductionError::Lengths {
-                flow,
-                expected,
-                found,
-            } => write!(
-                f,
-                "mapper {flow} has a vector of {found} values, but mapper 0 one of {expected}; give \
-                 all mappers vectors of one length"
-            ),
-            ReductionError::MapperSilent { flow } => {
-                write!(f, "mapper {flow} does not answer")
-            }
-            ReductionError::SwitchSilent { flow } => {
-                write!(f, "the switch with flow {flow} does not answer")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReductionError {}
 
 /// Counters of a reducer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use aggregate::{
-    Pair, Plan, ReductionRequest, RunOptions, SequenceReading, Shape, WrongKeys, pairs_per_message,
-    set_neighbours,
+    Input, Pair, Plan, ReductionRequest, RunOptions, SequenceReading, Shape, Vector, WrongKeys,
+    pairs_per_message, set_neighbours,
 };
 use command::reductions;
 use command::switches::Maker;
@@ -38,9 +38,9 @@ pub(super) struct Case<'p> {
     pub(super) scheme: Scheme,
     pub(super) fabric: Fabric,
     pub(super) shape: Shape,
-    /// Pairs of each mapper. Mapper number n is on the n-th host of the fabric, modulo their
+    /// Data of each mapper. Mapper number n is on the n-th host of the fabric, modulo their
     /// number.
-    pub(super) pairs: &'p [Vec<Pair>],
+    pub(super) inputs: &'p [Input],
     /// Slots of an epoch in each switch.
     pub(super) slots: u32,
     pub(super) tiers: u16,
@@ -75,12 +75,13 @@ impl Case<'_> {
 
     fn plan(&self) -> Result<Plan, String> {
         let hosts = self.fabric.mappers.iter().cycle();
-        let bytes = |pairs: &Vec<Pair>| (pairs.len() * self.shape.pair_bytes()) as u64;
-        let mappers = hosts.zip(self.pairs);
+        let mappers = hosts.zip(self.inputs);
         let request = ReductionRequest {
             name: "total".to_owned(),
             shape: self.shape,
-            mappers: mappers.map(|(host, own)| (*host, bytes(own))).collect(),
+            mappers: mappers
+                .map(|(host, own)| (*host, bytes_of(self.shape, own)))
+                .collect(),
             reducer: self.fabric.reducer,
             slots: self.slots,
             tiers: match self.scheme {
@@ -119,13 +120,13 @@ impl Case<'_> {
         let mut simulation = simulation.map_err(|error| error.to_string())?;
         let hosts = self.fabric.mappers.iter().cycle();
         let remote = hosts
-            .zip(self.pairs)
+            .zip(self.inputs)
             .filter(|(host, _)| **host != self.fabric.reducer);
-        for (host, pairs) in remote {
+        for (host, input) in remote {
             let flow = FlowSpec {
                 from: *host,
                 to: self.fabric.reducer,
-                bytes: (pairs.len() * self.shape.pair_bytes()) as u64,
+                bytes: bytes_of(self.shape, input),
                 at: Nanos::ZERO,
                 kind: FlowKind::Named,
             };
@@ -149,7 +150,7 @@ impl Case<'_> {
         reading: SequenceReading,
         context: &Context<'_>,
     ) -> Result<Outcome, String> {
-        let inputs = [self.pairs.to_vec()];
+        let inputs = [self.pairs()];
         let topology = &self.fabric.topology;
         let options = (reading, END);
         let job =
@@ -175,7 +176,7 @@ impl Case<'_> {
         let job = reductions::simulate(
             &self.fabric.topology,
             plan,
-            vec![self.pairs.to_vec()],
+            vec![self.inputs.to_vec()],
             (options, context.options.choice),
             context.take_signal,
         )?;
@@ -189,17 +190,48 @@ impl Case<'_> {
             return Err(format!("the reduction failed: {failure}"));
         }
         let outcome = self.outcome(&job.report, ran.ended_at.as_secs_f64());
+        if self.shape.is_vector() {
+            return match ran.vector == Vector::of(self.inputs, self.shape.operator) {
+                true => Ok(outcome),
+                false => Err("the reduced vector differs from the one that is computed".to_owned()),
+            };
+        }
         Ok(Outcome {
-            wrong: WrongKeys::of(self.shape.operator, self.pairs, &ran.result),
+            wrong: WrongKeys::of(self.shape.operator, &self.pairs(), &ran.result),
             ..outcome
         })
     }
+
+    /// Returns the pairs of each mapper; none for a vector.
+    fn pairs(&self) -> Vec<Vec<Pair>> {
+        let pairs = self.inputs.iter().map(|input| match input {
+            Input::Pairs(pairs) => pairs.clone(),
+            Input::Integers(_) | Input::Floats(_) => Vec::new(),
+        });
+        pairs.collect()
+    }
+}
+
+/// Returns the bytes of a mapper's data without headers.
+pub(super) fn bytes_of(shape: Shape, input: &Input) -> u64 {
+    let bytes = match input {
+        Input::Pairs(pairs) => pairs.len() * shape.pair_bytes(),
+        Input::Integers(lanes) => lanes.len() * 4,
+        Input::Floats(lanes) => lanes.len() * 4,
+    };
+    bytes as u64
 }
 
 /// Returns the number of distinct keys of mappers.
-pub(super) fn distinct_keys(pairs: &[Vec<Pair>]) -> usize {
-    let keys: HashSet<&[u8]> = pairs.iter().flatten().map(|pair| &*pair.key).collect();
-    keys.len()
+pub(super) fn distinct_keys(inputs: &[Input]) -> usize {
+    let pairs = inputs.iter().flat_map(|input| match input {
+        Input::Pairs(pairs) => &pairs[..],
+        Input::Integers(_) | Input::Floats(_) => &[],
+    });
+    pairs
+        .map(|pair| &*pair.key)
+        .collect::<HashSet<&[u8]>>()
+        .len()
 }
 
 /// Returns the bytes of full frames in which each key is once.

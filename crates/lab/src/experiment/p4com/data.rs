@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use aggregate::{KeyClass, Operator, Pair, Shape, ValueClass};
+use aggregate::{Input, KeyClass, Operator, Pair, Shape, ValueClass};
 use support::rng::{Rng, Weighted};
 
 /// Number of parts of a data set.
@@ -70,8 +70,8 @@ impl DataSet {
         }
     }
 
-    /// Returns the pairs of `mappers` mappers, of the share `scale` of the data set.
-    pub(super) fn pairs(self, scale: f64, mappers: usize, seed: u64) -> Vec<Vec<Pair>> {
+    /// Returns the data of `mappers` mappers, of the share `scale` of the data set.
+    pub(super) fn inputs(self, scale: f64, mappers: usize, seed: u64) -> Vec<Input> {
         let keys = (self.keys() * scale).ceil().max(1.0) as usize;
         let weights: Vec<f64> = (1..=keys)
             .map(|rank| (rank as f64).powf(-self.exponent()))
@@ -88,9 +88,9 @@ impl DataSet {
                 };
                 *sums.entry(chosen.choose(&mut rng)).or_default() += value;
             }
-            let sums = sums.into_iter();
-            sums.map(|(key, value)| Pair::new(self.key(key), value))
-                .collect()
+            let pairs = sums.into_iter();
+            let pairs = pairs.map(|(key, value)| Pair::new(self.key(key), value));
+            Input::Pairs(pairs.collect())
         };
         (0..mappers).map(of_mapper).collect()
     }
@@ -137,10 +137,14 @@ mod tests {
     #[test]
     fn a_mapper_has_a_twelfth_of_the_set_at_every_ratio() {
         for set in [DataSet::Words, DataSet::Links] {
-            let few = set.pairs(0.001, 3, 1);
-            let many = set.pairs(0.001, 12, 1);
+            let few = set.inputs(0.001, 3, 1);
+            let many = set.inputs(0.001, 12, 1);
             assert_eq!(few[..], many[..3], "{}", set.name());
-            let sum: i128 = many.iter().flatten().map(|pair| pair.value).sum();
+            let pairs = many.iter().flat_map(|input| match input {
+                Input::Pairs(pairs) => &pairs[..],
+                _ => &[],
+            });
+            let sum: i128 = pairs.map(|pair| pair.value).sum();
             let all = (set.occurrences() * 0.001) as i128;
             assert!((all - 12..=all).contains(&sum), "{} of {all}", sum);
         }

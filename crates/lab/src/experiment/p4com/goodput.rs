@@ -2,7 +2,7 @@
 
 use packet::Nanos;
 
-use super::case::{Case, Scheme, distinct_keys};
+use super::case::{Case, Scheme, bytes_of, distinct_keys};
 use super::data::DataSet;
 use super::fabric_text::{Links, SERVERS, star};
 use super::{Context, head};
@@ -43,8 +43,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let mut measured = Vec::new();
     let mut done = 0;
     for (mappers, paper) in MAPPERS {
-        let pairs = set.pairs(options.scale, mappers * SERVERS, options.seed);
-        let keys = distinct_keys(&pairs);
+        let inputs = set.inputs(options.scale, mappers * SERVERS, options.seed);
+        let keys = distinct_keys(&inputs);
         let slots = u32::try_from(keys * 2).unwrap_or(u32::MAX);
         for service in services {
             for loss in LOSSES {
@@ -63,13 +63,13 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
                     scheme: Scheme::P4com,
                     fabric: star(options.seed, links)?,
                     shape: set.shape(),
-                    pairs: &pairs,
+                    inputs: &inputs,
                     slots: slots.clamp(1, aggregate::MAX_SLOTS),
                     tiers: 1,
                 };
                 let outcome = case.run(context)?;
-                let sent: usize = pairs.iter().map(Vec::len).sum();
-                let bits = (sent * set.shape().pair_bytes() * 8) as f64 / pairs.len() as f64;
+                let sent: u64 = inputs.iter().map(|own| bytes_of(set.shape(), own)).sum();
+                let bits = (sent * 8) as f64 / inputs.len() as f64;
                 let gigabits = bits / outcome.seconds.max(1e-12) / 1e9;
                 part.rows.push(Row::new(
                     "figure 8",

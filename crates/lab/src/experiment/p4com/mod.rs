@@ -10,6 +10,7 @@ mod fabric_text;
 mod goodput;
 mod schemes;
 mod shuffle;
+mod training;
 
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ pub(super) struct P4com {
     #[arg(long, value_name = "N", value_delimiter = ',', value_enum)]
     tables: Vec<TableNumber>,
     /// Share of the paper's data sets: 1 is 5,105,919 words, 5,105,039 links and 400 million
-    /// packets.
+    /// packets. Models have at least a million values.
     #[arg(long, value_name = "F", default_value_t = 0.002, value_parser = command::topology::share)]
     scale: f64,
     /// Seed of the data and of the links' losses.
@@ -70,6 +71,9 @@ enum TableNumber {
     /// Properties of schemes.
     #[value(name = "1")]
     Schemes,
+    /// Transmission time of gradients.
+    #[value(name = "2")]
+    Training,
 }
 
 /// Options and progress, which all parts need.
@@ -98,10 +102,11 @@ pub(super) fn run(
     let has = |number| is_whole || options.figures.contains(&number);
     let has_table = |number| is_whole || options.tables.contains(&number);
     type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
-    let parts: [(bool, Measure); 3] = [
+    let parts: [(bool, Measure); 4] = [
         (has(Number::Traffic) || has(Number::Times), shuffle::measure),
         (has(Number::Goodput), goodput::measure),
         (has_table(TableNumber::Schemes), schemes::measure),
+        (has_table(TableNumber::Training), training::measure),
     ];
     let mut context = Context {
         options,

@@ -41,8 +41,8 @@ const SCHEMES: [(Scheme, &str, &str); 4] = [
 pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let options = context.options;
     let set = DataSet::Words;
-    let pairs = set.pairs(options.scale, MAPPERS, options.seed);
-    let keys = distinct_keys(&pairs);
+    let inputs = set.inputs(options.scale, MAPPERS, options.seed);
+    let keys = distinct_keys(&inputs);
     let words = [
         "scheme",
         "missing keys",
@@ -66,7 +66,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             scheme,
             fabric: racks(options.seed, LINKS)?,
             shape: set.shape(),
-            pairs: &pairs,
+            inputs: &inputs,
             slots: u32::try_from(keys / 10)
                 .unwrap_or(u32::MAX)
                 .clamp(1, aggregate::MAX_SLOTS),

@@ -133,10 +133,10 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let all = DataSet::ALL.len() * RATIOS.len() * VARIANTS.len();
     let mut done = 0;
     for set in DataSet::ALL {
-        let pairs = set.pairs(options.scale, RATIOS[RATIOS.len() - 1], options.seed);
+        let inputs = set.inputs(options.scale, RATIOS[RATIOS.len() - 1], options.seed);
         for ratio in RATIOS {
-            let pairs = &pairs[..ratio];
-            let keys = distinct_keys(pairs);
+            let inputs = &inputs[..ratio];
+            let keys = distinct_keys(inputs);
             let ideal = ideal_bytes(set.shape(), keys);
             let mut outcomes = [Outcome::default(); VARIANTS.len()];
             for (variant, outcome) in VARIANTS.iter().zip(&mut outcomes) {
@@ -145,7 +145,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
                     scheme: variant.scheme,
                     fabric: racks(options.seed, LINKS)?,
                     shape: set.shape(),
-                    pairs,
+                    inputs,
                     slots: variant.memory.slots(keys),
                     tiers: variant.tiers,
                 };
