@@ -134,6 +134,8 @@ control Reduction@R@(inout headers_t hdr,
                     hdr.agg.kind = KIND_ACK;
                     hdr.agg.flags = hdr.agg.flags | FLAG_ACK;
                     answer();
+                    // Paths lead to reducers; a receipt takes the route to its mapper.
+                    meta.is_on_path = false;
                 }
             }
         }

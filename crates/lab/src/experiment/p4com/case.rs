@@ -189,6 +189,9 @@ impl Case<'_> {
         if let Some(failure) = &ran.failure {
             return Err(format!("the reduction failed: {failure}"));
         }
+        if !ran.is_complete {
+            return Err("the reduction is not complete".to_owned());
+        }
         let outcome = self.outcome(&job.report, ran.ended_at.as_secs_f64());
         if self.shape.is_vector() {
             return match ran.vector == Vector::of(self.inputs, self.shape.operator) {

@@ -56,7 +56,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         rows: Vec::new(),
         table: vec![head(&words)],
         note: "Simulated: words, 6 to 1, two racks, 1 % loss. Missing: keys without all their values; doubled: keys with a value counted twice. \
-               Room for a tenth of the keys; the paper's algorithm has room for all. TCP itself is exact."
+               Switches have room for a tenth of the keys. TCP itself is exact."
             .to_owned(),
         pictures: Vec::new(),
     };

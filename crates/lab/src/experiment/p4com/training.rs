@@ -15,6 +15,9 @@ const WORKERS: usize = 6;
 /// Least number of values of a model at a small scale: fewer would show fixed times.
 const LEAST: f64 = 1e6;
 
+/// Number of epochs: one is sent while another is collected.
+const EPOCHS: usize = 8;
+
 const LINKS: Links = Links {
     gigabits: 1,
     loss: 0.0,
@@ -80,14 +83,14 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         let values = (model.parameters as f64 * options.scale).max(LEAST) as usize;
         let values = values.min(model.parameters);
         let inputs = gradients(values, options.seed);
-        let slots = u32::try_from(values.div_ceil(LANES) * 2).unwrap_or(u32::MAX);
+        let slots = u32::try_from(values.div_ceil(LANES) / EPOCHS).unwrap_or(u32::MAX);
         let outcome = |scheme| -> Result<Outcome, String> {
             let case = Case {
                 scheme,
                 fabric: racks(options.seed, LINKS)?,
                 shape: SHAPE,
                 inputs: &inputs,
-                slots: slots.min(MAX_BLOCKS),
+                slots: slots.clamp(1, MAX_BLOCKS),
                 tiers: 1,
             };
             case.run(context)
