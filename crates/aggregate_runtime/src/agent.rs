@@ -225,9 +225,7 @@ impl Agent {
             ];
             let full = self.waiting.as_ref().map(|_| self.socket.as_fd());
             let waited = poller.wait_with_room(fds, full, timeout);
-            waited.map_err(|error| {
-                End::Failed(format!("cannot wait for datagrams: {error}"))
-            })?;
+            waited.map_err(|error| End::Failed(format!("cannot wait for datagrams: {error}")))?;
             if stop.is_some() && poller.is_ready(3) {
                 return Ok(());
             }

@@ -35,12 +35,21 @@ impl Inbox {
     }
 
     /// Returns the next whole line.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "more lines may come after `None`"
+    )]
     pub fn next(&mut self) -> Option<Vec<u8>> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
         let rest = self.bytes.split_off(end + 1);
         let mut line = std::mem::replace(&mut self.bytes, rest);
         line.pop();
         Some(line)
+    }
+
+    /// Returns true if there is a whole line, or the end of the stream.
+    pub fn has_line(&self) -> bool {
+        self.is_closed || self.bytes.contains(&b'\n')
     }
 
     /// Returns true after the end of the stream.

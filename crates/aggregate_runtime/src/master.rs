@@ -813,7 +813,8 @@ impl Master {
             if reduction.reducer == Part::Absent && self.agents[request.reducer.0].is_connected {
                 let order = reduce_order(reduction, &self.topology, &self.options);
                 let order = AgentOrder::Reduce(order);
-                self.actions.push_back(Action::Order(request.reducer, order));
+                self.actions
+                    .push_back(Action::Order(request.reducer, order));
                 reduction.reducer = Part::Preparing;
             }
             for flow in 0..reduction.parts.len() {

@@ -285,13 +285,13 @@ pub enum AgentReport {
 }
 
 /// Returns a pair as it is reported.
-pub fn to_text(pair: &Pair) -> (String, i128) {
+pub(crate) fn to_text(pair: &Pair) -> (String, i128) {
     let digits = pair.key.iter().map(|byte| format!("{byte:02x}"));
     (digits.collect(), pair.value)
 }
 
 /// Reads a reported pair. `None` if the key is no bytes in hexadecimal digits.
-pub fn from_text((digits, value): &(String, i128)) -> Option<Pair> {
+pub(crate) fn from_text((digits, value): &(String, i128)) -> Option<Pair> {
     let bytes = digits.as_bytes().chunks(2).map(|byte| {
         let is_hex = byte.len() == 2 && byte.iter().all(u8::is_ascii_hexdigit);
         let digits = std::str::from_utf8(byte).ok().filter(|_| is_hex)?;

@@ -148,7 +148,9 @@ pub fn join_outcomes(
         let arrived = outcome.result.len() as u64;
         if arrived != line.keys {
             let keys = line.keys;
-            return Err(format!("{arrived} of {keys} keys of the result have arrived"));
+            return Err(format!(
+                "{arrived} of {keys} keys of the result have arrived"
+            ));
         }
         Ok(RealOutcome {
             result: outcome.result,

@@ -124,6 +124,16 @@ impl<'a> Site<'a> {
         std::mem::take(&mut self.notices)
     }
 
+    /// Ends the connections to agents. Their threads end then, if they are to stop.
+    pub fn end_connections(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            if let Event::AgentConnected(host, stream) = event {
+                self.agents.insert(host, stream);
+            }
+        }
+        self.agents.values().for_each(Stream::shut_down);
+    }
+
     fn now(&self) -> Nanos {
         Nanos::from(self.began.elapsed())
     }
@@ -162,7 +172,8 @@ impl<'a> Site<'a> {
                 let name = self.master.topology().hosts[host.0].name.clone();
                 self.note(format!("agent of {name}"), &format!("is not there: {why}"));
                 self.agents.remove(&host);
-                self.master.agent_lost(host, format!("its agent is not there: {why}"), now);
+                self.master
+                    .agent_lost(host, format!("its agent is not there: {why}"), now);
             }
             Event::Report(_, report) => self.master.report(report, now),
             Event::SwitchConnected(switch) => {
@@ -331,16 +342,6 @@ impl<'a> Site<'a> {
         {
             client.stream.shut_down();
         }
-    }
-}
-
-impl Drop for Site<'_> {
-    fn drop(&mut self) {
-        // The threads that read from them end.
-        self.agents.values().for_each(Stream::shut_down);
-        self.clients
-            .values()
-            .for_each(|client| client.stream.shut_down());
     }
 }
 

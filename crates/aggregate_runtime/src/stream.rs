@@ -265,7 +265,15 @@ mod tests {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
         }
-        for text in ["", "unix:", "host", ":9", "host:x", "1.2.3.4:70000", "/run/a.sock"] {
+        for text in [
+            "",
+            "unix:",
+            "host",
+            ":9",
+            "host:x",
+            "1.2.3.4:70000",
+            "/run/a.sock",
+        ] {
             let error = text.parse::<Address>().unwrap_err();
             assert!(error.contains("is no address"), "{error}");
         }
