@@ -1,16 +1,23 @@
 //! The process of a host: mappers and reducers with a UDP socket and a clock.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use aggregate::{Mapper, Message, PORTS, Pair, Reducer, Role};
 use packet::Nanos;
 use port::{Poller, bind_datagrams};
+use support::wakeup::WakeupFd;
 
 use crate::inbox::Inbox;
-use crate::order::{AgentOrder, AgentReport, MapOrder, ReduceOrder, to_text};
+use crate::order::{
+    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PeerKind, ReduceOrder, to_text,
+};
+use crate::stream::{Listener, Stream, write_line};
 
 /// Datagrams that are received, or sent, before the others have their turn.
 const BATCH: usize = 64;
@@ -18,34 +25,72 @@ const BATCH: usize = 64;
 /// Longest datagram.
 const MAX_DATAGRAM: usize = 1 << 16;
 
+/// Bytes of a frame before a datagram: Ethernet, IPv4 and UDP.
+const FRAME_HEADERS: u64 = 42;
+
 /// Pairs of a line of a result.
 const PAIRS_PER_LINE: usize = 1000;
 
-/// Longest sleep.
-const SLEEP: Duration = Duration::from_secs(60);
+/// Interval at which both sides of a connection say that they are there.
+pub(crate) const ALIVE: Duration = Duration::from_secs(1);
 
-/// Interval at which reducers report that they are at work.
-const AT_WORK: Duration = Duration::from_millis(500);
+/// Time without a line after which the other side counts as gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
 /// Makes the pairs of a mapper. Returns an error message on failure.
-pub type MapPart<'a> = dyn FnMut(&MapOrder) -> Result<Vec<Pair>, String> + 'a;
+pub type MapPart = dyn Fn(&MapOrder) -> Result<Vec<Pair>, String> + Send + Sync;
 
-/// A mapper or a reducer.
+/// End of the work for a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// The connection has ended, for this reason.
+    Gone(String),
+    /// The process is to stop.
+    Stopped,
+}
+
+/// A mapper or a reducer that has begun.
 struct Member {
     role: Role<SocketAddrV4>,
-    /// The time at which it began. `None`: it waits.
-    begun: Option<Instant>,
+    at: AttemptId,
+    begun: Instant,
     has_ended: bool,
+    /// Bytes of the frames with messages for it.
+    bytes: u64,
 }
 
 impl Member {
-    /// Returns its own time, if it has begun.
-    fn now(&self) -> Option<Nanos> {
-        self.begun.map(|begun| Nanos::from(begun.elapsed()))
+    /// Returns its own time.
+    fn now(&self) -> Nanos {
+        Nanos::from(self.begun.elapsed())
     }
+}
+
+/// A mapper or a reducer that waits for its begin.
+enum Prepared {
+    Mapper(MapOrder, Box<Mapper>),
+    Reducer(ReduceOrder),
+}
+
+impl Prepared {
+    /// Returns the attempt and the mapper's flow.
+    fn id(&self) -> (AttemptId, Option<u16>) {
+        match self {
+            Prepared::Mapper(order, _) => (AttemptId::of(&order.flows), Some(order.flow)),
+            Prepared::Reducer(order) => (AttemptId::of(&order.flows), None),
+        }
+    }
+}
+
+/// A mapper that a thread has made, or the reason for which there is none.
+struct Mapped {
+    /// The connection whose order it was.
+    connection: u64,
+    order: MapOrder,
+    mapper: Result<Box<Mapper>, String>,
 }
 
 /// A datagram that the kernel has not taken yet.
@@ -56,13 +101,19 @@ struct Waiting {
 
 /// The agent of a host.
 pub struct Agent {
+    address: Ipv4Addr,
     socket: UdpSocket,
+    map: Arc<MapPart>,
+    mapped: Receiver<Mapped>,
+    sender: Sender<Mapped>,
+    wakeup: Arc<WakeupFd>,
+    /// Number of the connection to a master.
+    connection: u64,
+    prepared: Vec<Prepared>,
     members: Vec<Member>,
     /// The member that sends next: they take turns.
     turn: usize,
     waiting: Option<Waiting>,
-    /// The time at which reducers have reported that they are at work.
-    reported: Instant,
     buffer: Vec<u8>,
 }
 
@@ -72,140 +123,292 @@ fn endpoint(address: Ipv4Addr) -> SocketAddrV4 {
 }
 
 impl Agent {
-    /// Opens the socket of an agent.
+    /// Opens the socket of an agent. `map` runs map functions, in threads.
     ///
     /// # Errors
     /// The address is not the machine's, or the port is taken.
-    pub fn new(address: Ipv4Addr) -> Result<Agent, String> {
+    pub fn new(address: Ipv4Addr, map: Arc<MapPart>) -> Result<Agent, String> {
         let own = endpoint(address);
         let socket = bind_datagrams(own).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => format!("{own}: an agent has this address already"),
+            io::ErrorKind::AddrInUse => {
+                format!("{own}: an agent has this address already; end it first")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                format!("{own}: no interface of this host has the address; `ip address` lists them")
+            }
             _ => format!("{own}: {error}"),
         })?;
+        let wakeup = WakeupFd::armed().map_err(|error| format!("no wake-up: {error}"))?;
+        let (sender, mapped) = mpsc::channel();
         Ok(Agent {
+            address,
             socket,
+            map,
+            mapped,
+            sender,
+            wakeup: Arc::new(wakeup),
+            connection: 0,
+            prepared: Vec::new(),
             members: Vec::new(),
             turn: 0,
             waiting: None,
-            reported: Instant::now(),
             buffer: vec![0; MAX_DATAGRAM],
         })
     }
 
-    /// Carries out orders until there are no more.
+    /// Carries out the orders of a master until the connection ends or `stop` is readable. Then
+    /// all mappers and reducers are forgotten. Other connections of the listener are refused.
     ///
     /// # Errors
-    /// The orders cannot be read, the reports cannot be written, or a line is no order.
-    pub fn run(
+    /// The operating system refuses to wait for or to receive datagrams.
+    pub fn serve(
         &mut self,
-        orders: &mut (impl Read + AsFd),
-        reports: &mut impl Write,
-        map: &mut MapPart<'_>,
-    ) -> Result<(), String> {
+        stream: &mut Stream,
+        listener: Option<&Listener>,
+        stop: Option<BorrowedFd<'_>>,
+    ) -> Result<Served, String> {
+        self.connection += 1;
+        let served = self.serve_until_end(stream, listener, stop);
+        self.prepared.clear();
+        self.members.clear();
+        self.waiting = None;
+        stream.shut_down();
+        match served {
+            Ok(()) => Ok(Served::Stopped),
+            Err(End::Gone(why)) => Ok(Served::Gone(why)),
+            Err(End::Failed(why)) => Err(why),
+        }
+    }
+
+    fn serve_until_end(
+        &mut self,
+        stream: &mut Stream,
+        listener: Option<&Listener>,
+        stop: Option<BorrowedFd<'_>>,
+    ) -> Result<(), End> {
+        let gone = |error: io::Error| End::Gone(error.to_string());
+        stream.set_timeouts(Some(SILENCE)).map_err(gone)?;
+        let hello = Hello {
+            address: Some(self.address),
+            ..Hello::own(PeerKind::Agent)
+        };
+        write_line(stream, &hello).map_err(gone)?;
         let mut inbox = Inbox::default();
         let mut poller = Poller::new();
+        let mut is_known = false;
+        let (mut heard, mut told) = (Instant::now(), Instant::now());
         while !inbox.is_closed() {
             let has_more = self.receive()? | self.send();
-            for report in self.working().into_iter().chain(self.ends()) {
-                write(reports, &report)?;
+            for report in self.ends() {
+                write_line(stream, &report).map_err(gone)?;
+            }
+            if told.elapsed() >= ALIVE {
+                told = Instant::now();
+                write_line(stream, &AgentReport::Alive).map_err(gone)?;
+            }
+            if heard.elapsed() > SILENCE {
+                return Err(End::Gone(format!(
+                    "it said nothing for {} s",
+                    SILENCE.as_secs()
+                )));
             }
             let timeout = match has_more {
                 true => Duration::ZERO,
-                false => self.timeout(),
+                false => self.timeout().min(ALIVE.saturating_sub(told.elapsed())),
             };
-            let fds = [self.socket.as_fd(), orders.as_fd()];
+            let fds = [
+                self.socket.as_fd(),
+                stream.as_fd(),
+                self.wakeup.fd(),
+                stop.unwrap_or(stream.as_fd()),
+                listener.map_or(stream.as_fd(), AsFd::as_fd),
+            ];
             let full = self.waiting.as_ref().map(|_| self.socket.as_fd());
             let waited = poller.wait_with_room(fds, full, timeout);
-            waited.map_err(|error| format!("cannot wait for datagrams: {error}"))?;
+            waited.map_err(|error| End::Failed(format!("cannot wait for datagrams: {error}")))?;
+            if stop.is_some() && poller.is_ready(3) {
+                return Ok(());
+            }
+            if let Some(listener) = listener.filter(|_| poller.is_ready(4)) {
+                self.refuse(listener);
+            }
+            if poller.is_ready(2) {
+                self.wakeup.rearm();
+                for report in self.take_mapped() {
+                    write_line(stream, &report).map_err(gone)?;
+                }
+            }
             if !poller.is_ready(1) {
                 continue;
             }
-            let read = inbox.read(orders);
-            read.map_err(|error| format!("cannot read orders: {error}"))?;
+            inbox.read(stream).map_err(gone)?;
+            heard = Instant::now();
             while let Some(line) = inbox.next() {
+                if !is_known {
+                    let hello: Result<Hello, _> = serde_json::from_slice(&line);
+                    let hello = hello.map_err(|_| End::Gone("it is no master".to_owned()))?;
+                    hello.check(PeerKind::Master).map_err(End::Gone)?;
+                    is_known = true;
+                    continue;
+                }
                 let order = serde_json::from_slice(&line);
-                let order = order.map_err(|error| format!("a line is no order: {error}"))?;
-                if let Some(report) = self.obey(order, map) {
-                    write(reports, &report)?;
+                let order =
+                    order.map_err(|error| End::Gone(format!("a line is no order: {error}")))?;
+                if let Some(report) = self.obey(order) {
+                    write_line(stream, &report).map_err(gone)?;
                 }
             }
         }
-        Ok(())
+        Err(End::Gone("it has ended the connection".to_owned()))
+    }
+
+    /// Tells another master that there is one.
+    fn refuse(&self, listener: &Listener) {
+        let refusal = "it has a master already; end that one, or give this master another agent";
+        let hello = Hello {
+            address: Some(self.address),
+            refusal: Some(refusal.to_owned()),
+            ..Hello::own(PeerKind::Agent)
+        };
+        // It may have gone again.
+        if let Ok(mut stream) = listener.accept() {
+            let _ = stream.set_timeouts(Some(ALIVE));
+            let _ = write_line(&mut stream, &hello);
+        }
     }
 
     /// Carries out an order.
-    fn obey(&mut self, order: AgentOrder, map: &mut MapPart<'_>) -> Option<AgentReport> {
+    fn obey(&mut self, order: AgentOrder) -> Option<AgentReport> {
         match order {
-            AgentOrder::Map(order) => Some(self.prepare_mapper(&order, map)),
-            AgentOrder::Reduce(order) => Some(self.prepare_reducer(&order)),
-            AgentOrder::Begin => {
-                let now = Instant::now();
-                for member in &mut self.members {
-                    member.begun.get_or_insert(now);
+            AgentOrder::Alive => {}
+            AgentOrder::Map(order) => return self.prepare_mapper(order),
+            AgentOrder::Reduce(order) => {
+                let at = AttemptId::of(&order.flows);
+                self.prepared.push(Prepared::Reducer(order));
+                return Some(AgentReport::Ready { at, flow: None });
+            }
+            AgentOrder::Begin(begin) => self.begin(begin),
+            AgentOrder::Restart { at, number } => {
+                self.with_reducer(at, |reducer, now| reducer.restart(number, now));
+            }
+            AgentOrder::Replace { at, flow, number } => {
+                self.with_reducer(at, |reducer, now| reducer.replace_mapper(flow, number, now));
+            }
+            AgentOrder::Drop { at } => {
+                self.prepared.retain(|prepared| prepared.id().0 != at);
+                self.members.retain(|member| member.at != at);
+                self.turn = 0;
+            }
+        }
+        None
+    }
+
+    /// Starts to make a mapper in a thread, since its part may be long.
+    fn prepare_mapper(&mut self, order: MapOrder) -> Option<AgentReport> {
+        let (at, flow) = (AttemptId::of(&order.flows), Some(order.flow));
+        let (map, sender) = (Arc::clone(&self.map), self.sender.clone());
+        let (wakeup, connection) = (Arc::clone(&self.wakeup), self.connection);
+        let thread = thread::Builder::new().name("map".to_owned());
+        let started = thread.spawn(move || {
+            let mapper = map(&order).and_then(|pairs| {
+                let mapper = Mapper::new(order.flows, order.flow, pairs);
+                mapper.map(Box::new).map_err(|error| error.to_string())
+            });
+            // The agent may have ended.
+            let _ = sender.send(Mapped {
+                connection,
+                order,
+                mapper,
+            });
+            wakeup.wake();
+        });
+        let error = started.err()?;
+        let error = format!("cannot start a thread: {error}");
+        Some(AgentReport::Refused { at, flow, error })
+    }
+
+    /// Takes the mappers that threads have made.
+    fn take_mapped(&mut self) -> Vec<AgentReport> {
+        let mut reports = Vec::new();
+        while let Ok(mapped) = self.mapped.try_recv() {
+            if mapped.connection != self.connection {
+                continue;
+            }
+            let at = AttemptId::of(&mapped.order.flows);
+            let flow = Some(mapped.order.flow);
+            match mapped.mapper {
+                Ok(mapper) => {
+                    self.prepared.push(Prepared::Mapper(mapped.order, mapper));
+                    reports.push(AgentReport::Ready { at, flow });
                 }
-                None
+                Err(error) => reports.push(AgentReport::Refused { at, flow, error }),
             }
         }
+        reports
     }
 
-    fn prepare_mapper(&mut self, order: &MapOrder, map: &mut MapPart<'_>) -> AgentReport {
-        let (job, flow) = (order.flows.job, order.flow);
-        let mapper = map(order).and_then(|pairs| {
-            let mapper = Mapper::new(order.flows, flow, pairs);
-            mapper.map_err(|error| error.to_string())
-        });
-        match mapper {
-            Ok(mapper) => {
-                self.add(Role::Mapper {
-                    mapper: Box::new(mapper),
-                    job,
-                    flow,
-                    reducer: endpoint(order.reducer),
-                });
-                let flow = Some(flow);
-                AgentReport::Ready { job, flow }
-            }
-            Err(error) => AgentReport::Refused {
-                job,
-                flow: Some(flow),
-                error,
+    /// Begins with what is prepared.
+    fn begin(&mut self, begin: BeginOrder) {
+        let BeginOrder { at, flow, number } = begin;
+        let mut prepared = self.prepared.iter();
+        let Some(index) = prepared.position(|prepared| prepared.id() == (at, flow)) else {
+            return;
+        };
+        let role = match self.prepared.swap_remove(index) {
+            Prepared::Mapper(order, mapper) => Role::Mapper {
+                mapper: Box::new(mapper.replacing_since(number)),
+                job: at.job,
+                flow: order.flow,
+                reducer: endpoint(order.reducer),
             },
-        }
-    }
-
-    fn prepare_reducer(&mut self, order: &ReduceOrder) -> AgentReport {
-        let job = order.flows.job;
-        self.add(Role::Reducer {
-            reducer: Box::new(Reducer::new(order.config(), order.incarnation)),
-            job,
-            flows: order.addresses.iter().copied().map(endpoint).collect(),
-        });
-        AgentReport::Ready { job, flow: None }
-    }
-
-    fn add(&mut self, role: Role<SocketAddrV4>) {
+            Prepared::Reducer(order) => Role::Reducer {
+                reducer: Box::new(Reducer::new(order.config(), number)),
+                job: at.job,
+                flows: order.addresses.iter().copied().map(endpoint).collect(),
+            },
+        };
         self.members.push(Member {
             role,
-            begun: None,
+            at,
+            begun: Instant::now(),
             has_ended: false,
+            bytes: 0,
         });
+    }
+
+    /// Calls a function with the reducer of an attempt, if it has begun, and its time.
+    fn with_reducer(&mut self, at: AttemptId, act: impl FnOnce(&mut Reducer, Nanos)) {
+        for member in &mut self.members {
+            let now = member.now();
+            if let Role::Reducer { reducer, .. } = &mut member.role
+                && member.at == at
+            {
+                act(reducer, now);
+                return;
+            }
+        }
     }
 
     /// Receives a batch. Returns true if there may be more.
-    fn receive(&mut self) -> Result<bool, String> {
+    fn receive(&mut self) -> Result<bool, End> {
         for _ in 0..BATCH {
             let len = match self.socket.recv_from(&mut self.buffer) {
                 Ok((len, _)) => len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(format!("cannot receive datagrams: {error}")),
+                // Reports of routers and hosts about earlier datagrams, which were lost.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => {
+                    return Err(End::Failed(format!("cannot receive datagrams: {error}")));
+                }
             };
             let Some(message) = Message::read(&self.buffer[..len]) else {
                 continue;
             };
             for member in &mut self.members {
-                if let Some(now) = member.now() {
-                    member.role.receive(&message, now);
+                let now = member.now();
+                if member.role.receive(&message, now) {
+                    member.bytes += len as u64 + FRAME_HEADERS;
                 }
             }
         }
@@ -236,8 +439,8 @@ impl Agent {
         for offset in 0..len {
             let index = (self.turn + offset) % len;
             let member = &mut self.members[index];
-            let polled = member.now().and_then(|now| member.role.poll(now));
-            if let Some((to, message)) = polled {
+            let now = member.now();
+            if let Some((to, message)) = member.role.poll(now) {
                 self.turn = (index + 1) % len;
                 let bytes = message.write();
                 return Some(Waiting { to, bytes });
@@ -246,43 +449,22 @@ impl Agent {
         None
     }
 
-    /// Returns the numbers of the reducers that are at work.
-    fn reducers(&self) -> impl Iterator<Item = u16> {
-        let members = self.members.iter();
-        let at_work = members.filter(|member| member.begun.is_some() && !member.has_ended);
-        at_work.filter_map(|member| match &member.role {
-            Role::Reducer { job, .. } => Some(*job),
-            Role::Mapper { .. } => None,
-        })
-    }
-
-    /// Returns the reports of reducers that are at work, if they are due.
-    fn working(&mut self) -> Vec<AgentReport> {
-        if self.reported.elapsed() < AT_WORK {
-            return Vec::new();
-        }
-        self.reported = Instant::now();
-        self.reducers()
-            .map(|job| AgentReport::Working { job })
-            .collect()
-    }
-
     /// Returns the reports of members that have ended.
     fn ends(&mut self) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
             match &member.role {
-                Role::Mapper {
-                    mapper, job, flow, ..
-                } if mapper.is_complete() => reports.push(AgentReport::Mapped {
-                    job: *job,
-                    flow: *flow,
-                    counts: mapper.counts(),
-                }),
-                Role::Reducer { reducer, job, .. }
+                Role::Mapper { mapper, flow, .. } if mapper.is_complete() => {
+                    reports.push(AgentReport::Mapped {
+                        at: member.at,
+                        flow: *flow,
+                        counts: mapper.counts(),
+                    });
+                }
+                Role::Reducer { reducer, .. }
                     if reducer.is_complete() || reducer.failure().is_some() =>
                 {
-                    report_reducer(reducer, *job, member.now(), &mut reports);
+                    report_reducer(reducer, member, &mut reports);
                 }
                 _ => continue,
             }
@@ -291,50 +473,49 @@ impl Agent {
         reports
     }
 
-    /// Returns the time until a member has something to do.
+    /// Returns the time until a member has something to do, at most [`ALIVE`].
     fn timeout(&self) -> Duration {
-        let longest = match self.reducers().next() {
-            Some(_) => AT_WORK,
-            None => SLEEP,
-        };
         if self.waiting.is_some() {
             // What is due is sent after the datagram that waits.
-            return longest;
+            return ALIVE;
         }
         let times = self.members.iter().filter_map(|member| {
-            let now = member.now()?;
-            member.role.next_time().map(|at| at.since(now))
+            let next = member.role.next_time()?;
+            Some(next.since(member.now()))
         });
         let next = times.min().map(|time| Duration::from_nanos(time.0));
-        next.map_or(longest, |time| time.clamp(SHORTEST, longest))
+        next.map_or(ALIVE, |time| time.clamp(SHORTEST, ALIVE))
     }
 }
 
+/// Reason for the end of the work for a master.
+enum End {
+    /// The master.
+    Gone(String),
+    /// The agent itself.
+    Failed(String),
+}
+
 /// Reports the end of a reduction, with the result if it is complete.
-fn report_reducer(reducer: &Reducer, job: u16, now: Option<Nanos>, reports: &mut Vec<AgentReport>) {
+fn report_reducer(reducer: &Reducer, member: &Member, reports: &mut Vec<AgentReport>) {
+    let at = member.at;
     let mut keys = 0;
     if reducer.is_complete() {
         let result: Vec<(String, i128)> = reducer.result().iter().map(to_text).collect();
         keys = result.len() as u64;
         let lines = result.chunks(PAIRS_PER_LINE);
         reports.extend(lines.map(|pairs| AgentReport::Pairs {
-            job,
+            at,
             pairs: pairs.to_vec(),
         }));
     }
-    let ended = reducer.completed_at().or(now).unwrap_or_default();
+    let ended = reducer.completed_at().unwrap_or(member.now());
     reports.push(AgentReport::Reduced {
-        job,
+        at,
         failure: reducer.failure(),
         keys,
         counts: reducer.counts(),
         nanoseconds: ended.0,
+        bytes: member.bytes,
     });
-}
-
-fn write(reports: &mut impl Write, report: &AgentReport) -> Result<(), String> {
-    let line = serde_json::to_string(report).map_err(|error| error.to_string())?;
-    writeln!(reports, "{line}")
-        .and_then(|()| reports.flush())
-        .map_err(|error| format!("cannot write reports: {error}"))
 }

@@ -3,11 +3,11 @@
 use std::io::{self, Read};
 
 /// Longest line.
-const MAX_LINE: usize = 1 << 20;
+const MAX_LINE: usize = 1 << 24;
 
 /// Lines of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     bytes: Vec<u8>,
     is_closed: bool,
 }
@@ -17,7 +17,7 @@ impl Inbox {
     ///
     /// # Errors
     /// Those of the stream, and a line that is too long.
-    pub(crate) fn read(&mut self, stream: &mut impl Read) -> io::Result<()> {
+    pub fn read(&mut self, stream: &mut impl Read) -> io::Result<()> {
         let mut buffer = [0; 1 << 16];
         match stream.read(&mut buffer) {
             Ok(0) => self.is_closed = true,
@@ -35,7 +35,11 @@ impl Inbox {
     }
 
     /// Returns the next whole line.
-    pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "more lines may come after `None`"
+    )]
+    pub fn next(&mut self) -> Option<Vec<u8>> {
         let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
         let rest = self.bytes.split_off(end + 1);
         let mut line = std::mem::replace(&mut self.bytes, rest);
@@ -43,8 +47,13 @@ impl Inbox {
         Some(line)
     }
 
+    /// Returns true if there is a whole line, or the end of the stream.
+    pub fn has_line(&self) -> bool {
+        self.is_closed || self.bytes.contains(&b'\n')
+    }
+
     /// Returns true after the end of the stream.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 }
@@ -71,7 +80,7 @@ mod tests {
     fn a_line_without_end_is_refused() {
         let mut inbox = Inbox::default();
         let mut endless = io::repeat(b'x');
-        let read = std::iter::repeat_with(|| inbox.read(&mut endless)).take(100);
+        let read = std::iter::repeat_with(|| inbox.read(&mut endless)).take(1000);
         assert!(read.into_iter().any(|read| read.is_err()));
     }
 }

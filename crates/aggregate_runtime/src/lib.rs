@@ -1,25 +1,40 @@
 //! Crate `aggregate_runtime`: reductions between real hosts.
 //!
-//! **In:** a plan, the mappers' orders, connections to agents. **Out:** datagrams of the state
-//! machines of the crate `aggregate`, and the outcomes of reductions.
+//! **In:** jobs over a topology, connections to agents and switches. **Out:** datagrams of the
+//! state machines of the crate `aggregate`, and the outcomes of reductions.
 //!
 //! - [`Agent`] is the process of a host: it gives mappers and reducers a UDP socket and a clock.
-//! - [`Attempt`] is the other end: it gives agents their orders, and takes their reports.
-//! - [`AgentOrder`] and [`AgentReport`] are lines of JSON between them.
+//! - [`Master`] admits jobs, numbers attempts and loads, and answers failures. It has no I/O.
+//! - [`Site`] is a master with its connections: [`AgentLink`]s, [`SwitchLink`]s and clients.
+//! - [`AgentOrder`], [`AgentReport`], [`Request`] and [`Answer`] are lines of JSON between them.
 //!
 //! Invariants:
-//! - An agent without work sleeps until a datagram or an order arrives.
+//! - An agent without work sleeps, but for a line each second to its master.
 //! - A failure names the mapper, the reducer or the switch.
-//! - It reads no file: its caller reads the parts.
+//! - It reads no file: its caller reads job files and parts.
 //!
-//! Tests: beside the code, over the loopback interface; `cli/tests/aggregate.rs` runs all
-//! processes.
+//! Tests: beside the code, over the loopback interface; `cli/tests/aggregate.rs` and
+//! `aggregate_site.rs` run all processes.
 
 mod agent;
-mod attempt;
+mod agent_link;
 mod inbox;
+mod master;
 mod order;
+mod request;
+mod site;
+mod stream;
+mod switch_link;
 
-pub use agent::{Agent, MapPart};
-pub use attempt::{AgentIndex, Attempt, AttemptError, MapperTask, RealOutcome, ReductionTask};
-pub use order::{AgentOrder, AgentReport, MapOrder, ReduceOrder};
+pub use agent::{Agent, MapPart, Served};
+pub use agent_link::{AgentLink, Connected, greet, next_line};
+pub use inbox::Inbox;
+pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
+pub use order::{
+    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PROTOCOL, PeerKind,
+    ReduceOrder,
+};
+pub use request::{Answer, OutcomeLine, Request, add_pairs, end_lines, join_outcomes};
+pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};
+pub use stream::{Address, Listener, Stream, write_line};
+pub use switch_link::{SwitchHandle, SwitchLink};

@@ -1,5 +1,6 @@
-//! Orders to agents and their reports: lines of JSON.
+//! Lines of JSON between a master and its agents: who is there, orders and reports.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -10,6 +11,82 @@ use aggregate::{
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
+/// Version of the lines between agents, masters and clients.
+pub const PROTOCOL: u16 = 1;
+
+/// Part of a site, as its first line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeerKind {
+    /// The agent of a host.
+    Agent,
+    /// The master.
+    Master,
+    /// A command that asks a master.
+    Client,
+}
+
+impl fmt::Display for PeerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PeerKind::Agent => "agent",
+            PeerKind::Master => "master",
+            PeerKind::Client => "client",
+        })
+    }
+}
+
+/// First line of both sides of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The part.
+    pub peer: PeerKind,
+    /// Version of its lines.
+    pub protocol: u16,
+    /// Version of its program.
+    pub polyplane: String,
+    /// The address of an agent's host.
+    pub address: Option<Ipv4Addr>,
+    /// The reason for which it takes no orders.
+    pub refusal: Option<String>,
+}
+
+impl Hello {
+    /// Returns the first line of this program.
+    pub fn own(peer: PeerKind) -> Hello {
+        Hello {
+            peer,
+            protocol: PROTOCOL,
+            polyplane: env!("CARGO_PKG_VERSION").to_owned(),
+            address: None,
+            refusal: None,
+        }
+    }
+
+    /// Checks the first line of the other side.
+    ///
+    /// # Errors
+    /// It is another part or of another version, or it refuses. The text goes behind the name of
+    /// the other side.
+    pub fn check(&self, wanted: PeerKind) -> Result<(), String> {
+        if self.protocol != PROTOCOL {
+            let (theirs, own) = (&self.polyplane, env!("CARGO_PKG_VERSION"));
+            return Err(format!(
+                "it is of polyplane {theirs} (lines of version {}), and this is {own} (version \
+                 {PROTOCOL}); install the same polyplane at both",
+                self.protocol
+            ));
+        }
+        if self.peer != wanted {
+            return Err(format!("a {} is there, and no {wanted}", self.peer));
+        }
+        match &self.refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// An order to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -18,8 +95,62 @@ pub enum AgentOrder {
     Map(MapOrder),
     /// Prepare a reducer, and wait.
     Reduce(ReduceOrder),
-    /// Begin with all that is prepared.
-    Begin,
+    /// Begin with a mapper or a reducer that is prepared.
+    Begin(BeginOrder),
+    /// Replay the open epochs of a reducer, since the switches were loaded again.
+    Restart {
+        /// The reduction.
+        at: AttemptId,
+        /// Number of the load.
+        number: u32,
+    },
+    /// Replay the open epochs of a reducer with another mapper of a flow.
+    Replace {
+        /// The reduction.
+        at: AttemptId,
+        /// The flow.
+        flow: u16,
+        /// Number of the load.
+        number: u32,
+    },
+    /// Forget all mappers and reducers of an attempt.
+    Drop {
+        /// The reduction.
+        at: AttemptId,
+    },
+    /// The master is there. It is sent each second.
+    Alive,
+}
+
+/// Attempt of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// Number of the reduction.
+    pub job: u16,
+    /// Number of the attempt.
+    pub attempt: u16,
+}
+
+impl AttemptId {
+    /// Returns the attempt of flows.
+    pub fn of(flows: &FlowConfig) -> AttemptId {
+        AttemptId {
+            job: flows.job,
+            attempt: flows.attempt,
+        }
+    }
+}
+
+/// A mapper or a reducer that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginOrder {
+    /// The reduction.
+    pub at: AttemptId,
+    /// The mapper. `None`: the reducer.
+    pub flow: Option<u16>,
+    /// Number of the load with which a reducer begins, or with which a mapper replaces another
+    /// one. 0: it is the flow's first mapper.
+    pub number: u32,
 }
 
 /// A mapper to run.
@@ -59,16 +190,13 @@ pub struct ReduceOrder {
     pub open_epochs: u16,
     /// Milliseconds without a message after which a mapper or a switch counts as failed.
     pub patience_ms: u64,
-    /// Number of the load of the switches.
-    pub incarnation: u32,
     /// The hosts of the mappers and the addresses of the switches, by flow.
     pub addresses: Vec<Ipv4Addr>,
 }
 
 impl ReduceOrder {
-    /// Returns the order for a reducer, with the number of the load of its switches and the
-    /// addresses of its flows.
-    pub fn new(config: ReducerConfig, incarnation: u32, addresses: Vec<Ipv4Addr>) -> ReduceOrder {
+    /// Returns the order for a reducer, with the addresses of its flows.
+    pub fn new(config: ReducerConfig, addresses: Vec<Ipv4Addr>) -> ReduceOrder {
         let ReducerConfig {
             flows,
             mappers,
@@ -84,7 +212,6 @@ impl ReduceOrder {
             slots,
             open_epochs,
             patience_ms: patience.0 / 1_000_000,
-            incarnation,
             addresses,
         }
     }
@@ -108,36 +235,33 @@ impl ReduceOrder {
 pub enum AgentReport {
     /// A mapper or a reducer is prepared.
     Ready {
-        /// Number of the reduction.
-        job: u16,
+        /// The reduction.
+        at: AttemptId,
         /// The mapper.
         flow: Option<u16>,
     },
     /// A mapper or a reducer cannot be prepared.
     Refused {
-        /// Number of the reduction.
-        job: u16,
+        /// The reduction.
+        at: AttemptId,
         /// The mapper.
         flow: Option<u16>,
         /// The error.
         error: String,
     },
-    /// A reducer is at work. It is reported at least every second.
-    Working {
-        /// Number of the reduction.
-        job: u16,
-    },
+    /// The agent is there. It is reported each second.
+    Alive,
     /// Pairs of a result: each key in hexadecimal digits, with its value.
     Pairs {
-        /// Number of the reduction.
-        job: u16,
+        /// The reduction.
+        at: AttemptId,
         /// The pairs.
         pairs: Vec<(String, i128)>,
     },
     /// A reduction has ended. Its pairs have been reported.
     Reduced {
-        /// Number of the reduction.
-        job: u16,
+        /// The reduction.
+        at: AttemptId,
         /// The failure, if it failed.
         failure: Option<ReductionError>,
         /// Number of pairs that have been reported.
@@ -146,11 +270,13 @@ pub enum AgentReport {
         counts: ReducerCounts,
         /// Nanoseconds from its begin.
         nanoseconds: u64,
+        /// Bytes of the frames with its messages that have arrived.
+        bytes: u64,
     },
     /// A mapper knows that its reduction is complete.
     Mapped {
-        /// Number of the reduction.
-        job: u16,
+        /// The reduction.
+        at: AttemptId,
         /// The mapper.
         flow: u16,
         /// Counters of the mapper.

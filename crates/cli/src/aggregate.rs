@@ -1,18 +1,25 @@
 //! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
-//! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between hosts, and
-//! `paper` the paper's algorithm.
+//! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between namespaces of
+//! this machine, `agent`, `serve` and `client` between machines, and `paper` the paper's algorithm.
 
+mod agent;
+mod client;
 mod paper;
 mod real;
 mod report;
+mod serve;
 mod svg;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use aggregate::{Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector};
+use aggregate::{
+    Input as Data, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector,
+};
+use aggregate_runtime::{Address, Admission, RealOutcome};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions;
 use command::topology::read as read_topology;
@@ -26,6 +33,9 @@ use crate::args::Io;
 use crate::engine::Choice;
 use crate::{Ended, amount, out};
 
+/// Where a master serves jobs if nothing else is said.
+const MASTER: &str = "127.0.0.1:9580";
+
 /// Reduced pairs that are shown.
 const SHOWN: usize = 10;
 
@@ -36,7 +46,8 @@ const SHOWN: usize = 10;
         polyplane aggregate check words.job\n  \
         polyplane aggregate plan words.job --fabric rack.toml\n  \
         polyplane aggregate run words.job --fabric rack.toml --verify\n  \
-        polyplane aggregate run words.job --fabric rack.toml --real --verify\n\n\
+        polyplane aggregate run words.job --fabric rack.toml --real --verify\n  \
+        polyplane aggregate run words.job --master 127.0.0.1:9580\n\n\
         The files are in examples/aggregate. docs/AGGREGATE.md explains jobs, messages and limits. Exit status: 0 when all is done, 1 for errors in what was given, failed reductions or results that differ, 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -52,12 +63,19 @@ enum Command {
     Plan(PlanOptions),
     /// Write the P4 text and entries of each switch.
     Compile(CompileOptions),
-    /// Run a job in simulated time, where the same seed gives the same run; or between hosts that
-    /// are network namespaces.
+    /// Run a job: in simulated time, where the same seed gives the same run; with --real between
+    /// network namespaces; with --master between the hosts of a master.
     Run(JobOptions),
-    /// Run the mappers and reducers of one host of `run --real`.
-    #[command(hide = true)]
-    Agent(real::AgentOptions),
+    /// Run the mappers and reducers of this host.
+    Agent(agent::AgentOptions),
+    /// Serve jobs: the master of agents and switches.
+    Serve(serve::ServeOptions),
+    /// List the jobs of a master.
+    Jobs(client::MasterOptions),
+    /// Show a job of a master.
+    Show(client::OneJobOptions),
+    /// Cancel a job of a master.
+    Cancel(client::OneJobOptions),
 }
 
 #[derive(Args)]
@@ -111,6 +129,12 @@ impl From<Choosing> for Placement {
     }
 }
 
+impl Input {
+    fn files(&self) -> (&Path, &Path) {
+        (&self.job, &self.fabric)
+    }
+}
+
 #[derive(Args)]
 struct CompileOptions {
     #[command(flatten)]
@@ -122,8 +146,18 @@ struct CompileOptions {
 
 #[derive(Args)]
 struct JobOptions {
-    #[command(flatten)]
-    input: Input,
+    /// The job file. Paths of its parts are relative to its directory.
+    #[arg(value_name = "JOB")]
+    job: PathBuf,
+    /// The topology (docs/reference/topology.md). Switches with `slots` reduce.
+    #[arg(long, value_name = "TOPO.toml", required_unless_present = "master")]
+    fabric: Option<PathBuf>,
+    /// How switches are chosen.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "master")]
+    placement: Choosing,
+    /// Run it at this master (`polyplane aggregate serve`), which has the topology.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["fabric", "real", "seed"])]
+    master: Option<Address>,
     /// The way of the pairs.
     #[arg(long, value_enum, default_value_t)]
     scheme: Scheme,
@@ -181,7 +215,11 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Plan(options) => report::plan(options),
         Command::Compile(options) => report::compile(options),
         Command::Run(options) => run_job(options, early),
-        Command::Agent(options) => real::agent(options),
+        Command::Agent(options) => agent::run(options, early),
+        Command::Serve(options) => serve::run(options, early),
+        Command::Jobs(options) => client::jobs(options, early),
+        Command::Show(options) => client::show(options, early),
+        Command::Cancel(options) => client::cancel(options, early),
     }
 }
 
@@ -208,17 +246,20 @@ struct Planned {
 }
 
 impl Planned {
-    fn new(input: &Input, scheme: Scheme) -> Result<Planned, String> {
-        let job = reductions::read_job(&input.job)?;
-        let topology = read_topology(&input.fabric)?;
-        let directory = input.job.parent().unwrap_or(Path::new("")).to_owned();
+    fn new(
+        (job, fabric): (&Path, &Path),
+        (scheme, placement): (Scheme, Choosing),
+    ) -> Result<Planned, String> {
+        let directory = job.parent().unwrap_or(Path::new("")).to_owned();
+        let job = reductions::read_job(job)?;
+        let topology = read_topology(fabric)?;
         let mut requests = reductions::requests(&job, &topology, &directory)?;
         if scheme == Scheme::Direct {
             for request in &mut requests {
                 request.tiers = 0;
             }
         }
-        let plan = Plan::with_placement(&topology, &requests, input.placement.into());
+        let plan = Plan::with_placement(&topology, &requests, placement.into());
         let plan = plan.map_err(|error| error.to_string())?;
         Ok(Planned {
             job,
@@ -249,6 +290,24 @@ struct Ran {
     mappers: Vec<MapperCounts>,
     /// Bytes of frames to the reducer's host.
     link_bytes: u64,
+    /// Number of attempts, and of mappers that were started again, of a real run.
+    retries: Option<(u32, u32)>,
+}
+
+impl From<RealOutcome> for Ran {
+    fn from(outcome: RealOutcome) -> Ran {
+        Ran {
+            result: outcome.result,
+            vector: None,
+            failure: outcome.failure,
+            is_complete: outcome.is_complete,
+            took: outcome.took,
+            reducer: outcome.reducer,
+            mappers: outcome.mappers,
+            link_bytes: outcome.bytes,
+            retries: Some((outcome.attempts, outcome.retried)),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -263,6 +322,9 @@ struct OutcomeJson<'a> {
     absorbed: u64,
     repeats: u64,
     reducer_link_bytes: u64,
+    /// Attempts of a real run, and mappers that were started again.
+    attempts: Option<u32>,
+    retried_mappers: Option<u32>,
     is_verified: Option<bool>,
     result: Vec<(String, String)>,
     vector: Option<VectorJson>,
@@ -292,7 +354,10 @@ impl VectorJson {
 }
 
 fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let mut planned = Planned::new(&options.input, options.scheme)?;
+    let Some(fabric) = &options.fabric else {
+        return run_at_master(options, early);
+    };
+    let mut planned = Planned::new((&options.job, fabric), (options.scheme, options.placement))?;
     planned.topology.seed = options.seed.unwrap_or(planned.topology.seed);
     if options.scheme == Scheme::Paper {
         return paper::run(&planned, options, early);
@@ -305,25 +370,76 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
         false => simulate(&planned, inputs.clone().unwrap_or_default(), options, early)?,
     };
     let inputs = inputs.as_ref().filter(|_| options.verify);
-    let outcomes = outcomes(&planned, ran, inputs);
+    let clock = match options.real {
+        true => "",
+        false => " of simulated time",
+    };
+    Ok(tell(&planned.job, ran, inputs, (options.json, clock)))
+}
+
+/// Runs a job at a master.
+fn run_at_master(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let job = reductions::read_job(&options.job)?;
+    if options.scheme == Scheme::Paper {
+        return Err("the scheme `paper` is for simulated fabrics: give --fabric".to_owned());
+    }
+    let directory = options.job.parent().unwrap_or(Path::new(""));
+    let inputs = options.verify.then(|| reductions::inputs(&job, directory));
+    let inputs = inputs.transpose()?;
+    let Some(address) = &options.master else {
+        return Err("give --fabric TOPO.toml or --master ADDRESS".to_owned());
+    };
+    let limit = Duration::from_secs(options.seconds);
+    let file = (&*options.job, options.scheme == Scheme::Direct);
+    let outcomes = client::run(file, address, limit, early)?;
+    let outcomes = outcomes.unwrap_or_else(|| vec![RealOutcome::default(); job.reducers.len()]);
+    let ran = outcomes.into_iter().map(Ran::from).collect();
+    Ok(tell(&job, ran, inputs.as_ref(), (options.json, "")))
+}
+
+/// Reads a job file for a master.
+fn read_job(text: &str, directory: &Path, topology: &Topology) -> Result<Admission, String> {
+    let job = Job::read(text).map_err(|errors| {
+        let first = errors.first().map(ToString::to_string);
+        format!("the job file: {}", first.unwrap_or_default())
+    })?;
+    let requests = reductions::requests(&job, topology, directory)?;
+    Ok(Admission { job, requests })
+}
+
+/// Refuses an address that other machines reach, if that was not allowed.
+fn check_reach(address: &Address, is_allowed: bool) -> Result<(), String> {
+    let is_beyond = address.is_beyond_loopback();
+    let is_beyond = is_beyond.map_err(|error| format!("{address}: {error}"))?;
+    match is_beyond && !is_allowed {
+        true => Err(format!(
+            "{address}: other machines reach it, and may then run programs here; give \
+             --listen-beyond-loopback on a network where all may, or a tunnel and an address of \
+             this machine"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Prints outcomes. `inputs` are the mappers' own, to verify.
+fn tell(
+    job: &Job,
+    ran: Vec<Ran>,
+    inputs: Option<&Vec<Vec<Data>>>,
+    (as_json, clock): (bool, &str),
+) -> Ended {
+    let outcomes = outcomes(job, ran, inputs);
     let is_well = outcomes
         .iter()
         .all(|outcome| outcome.is_complete && outcome.is_verified != Some(false));
-    match options.json {
+    match as_json {
         true => out::json(&outcomes),
-        false => {
-            let clock = match options.real {
-                true => "",
-                false => " of simulated time",
-            };
-            outcomes.iter().for_each(|outcome| show(outcome, clock));
-        }
+        false => outcomes.iter().for_each(|outcome| show(outcome, clock)),
     }
-    Ok(if is_well {
-        Ended::Well
-    } else {
-        Ended::WithErrors
-    })
+    match is_well {
+        true => Ended::Well,
+        false => Ended::WithErrors,
+    }
 }
 
 fn simulate(
@@ -359,6 +475,7 @@ fn simulate(
             reducer: outcome.reducer,
             mappers: outcome.mappers,
             link_bytes: links.map(|link| link.bytes).sum(),
+            retries: None,
         }
     });
     Ok(ran.collect())
@@ -366,13 +483,12 @@ fn simulate(
 
 /// Returns what is reported of each reduction. `inputs` are the mappers' own, to verify.
 fn outcomes<'a>(
-    planned: &'a Planned,
+    job: &'a Job,
     ran: Vec<Ran>,
-    inputs: Option<&Vec<Vec<aggregate::Input>>>,
+    inputs: Option<&Vec<Vec<Data>>>,
 ) -> Vec<OutcomeJson<'a>> {
-    let reductions = planned.plan.reductions.iter().zip(ran);
-    let of_reduction = reductions.enumerate().map(|(number, (reduction, ran))| {
-        let request = &reduction.request;
+    let reductions = job.reducers.iter().zip(ran);
+    let of_reduction = reductions.enumerate().map(|(number, (request, ran))| {
         let is_verified = inputs.filter(|_| ran.is_complete).map(|inputs| {
             if request.shape.is_vector() {
                 return ran.vector == Vector::of(&inputs[number], request.shape.operator);
@@ -402,6 +518,8 @@ fn outcomes<'a>(
             absorbed: ran.reducer.absorbed,
             repeats: ran.mappers.iter().map(|mapper| mapper.repeats).sum(),
             reducer_link_bytes: ran.link_bytes,
+            attempts: ran.retries.map(|(attempts, _)| attempts),
+            retried_mappers: ran.retries.map(|(_, retried)| retried),
             is_verified,
             vector: ran.vector.as_ref().map(VectorJson::new),
             result: ran

@@ -21,7 +21,7 @@ use crate::engine::Choice;
 use crate::switches::Maker;
 
 /// Maximum size of a job file.
-const MAX_JOB_BYTES: u64 = 1 << 20;
+pub const MAX_JOB_BYTES: u64 = 1 << 20;
 
 /// Maximum size of a part.
 const MAX_PART_BYTES: u64 = 4 << 30;

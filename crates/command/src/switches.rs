@@ -144,9 +144,18 @@ impl Maker {
             PlaneSpec::Aggregate { .. } => {
                 let (program, entries) = self.planned.get(&spec.name).ok_or(NOT_PLANNED)?;
                 let (program, entries) = (program.clone(), entries.clone());
-                SwitchPlane::Alone(Box::new(self.text_device(&program, &entries)?))
+                self.text_plane(&program, &entries)?
             }
         })
+    }
+
+    /// Creates the data plane of a switch with a program and entries that are given as text.
+    ///
+    /// # Errors
+    /// The program or its entries are wrong.
+    pub fn text_plane(&mut self, program: &str, entries: &str) -> Result<SwitchPlane, String> {
+        let device = self.text_device(program, entries)?;
+        Ok(SwitchPlane::Alone(Box::new(device)))
     }
 
     /// Creates the switch and the servers of a split program, with its entries.

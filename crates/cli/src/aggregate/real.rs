@@ -1,55 +1,29 @@
-//! Jobs between real hosts: each host is a network namespace with an agent, each switch a thread.
+//! Jobs between real hosts on this machine: each host is a network namespace with an agent, each
+//! switch a thread, and the master is this process.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::fs::File;
-use std::io;
-use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use aggregate::{PlannedReduction, RunOptions, set_neighbours, switch_address};
-use aggregate_runtime::{
-    Agent, AgentIndex, Attempt, MapOrder, MapperTask, ReduceOrder, ReductionTask,
-};
-use clap::Args;
-use command::reductions;
+use aggregate::set_neighbours;
+use aggregate_runtime::{AgentLink, Connected, Event, Master, RealOutcome, Site, Stream};
 use command::switches::Maker;
-use fabric::topology::HostId;
-use port::ProcessGroup;
+use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use runtime::ProcessSetup;
 
 use super::{JobOptions, Planned, Ran};
-use crate::Ended;
 use crate::fabric::real::Running;
 
-/// The attempt of a job that runs once.
-const ATTEMPT: u16 = 1;
+/// Longest wait for an event.
+const TURN: Duration = Duration::from_millis(20);
 
-/// The number of the only load of its switches.
-const INCARNATION: u32 = 1;
-
-#[derive(Args)]
-pub(super) struct AgentOptions {
-    /// The address of the host.
-    #[arg(long, value_name = "IP")]
-    address: Ipv4Addr,
-}
-
-/// Runs the mappers and reducers of a host. Orders come by standard input, reports go to standard
-/// output.
-pub(super) fn agent(options: &AgentOptions) -> Result<Ended, String> {
-    let mut agent = Agent::new(options.address)?;
-    let orders = io::stdin().as_fd().try_clone_to_owned();
-    let mut orders: File = orders
-        .map_err(|error| format!("cannot read orders: {error}"))?
-        .into();
-    agent.run(&mut orders, &mut io::stdout().lock(), &mut |order| {
-        reductions::map_part(&order.function, &order.part, order.operator())
-    })?;
-    Ok(Ended::Well)
-}
+/// Time that agents get to start.
+const START: Duration = Duration::from_secs(10);
 
 /// Runs a job in network namespaces.
 ///
@@ -64,7 +38,7 @@ pub(super) fn run(
     set_neighbours(&mut planned.topology).map_err(|error| error.to_string())?;
     early.begin_work();
     let mut maker = Maker::new(options.choice, planned.topology.seed);
-    maker.set_plan(&planned.topology, &planned.plan, INCARNATION);
+    maker.set_routes(&planned.topology)?;
     let running = Running::start(&planned.topology, options.io, maker)?;
     let ran = reduce(planned, &running, options, early);
     let stopped = running.stop();
@@ -87,118 +61,127 @@ fn reduce(
         bytes.collect::<Result<Vec<u64>, String>>()
     };
     let before = received()?;
-    let mut attempt = Attempt::default();
-    let mut agents = Agents::default();
-    for (number, reduction) in reductions.iter().enumerate() {
-        let task = task(planned, (number, reduction), |host| {
-            agents.of(host, planned, running, &mut attempt)
-        })?;
-        attempt.add_reduction(task);
-    }
-    let mut signal = None;
-    let outcomes = attempt.run(Duration::from_secs(options.seconds), &mut || {
-        signal = signal.or_else(|| early.take_signal());
-        signal.is_some()
-    });
-    if let Some(signal) = signal {
-        return Err(format!("interrupted by {signal}"));
-    }
-    let outcomes = outcomes.map_err(|error| error.to_string())?.into_iter();
+    let outcomes = outcomes(planned, running, options, early)?.into_iter();
     let bytes = received()?.into_iter().zip(before);
     let ran = outcomes.zip(bytes).map(|(outcome, (after, before))| Ran {
-        result: outcome.result,
-        vector: None,
-        failure: outcome.failure,
-        is_complete: outcome.is_complete,
-        took: outcome.took,
-        reducer: outcome.reducer,
-        mappers: outcome.mappers,
         link_bytes: after - before,
+        ..Ran::from(outcome)
     });
     Ok(ran.collect())
 }
 
-/// Returns the orders of a reduction.
-fn task(
+/// Runs the reductions, with a thread for each agent.
+fn outcomes(
     planned: &Planned,
-    (number, reduction): (usize, &PlannedReduction),
-    mut agent_of: impl FnMut(HostId) -> Result<AgentIndex, String>,
-) -> Result<ReductionTask, String> {
-    let Planned { job, topology, .. } = planned;
-    let request = &reduction.request;
-    let address = |host: HostId| topology.hosts[host.0].address;
-    let flows = reduction.flow_config(ATTEMPT);
-    let mut mappers = Vec::new();
-    let lines = job.reducers[number].mappers.iter();
-    for ((flow, line), (host, _)) in (0..).zip(lines).zip(&request.mappers) {
-        let line = &job.mappers[*line];
-        let part = std::path::absolute(part_of(planned, line.part));
-        mappers.push(MapperTask {
-            name: line.name.clone(),
-            agent: agent_of(*host)?,
-            order: MapOrder {
-                flows,
-                flow,
-                function: line.function.clone(),
-                part: part.map_err(|error| error.to_string())?,
-                reducer: address(request.reducer),
-            },
-        });
+    running: &Running,
+    options: &JobOptions,
+    early: &ProcessSetup,
+) -> Result<Vec<RealOutcome>, String> {
+    let topology = &planned.topology;
+    let master = Master::new(topology.clone(), 0).map_err(|error| error.to_string())?;
+    let maker = RefCell::new(Maker::new(options.choice, topology.seed));
+    let mut site = Site::new(
+        master,
+        Box::new(|switch, load| {
+            let plane = maker.borrow_mut().text_plane(&load.program, &load.entries);
+            Some(plane.and_then(|plane| running.replace(topology, (switch, plane), options.io)))
+        }),
+        Box::new(super::read_job),
+    );
+    for (number, switch) in topology.switches.iter().enumerate() {
+        if matches!(switch.plane, PlaneSpec::Aggregate { .. }) {
+            // The site is there, so this arrives.
+            let _ = site.sender().send(Event::SwitchConnected(SwitchId(number)));
+        }
     }
-    let switches = reduction.switches.iter();
-    let hosts = request.mappers.iter().map(|(host, _)| address(*host));
-    let addresses = hosts.chain(switches.clone().map(|it| switch_address(it.switch)));
-    let RunOptions {
-        open_epochs,
-        patience,
-        ..
-    } = RunOptions::default();
-    let config = reduction.reducer_config(ATTEMPT, open_epochs, patience);
-    Ok(ReductionTask {
-        name: request.name.clone(),
-        agent: agent_of(request.reducer)?,
-        order: ReduceOrder::new(config, INCARNATION, addresses.collect()),
-        mappers,
-        switches: switches
-            .map(|it| topology.switches[it.switch.0].name.clone())
-            .collect(),
+    let requests = planned.plan.reductions.iter().map(|it| &it.request);
+    let of_request = requests.clone().flat_map(|request| {
+        let mappers = request.mappers.iter().map(|(host, _)| *host);
+        mappers.chain([request.reducer])
+    });
+    let mut hosts: Vec<HostId> = of_request.collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let requests: Vec<_> = requests.cloned().collect();
+    let is_stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let site = &mut site;
+        for host in &hosts {
+            let link = AgentLink {
+                host: *host,
+                address: topology.hosts[host.0].address,
+                connect: Box::new(|| start_agent(topology, running, *host)),
+            };
+            let (events, is_stopped) = (site.sender(), &is_stopped);
+            scope.spawn(move || link.run(&events, is_stopped));
+        }
+        let outcomes = follow(site, (planned, &hosts, &requests), options, early);
+        is_stopped.store(true, Relaxed);
+        site.end_connections();
+        outcomes
     })
 }
 
-/// The agents of hosts. They end when this value is dropped.
-#[derive(Default)]
-struct Agents {
-    hosts: BTreeMap<HostId, AgentIndex>,
-    processes: Vec<ProcessGroup>,
+/// Submits the job when the agents are there, and waits for its end.
+fn follow(
+    site: &mut Site<'_>,
+    (planned, hosts, requests): (&Planned, &[HostId], &[aggregate::ReductionRequest]),
+    options: &JobOptions,
+    early: &ProcessSetup,
+) -> Result<Vec<RealOutcome>, String> {
+    let turn = |site: &mut Site<'_>| {
+        site.turn(TURN);
+        match early.take_signal() {
+            Some(signal) => Err(format!("interrupted by {signal}")),
+            None => Ok(()),
+        }
+    };
+    let began = Instant::now();
+    while !site.has_agents(hosts.iter().copied()) && began.elapsed() < START {
+        turn(site)?;
+    }
+    let directory = std::path::absolute(&planned.directory);
+    let directory = directory.map_err(|error| error.to_string())?;
+    let job = (&planned.job, directory);
+    let number = site.master.submit("this job", job, requests)?;
+    let began = Instant::now();
+    let mut is_cancelled = false;
+    while !site.take_ended().contains(&number) {
+        turn(site)?;
+        if began.elapsed() >= Duration::from_secs(options.seconds) && !is_cancelled {
+            is_cancelled = true;
+            // It may have ended at this moment.
+            let _ = site.master.cancel(number);
+        }
+    }
+    let outcomes = site.master.take_outcomes(number);
+    // A job that did not begin has no counts to show.
+    let mut never_begun = outcomes.iter().filter(|outcome| outcome.attempts == 0);
+    match never_begun.find_map(|outcome| outcome.failure.clone()) {
+        Some(failure) => Err(failure),
+        None => Ok(outcomes),
+    }
 }
 
-impl Agents {
-    /// Returns the agent of a host, which is started if there is none.
-    fn of(
-        &mut self,
-        host: HostId,
-        planned: &Planned,
-        running: &Running,
-        attempt: &mut Attempt,
-    ) -> Result<AgentIndex, String> {
-        if let Some(agent) = self.hosts.get(&host) {
-            return Ok(*agent);
-        }
-        let spec = &planned.topology.hosts[host.0];
-        let own = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-        let mut command = Command::new(own);
-        command.args(["aggregate", "agent", "--address", &spec.address.to_string()]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = running.start_in(host, &mut command)?;
-        let streams = (process.child.stdin.take(), process.child.stdout.take());
-        let (Some(orders), Some(reports)) = streams else {
-            return Err(format!("the agent of {} has no pipes", spec.name));
-        };
-        let agent = attempt.add_agent(&spec.name, orders, reports)?;
-        self.hosts.insert(host, agent);
-        self.processes.push(process);
-        Ok(agent)
-    }
+/// Starts the agent of a host. It ends with its connection.
+fn start_agent(
+    topology: &fabric::Topology,
+    running: &Running,
+    host: HostId,
+) -> Result<Connected, String> {
+    let failed = |error: std::io::Error| format!("cannot start an agent: {error}");
+    let own = std::env::current_exe().map_err(failed)?;
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let address = topology.hosts[host.0].address.to_string();
+    let mut command = Command::new(own);
+    command.args(["aggregate", "agent", "--on-stdin", "--address", &address]);
+    command.stdin(Stdio::from(OwnedFd::from(theirs)));
+    command.stdout(Stdio::null());
+    let process = running.start_in(host, &mut command)?;
+    Ok(Connected {
+        stream: Stream::Unix(ours),
+        keep: Some(Box::new(process)),
+    })
 }
 
 /// Checks that all parts can be opened, before anything is started.

@@ -108,7 +108,10 @@ fn plan_json(planned: &Planned) -> PlanJson<'_> {
 }
 
 pub(super) fn plan(options: &PlanOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let planned = Planned::new(
+        options.input.files(),
+        (Scheme::P4com, options.input.placement),
+    )?;
     if let Some(file) = &options.svg {
         let drawn = draw(&planned.topology, &planned.plan)?;
         std::fs::write(file, drawn)
@@ -163,7 +166,10 @@ fn show(report: &PlanJson<'_>, planned: &Planned) {
 }
 
 pub(super) fn compile(options: &CompileOptions) -> Result<Ended, String> {
-    let planned = Planned::new(&options.input, Scheme::P4com)?;
+    let planned = Planned::new(
+        options.input.files(),
+        (Scheme::P4com, options.input.placement),
+    )?;
     let plan = &planned.plan;
     let files = planned.switches().flat_map(|(switch, name, _)| {
         [

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -70,8 +71,24 @@ struct Json {
 /// Hosts, and running switches.
 pub(crate) struct Running {
     namespaces: Namespaces,
-    /// Each switch stops when its stream is closed.
-    switches: Vec<(UnixStream, JoinHandle<Result<Switched, String>>)>,
+    switches: Mutex<Vec<RunningSwitch>>,
+}
+
+/// A switch at work. It stops when its stream is closed.
+struct RunningSwitch {
+    stream: UnixStream,
+    thread: JoinHandle<Result<Switched, String>>,
+}
+
+impl RunningSwitch {
+    /// Stops it. Returns its report.
+    fn stop(self) -> Result<Switched, String> {
+        drop(self.stream);
+        match self.thread.join() {
+            Ok(switched) => switched,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
 }
 
 /// Runs a topology until a stop signal.
@@ -152,23 +169,56 @@ impl Running {
                 server.name
             ));
         }
-        let mut running = Running {
+        let running = Running {
             namespaces: Namespaces::make(topology)?,
-            switches: Vec::new(),
+            switches: Mutex::default(),
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
-            let mut plane = maker.plane(spec).map_err(named)?;
-            if let SwitchPlane::Alone(device) = &mut plane {
-                set_queues(device, topology, SwitchId(number)).map_err(named)?;
-            }
-            let ports = running
-                .namespaces
-                .open(topology, SwitchId(number), io.into());
-            let started = begin(spec.name.clone(), plane, ports.map_err(named)?);
-            running.switches.push(started.map_err(named)?);
+            let plane = maker.plane(spec).map_err(named)?;
+            let started = running.begin(topology, (SwitchId(number), plane), io);
+            running.lock().push(started.map_err(named)?);
         }
         Ok(running)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RunningSwitch>> {
+        // A switch that was not replaced by a panicking thread is still whole.
+        self.switches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the ports of a switch, and starts it.
+    fn begin(
+        &self,
+        topology: &Topology,
+        (switch, mut plane): (SwitchId, SwitchPlane),
+        io: Io,
+    ) -> Result<RunningSwitch, String> {
+        if let SwitchPlane::Alone(device) = &mut plane {
+            set_queues(device, topology, switch)?;
+        }
+        let ports = self.namespaces.open(topology, switch, io.into())?;
+        let name = topology.switches[switch.0].name.clone();
+        let (stream, thread) = begin(name, plane, ports)?;
+        Ok(RunningSwitch { stream, thread })
+    }
+
+    /// Stops a switch, and starts it with another program. Frames that it holds are lost.
+    ///
+    /// # Errors
+    /// The switch has failed, or its ports cannot be opened.
+    pub(crate) fn replace(
+        &self,
+        topology: &Topology,
+        (switch, plane): (SwitchId, SwitchPlane),
+        io: Io,
+    ) -> Result<(), String> {
+        let mut switches = self.lock();
+        let old = switches.remove(switch.0);
+        let stopped = old.stop();
+        let started = self.begin(topology, (switch, plane), io)?;
+        switches.insert(switch.0, started);
+        stopped.map(|_| ())
     }
 
     /// Stops the switches. Returns their reports.
@@ -176,13 +226,9 @@ impl Running {
     /// # Errors
     /// A switch has failed.
     pub(crate) fn stop(self) -> Result<Vec<Switched>, String> {
-        let (streams, threads): (Vec<_>, Vec<_>) = self.switches.into_iter().unzip();
-        drop(streams);
-        let ended = threads.into_iter().map(|thread| match thread.join() {
-            Ok(switched) => switched,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.collect()
+        let switches = self.switches.into_inner();
+        let switches = switches.unwrap_or_else(PoisonError::into_inner);
+        switches.into_iter().map(RunningSwitch::stop).collect()
     }
 
     fn commands(&self, topology: &Topology, early: &ProcessSetup) -> Result<Vec<Done>, String> {

@@ -222,6 +222,10 @@ impl Check<'_> {
                 time: self.time(&switch.service, service.time),
                 backlog: self.number(&switch.backlog, 1, service.backlog),
             },
+            p4runtime: switch.p4runtime.as_ref().map(|server| {
+                let device = self.number(&switch.device, 0, 1);
+                (server.get_ref().clone(), device)
+            }),
         }
     }
 
@@ -247,6 +251,7 @@ impl Check<'_> {
             mac: self.mac(&host.mac).unwrap_or_default(),
             address,
             prefix_len,
+            agent: host.agent.as_ref().map(|agent| agent.get_ref().clone()),
             gateway,
             neighbours,
         }

@@ -78,6 +78,10 @@ pub(super) struct Switch {
     pub(super) entries: Option<Text>,
     /// Slots for reductions, of a switch without a program of its own.
     pub(super) slots: Option<Spanned<i64>>,
+    /// Its P4Runtime server, if it is a real switch.
+    pub(super) p4runtime: Option<Text>,
+    /// Its device number there.
+    pub(super) device: Option<Spanned<i64>>,
     pub(super) service: Option<Text>,
     pub(super) backlog: Option<Spanned<i64>>,
     #[serde(default, rename = "vpdp")]
@@ -114,6 +118,8 @@ pub(super) struct Host {
     pub(super) name: Text,
     pub(super) mac: Text,
     pub(super) ip: Text,
+    /// The address of its agent, if it is a real host.
+    pub(super) agent: Option<Text>,
     pub(super) gateway: Option<Text>,
     #[serde(default)]
     pub(super) neighbours: BTreeMap<String, Text>,

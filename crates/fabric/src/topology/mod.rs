@@ -77,6 +77,8 @@ pub struct SwitchSpec {
     pub plane: PlaneSpec,
     /// Its processing time, in simulated time.
     pub service: ServiceSpec,
+    /// The address of its P4Runtime server, and its device number there, if it is a real switch.
+    pub p4runtime: Option<(String, u64)>,
 }
 
 /// Data plane of a switch.
@@ -282,6 +284,8 @@ pub struct HostSpec {
     pub address: Ipv4Addr,
     /// Prefix length of its network.
     pub prefix_len: u8,
+    /// The address of its agent, if it is a real host.
+    pub agent: Option<String>,
     /// The router to other networks.
     pub gateway: Option<Ipv4Addr>,
     /// Static neighbor entries.

@@ -1,0 +1,1056 @@
+//! The master of a site: it admits jobs, numbers attempts and loads, and answers failures.
+//!
+//! No I/O and no clock: reports and times go in, [`Action`]s come out. docs/internals/aggregate.md
+//! has the order of its steps.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use aggregate::{
+    Job, MapFunction, MapperCounts, Pair, Plan, PlanError, PlannedReduction, ReducerCounts,
+    ReductionError, ReductionRequest, RunOptions, switch_address,
+};
+use fabric::Topology;
+use fabric::topology::{HostId, PlaneSpec, SwitchId};
+use packet::Nanos;
+use serde::{Deserialize, Serialize};
+
+use crate::order::{
+    AgentOrder, AgentReport, AttemptId, BeginOrder, MapOrder, ReduceOrder, from_text,
+};
+
+/// Time that an agent or a switch gets to come back.
+const RETURN: Nanos = Nanos::from_secs(15);
+
+/// Time that a load of a switch gets.
+const LOAD: Nanos = Nanos::from_secs(20);
+
+/// Time that mappers get to report after their reducer has the result.
+const LAST_REPORTS: Nanos = Nanos::from_secs(2);
+
+/// Failures of a reducer that no lost switch explains, after which a reduction fails.
+const MAX_FAILURES: u32 = 2;
+
+/// What the master wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send an order to the agent of a host.
+    Order(HostId, AgentOrder),
+    /// Give a switch its program and entries.
+    Load(SwitchId, SwitchLoad),
+    /// Tell those who wait for a job that it has ended.
+    Ended(u32),
+}
+
+/// Program and entries of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchLoad {
+    /// Number of the load.
+    pub number: u32,
+    /// The P4 text.
+    pub program: String,
+    /// The entries.
+    pub entries: String,
+}
+
+/// Outcome of a reduction between real hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RealOutcome {
+    /// The reduced pairs, sorted by key.
+    pub result: Vec<Pair>,
+    /// The failure, if it failed.
+    pub failure: Option<String>,
+    /// True if the result is complete.
+    pub is_complete: bool,
+    /// Counters of the reducer.
+    pub reducer: ReducerCounts,
+    /// Counters of the mappers that have reported their end.
+    pub mappers: Vec<MapperCounts>,
+    /// Time from the begin of the last attempt to the end.
+    pub took: Nanos,
+    /// Bytes of the frames with messages to the reducer.
+    pub bytes: u64,
+    /// Number of attempts that began.
+    pub attempts: u32,
+    /// Number of mappers that were started again.
+    pub retried: u32,
+}
+
+/// State of a job, as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// `running`, `complete`, `failed` or `cancelled`.
+    pub state: String,
+    /// Its reductions.
+    pub reductions: Vec<ReductionReport>,
+}
+
+/// State of a reduction, as it is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReductionReport {
+    /// Its name.
+    pub name: String,
+    /// Number of the reduction in messages.
+    pub job: u16,
+    /// The step that it is at.
+    pub step: String,
+    /// Number of attempts that began.
+    pub attempts: u32,
+    /// Number of mappers that were started again.
+    pub retried: u32,
+    /// Names of the switches that reduce.
+    pub switches: Vec<String>,
+    /// Number of keys of the result so far.
+    pub keys: u64,
+    /// The failure, if it failed.
+    pub failure: Option<String>,
+}
+
+/// An agent, as the master knows it.
+#[derive(Clone, Debug)]
+struct AgentState {
+    is_connected: bool,
+    /// Time and reason of the end of the last connection.
+    lost: (Nanos, String),
+}
+
+/// A switch, as the master knows it.
+#[derive(Clone, Debug)]
+struct SwitchState {
+    is_connected: bool,
+    lost: (Nanos, String),
+    /// Number of the load that it has.
+    loaded: Option<u32>,
+    /// True if it may have reductions, or a program of somebody else.
+    is_dirty: bool,
+}
+
+/// A load that is under way.
+#[derive(Clone, Debug)]
+struct Load {
+    number: u32,
+    began: Nanos,
+    waiting: BTreeSet<SwitchId>,
+    /// The attempt of each reduction in the entries.
+    attempts: BTreeMap<u16, u16>,
+}
+
+/// State of a mapper or a reducer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Its agent has no order.
+    Absent,
+    /// Its agent prepares it.
+    Preparing,
+    /// It waits for its begin.
+    Ready,
+    /// It has begun.
+    Begun,
+}
+
+/// Step of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Mappers and the reducer are prepared.
+    Preparing,
+    /// All are prepared, and the switches are to be loaded.
+    Ready,
+    /// They are at work.
+    Running,
+    /// The result is here since this time, and mappers may still report.
+    Complete(Nanos),
+    /// It has ended.
+    Ended,
+}
+
+/// A reduction of a job.
+#[derive(Debug)]
+struct Reduction {
+    planned: PlannedReduction,
+    /// Name, function and part of each mapper.
+    mappers: Vec<(String, MapFunction, PathBuf)>,
+    at: AttemptId,
+    phase: Phase,
+    reducer: Part,
+    parts: Vec<Part>,
+    mapped: Vec<bool>,
+    /// True if a switch was lost in this attempt.
+    has_lost_switch: bool,
+    failures: u32,
+    outcome: RealOutcome,
+}
+
+impl Reduction {
+    fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Preparing | Phase::Ready | Phase::Running)
+    }
+
+    /// Returns the hosts of the reducer and the mappers.
+    fn hosts(&self) -> BTreeSet<HostId> {
+        let request = &self.planned.request;
+        let mappers = request.mappers.iter().map(|(host, _)| *host);
+        mappers.chain([request.reducer]).collect()
+    }
+
+    fn uses(&self, switch: SwitchId) -> bool {
+        let mut switches = self.planned.switches.iter();
+        switches.any(|planned| planned.switch == switch)
+    }
+
+    /// Returns the name of a mapper, of a switch, or of the reducer.
+    fn who(&self, topology: &Topology, flow: Option<u16>) -> String {
+        let request = &self.planned.request;
+        let host = |host: HostId| &topology.hosts[host.0].name;
+        let Some(flow) = flow else {
+            return format!("reducer {} on {}", request.name, host(request.reducer));
+        };
+        let index = usize::from(flow);
+        match (self.mappers.get(index), request.mappers.get(index)) {
+            (Some((name, ..)), Some((at, _))) => format!("mapper {name} on {}", host(*at)),
+            _ => {
+                let mut switches = self.planned.switches.iter();
+                let found = switches.find(|planned| planned.place.flow == flow);
+                found.map_or(format!("flow {flow}"), |planned| {
+                    format!("switch {}", topology.switches[planned.switch.0].name)
+                })
+            }
+        }
+    }
+
+    /// Returns the name of the first mapper, or of the reducer, on a host.
+    fn role_on(&self, topology: &Topology, host: HostId) -> String {
+        let mut mappers = self.planned.request.mappers.iter();
+        let flow = match self.planned.request.reducer == host {
+            true => None,
+            false => mappers.position(|(at, _)| *at == host),
+        };
+        self.who(topology, flow.map(|flow| flow as u16))
+    }
+
+    /// Returns a failure with names in place of numbers.
+    fn explain(&self, topology: &Topology, failure: ReductionError) -> String {
+        match failure {
+            ReductionError::MapperSilent { flow } | ReductionError::SwitchSilent { flow } => {
+                format!("{} does not answer", self.who(topology, Some(flow)))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// A job.
+#[derive(Debug)]
+struct JobState {
+    name: String,
+    reductions: Vec<Reduction>,
+    is_cancelled: bool,
+    /// The load after which the switches have nothing of it, if all of its reductions have ended.
+    cleaned_by: Option<u32>,
+    has_ended: bool,
+}
+
+/// The master of a site.
+#[derive(Debug)]
+pub struct Master {
+    topology: Topology,
+    /// Routes, and the reductions that have not ended.
+    plan: Plan,
+    options: RunOptions,
+    /// Number of the last load.
+    number: u32,
+    last_attempt: u16,
+    last_reduction: u16,
+    last_job: u32,
+    agents: Vec<AgentState>,
+    switches: Vec<SwitchState>,
+    load: Option<Load>,
+    is_load_wanted: bool,
+    jobs: BTreeMap<u32, JobState>,
+    actions: VecDeque<Action>,
+}
+
+impl Master {
+    /// Creates the master of a topology. Numbers of loads and attempts are greater than `number`;
+    /// a master that is started again gets a greater one.
+    ///
+    /// # Errors
+    /// The topology has no routes.
+    pub fn new(topology: Topology, number: u32) -> Result<Master, PlanError> {
+        let plan = Plan::new(&topology, &[])?;
+        let agent = AgentState {
+            is_connected: false,
+            lost: (Nanos::ZERO, "it is not there".to_owned()),
+        };
+        let switch = SwitchState {
+            is_connected: false,
+            lost: (Nanos::ZERO, "it is not there".to_owned()),
+            loaded: None,
+            is_dirty: true,
+        };
+        Ok(Master {
+            agents: vec![agent; topology.hosts.len()],
+            switches: vec![switch; topology.switches.len()],
+            plan,
+            options: RunOptions::default(),
+            number,
+            last_attempt: number as u16,
+            last_reduction: 0,
+            last_job: 0,
+            load: None,
+            is_load_wanted: false,
+            jobs: BTreeMap::new(),
+            actions: VecDeque::new(),
+            topology,
+        })
+    }
+
+    /// Returns the topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Admits a job, and returns its number. `requests` are its reductions; paths of parts are
+    /// relative to `directory` of each host.
+    ///
+    /// # Errors
+    /// An agent or a switch is not there, or there is no path or no room. Nothing is changed.
+    pub fn submit(
+        &mut self,
+        name: &str,
+        (job, directory): (&Job, PathBuf),
+        requests: &[ReductionRequest],
+    ) -> Result<u32, String> {
+        let planned = Plan::new(&self.with_free_slots(), requests);
+        let planned = planned.map_err(|error| refusal(&error, requests))?;
+        let mut reductions = Vec::new();
+        for (mut planned, line) in planned.reductions.into_iter().zip(&job.reducers) {
+            self.last_reduction = self.free_number();
+            planned.job = self.last_reduction;
+            let mappers = line.mappers.iter().map(|mapper| {
+                let mapper = &job.mappers[*mapper];
+                let part = directory.join(&job.parts[mapper.part].path);
+                (mapper.name.clone(), mapper.function.clone(), part)
+            });
+            let count = line.mappers.len();
+            let reduction = Reduction {
+                mappers: mappers.collect(),
+                at: AttemptId {
+                    job: planned.job,
+                    attempt: 0,
+                },
+                phase: Phase::Preparing,
+                reducer: Part::Absent,
+                parts: vec![Part::Absent; count],
+                mapped: vec![false; count],
+                has_lost_switch: false,
+                failures: 0,
+                outcome: RealOutcome {
+                    mappers: vec![MapperCounts::default(); count],
+                    ..RealOutcome::default()
+                },
+                planned,
+            };
+            self.check_presence(&reduction)?;
+            reductions.push(reduction);
+        }
+        for reduction in &mut reductions {
+            reduction.at.attempt = next_attempt(&mut self.last_attempt);
+            self.plan.reductions.push(reduction.planned.clone());
+        }
+        self.last_job += 1;
+        let state = JobState {
+            name: name.to_owned(),
+            reductions,
+            is_cancelled: false,
+            cleaned_by: None,
+            has_ended: false,
+        };
+        self.jobs.insert(self.last_job, state);
+        Ok(self.last_job)
+    }
+
+    /// Returns an error if an agent or a switch of a reduction is not there.
+    fn check_presence(&self, reduction: &Reduction) -> Result<(), String> {
+        for host in reduction.hosts() {
+            let AgentState { is_connected, lost } = &self.agents[host.0];
+            if !is_connected {
+                let who = reduction.role_on(&self.topology, host);
+                let address = self.topology.hosts[host.0].address;
+                return Err(format!(
+                    "{who}: {}; start `polyplane aggregate agent --address {address}` there",
+                    lost.1
+                ));
+            }
+        }
+        for planned in &reduction.planned.switches {
+            let SwitchState {
+                is_connected, lost, ..
+            } = &self.switches[planned.switch.0];
+            if !is_connected {
+                let name = &self.topology.switches[planned.switch.0].name;
+                return Err(format!("switch {name}: {}", lost.1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the topology with the slots that no reduction has. A switch that reduces keeps at
+    /// least one, which is too few for any reduction.
+    fn with_free_slots(&self) -> Topology {
+        let mut topology = self.topology.clone();
+        for reduction in &self.plan.reductions {
+            for planned in &reduction.switches {
+                let plane = &mut topology.switches[planned.switch.0].plane;
+                if let PlaneSpec::Aggregate { slots } = plane {
+                    let used = reduction.request.slots.saturating_mul(2);
+                    *slots = slots.saturating_sub(used).max(1);
+                }
+            }
+        }
+        topology
+    }
+
+    /// Returns the next number of a reduction that no other has.
+    fn free_number(&self) -> u16 {
+        let mut number = self.last_reduction;
+        loop {
+            number = number.wrapping_add(1).max(1);
+            let mut taken = self.plan.reductions.iter();
+            if !taken.any(|reduction| reduction.job == number) {
+                return number;
+            }
+        }
+    }
+
+    /// Ends a job without a result.
+    ///
+    /// # Errors
+    /// There is no such job, or it has ended.
+    pub fn cancel(&mut self, number: u32) -> Result<(), String> {
+        let job = self.jobs.get_mut(&number);
+        let job = job.ok_or_else(|| unknown(number))?;
+        if job.cleaned_by.is_some() {
+            return Err(format!("job {number} has ended already"));
+        }
+        job.is_cancelled = true;
+        for index in 0..job.reductions.len() {
+            self.end(number, index);
+        }
+        Ok(())
+    }
+
+    /// Returns the state of all jobs.
+    pub fn jobs(&self) -> Vec<JobReport> {
+        let all = self.jobs.iter();
+        all.map(|(number, job)| self.report_of(*number, job))
+            .collect()
+    }
+
+    /// Returns the state of a job.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn job(&self, number: u32) -> Result<JobReport, String> {
+        let job = self.jobs.get(&number).ok_or_else(|| unknown(number))?;
+        Ok(self.report_of(number, job))
+    }
+
+    fn report_of(&self, number: u32, job: &JobState) -> JobReport {
+        let mut outcomes = job.reductions.iter().map(|it| &it.outcome);
+        let state = match (job.has_ended, job.is_cancelled) {
+            (false, _) => "running",
+            (true, true) => "cancelled",
+            (true, false) if outcomes.all(|outcome| outcome.is_complete) => "complete",
+            (true, false) => "failed",
+        };
+        let reductions = job.reductions.iter().map(|reduction| {
+            let switches = reduction.planned.switches.iter();
+            ReductionReport {
+                name: reduction.planned.request.name.clone(),
+                job: reduction.planned.job,
+                step: self.step_of(reduction),
+                attempts: reduction.outcome.attempts,
+                retried: reduction.outcome.retried,
+                switches: switches
+                    .map(|it| self.topology.switches[it.switch.0].name.clone())
+                    .collect(),
+                keys: reduction.outcome.result.len() as u64,
+                failure: reduction.outcome.failure.clone(),
+            }
+        });
+        JobReport {
+            number,
+            name: job.name.clone(),
+            state: state.to_owned(),
+            reductions: reductions.collect(),
+        }
+    }
+
+    fn step_of(&self, reduction: &Reduction) -> String {
+        let hosts = reduction.hosts().into_iter();
+        let mut lost = hosts.filter(|host| !self.agents[host.0].is_connected);
+        match (reduction.phase, lost.next()) {
+            (Phase::Ended, _) => "ended".to_owned(),
+            (Phase::Complete(_), _) => "complete".to_owned(),
+            (_, Some(host)) => {
+                format!("waits for {}", reduction.role_on(&self.topology, host))
+            }
+            (Phase::Preparing, None) => "maps".to_owned(),
+            (Phase::Ready, None) => "loads switches".to_owned(),
+            (Phase::Running, None) => "reduces".to_owned(),
+        }
+    }
+
+    /// Takes the outcomes of a job that has ended. Results are taken once.
+    pub fn take_outcomes(&mut self, number: u32) -> Vec<RealOutcome> {
+        let job = self.jobs.get_mut(&number);
+        let reductions = job.map(|job| job.reductions.iter_mut());
+        let taken = reductions.into_iter().flatten().map(|reduction| {
+            let mut outcome = reduction.outcome.clone();
+            outcome.result = std::mem::take(&mut reduction.outcome.result);
+            outcome
+        });
+        taken.collect()
+    }
+
+    /// Notes that an agent takes orders.
+    pub fn agent_connected(&mut self, host: HostId) {
+        self.agents[host.0].is_connected = true;
+    }
+
+    /// Notes that an agent takes no orders, for this reason. Its mappers and reducers are gone.
+    pub fn agent_lost(&mut self, host: HostId, why: String, now: Nanos) {
+        let agent = &mut self.agents[host.0];
+        if agent.is_connected {
+            agent.lost.0 = now;
+        }
+        agent.is_connected = false;
+        agent.lost.1 = why;
+        let mut again = Vec::new();
+        for (number, index, reduction) in open(&mut self.jobs) {
+            let request = &reduction.planned.request;
+            if request.reducer == host && reduction.reducer != Part::Absent {
+                again.push((number, index));
+                continue;
+            }
+            for (part, (at, _)) in reduction.parts.iter_mut().zip(&request.mappers) {
+                if *at == host {
+                    *part = Part::Absent;
+                }
+            }
+            if reduction.phase == Phase::Ready {
+                reduction.phase = Phase::Preparing;
+            }
+        }
+        for (number, index) in again {
+            self.begin_attempt(number, index);
+        }
+    }
+
+    /// Notes that a switch can be loaded. It may have any program.
+    pub fn switch_connected(&mut self, switch: SwitchId) {
+        let state = &mut self.switches[switch.0];
+        state.is_connected = true;
+        state.loaded = None;
+        state.is_dirty = true;
+        self.is_load_wanted = true;
+    }
+
+    /// Notes that a switch cannot be loaded, for this reason. It may have lost its registers, or
+    /// may come back with old ones, so nothing that it sends from here on counts.
+    pub fn switch_lost(&mut self, switch: SwitchId, why: String, now: Nanos) {
+        let state = &mut self.switches[switch.0];
+        if state.is_connected {
+            state.lost.0 = now;
+        }
+        state.lost.1 = why;
+        state.loaded = None;
+        if !std::mem::replace(&mut state.is_connected, false) {
+            return;
+        }
+        if let Some(load) = &mut self.load {
+            load.waiting.remove(&switch);
+        }
+        self.number += 1;
+        for (_, _, reduction) in open(&mut self.jobs) {
+            if reduction.uses(switch) {
+                reduction.has_lost_switch = true;
+                if reduction.phase == Phase::Running {
+                    let (at, number) = (reduction.at, self.number);
+                    let restart = AgentOrder::Restart { at, number };
+                    let reducer = reduction.planned.request.reducer;
+                    self.actions.push_back(Action::Order(reducer, restart));
+                }
+            }
+        }
+    }
+
+    /// Notes that a switch has a load, or why it has not.
+    pub fn switch_loaded(&mut self, switch: SwitchId, number: u32, loaded: Result<(), String>) {
+        let Some(load) = self.load.as_mut().filter(|load| load.number == number) else {
+            return;
+        };
+        if !load.waiting.remove(&switch) {
+            return;
+        }
+        match loaded {
+            Ok(()) => {
+                let mut reductions = self.plan.reductions.iter();
+                let has_any = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
+                let state = &mut self.switches[switch.0];
+                state.loaded = Some(number);
+                state.is_dirty = has_any;
+            }
+            Err(error) => self.fail_users(switch, &error),
+        }
+    }
+
+    /// Fails the reductions of a switch.
+    fn fail_users(&mut self, switch: SwitchId, why: &str) {
+        let name = &self.topology.switches[switch.0].name;
+        let failure = format!("switch {name}: {why}");
+        let users = open(&mut self.jobs).filter(|(_, _, reduction)| reduction.uses(switch));
+        let users: Vec<_> = users.map(|(number, index, _)| (number, index)).collect();
+        for (number, index) in users {
+            self.fail(number, index, failure.clone());
+        }
+    }
+
+    /// Takes a report of an agent.
+    pub fn report(&mut self, report: AgentReport, now: Nanos) {
+        let at = match &report {
+            AgentReport::Alive => return,
+            AgentReport::Ready { at, .. }
+            | AgentReport::Refused { at, .. }
+            | AgentReport::Pairs { at, .. }
+            | AgentReport::Reduced { at, .. }
+            | AgentReport::Mapped { at, .. } => *at,
+        };
+        let mut all = self.jobs.iter_mut().flat_map(|(number, job)| {
+            let reductions = job.reductions.iter_mut().enumerate();
+            reductions.map(|(index, reduction)| (*number, index, reduction))
+        });
+        let found = all.find(|(_, _, it)| it.at == at && it.phase != Phase::Ended);
+        let Some((number, index, reduction)) = found else {
+            return;
+        };
+        match report {
+            AgentReport::Alive => {}
+            AgentReport::Ready { flow, .. } => {
+                let part = match flow {
+                    None => Some(&mut reduction.reducer),
+                    Some(flow) => reduction.parts.get_mut(usize::from(flow)),
+                };
+                if let Some(part) = part.filter(|part| **part == Part::Preparing) {
+                    *part = Part::Ready;
+                }
+            }
+            AgentReport::Refused { flow, error, .. } => {
+                let who = reduction.who(&self.topology, flow);
+                self.fail(number, index, format!("{who}: {error}"));
+            }
+            AgentReport::Pairs { pairs, .. } => {
+                let pairs = pairs.iter().filter_map(from_text);
+                reduction.outcome.result.extend(pairs);
+            }
+            AgentReport::Reduced {
+                failure: Some(failure),
+                ..
+            } => self.answer_failure(number, index, failure),
+            AgentReport::Reduced {
+                failure: None,
+                keys,
+                counts,
+                nanoseconds,
+                bytes,
+                ..
+            } => {
+                let outcome = &mut reduction.outcome;
+                let arrived = outcome.result.len() as u64;
+                outcome.reducer = counts;
+                outcome.took = Nanos(nanoseconds);
+                outcome.bytes = bytes;
+                if arrived == keys {
+                    outcome.is_complete = true;
+                    reduction.phase = Phase::Complete(now);
+                } else {
+                    let lost = format!("{arrived} of the {keys} keys of the result were reported");
+                    self.fail(number, index, lost);
+                }
+            }
+            AgentReport::Mapped { flow, counts, .. } => {
+                let flow = usize::from(flow);
+                if let Some(is_mapped) = reduction.mapped.get_mut(flow) {
+                    *is_mapped = true;
+                    reduction.outcome.mappers[flow] = counts;
+                }
+            }
+        }
+    }
+
+    /// Begins another attempt after a failure that may be past, else fails.
+    fn answer_failure(&mut self, number: u32, index: usize, failure: ReductionError) {
+        let Some(reduction) = reduction_of(&mut self.jobs, number, index) else {
+            return;
+        };
+        if !reduction.has_lost_switch {
+            reduction.failures += 1;
+            let is_silence = !matches!(failure, ReductionError::Unbalanced { .. });
+            if !is_silence || reduction.failures >= MAX_FAILURES {
+                let failure = reduction.explain(&self.topology, failure);
+                self.fail(number, index, failure);
+                return;
+            }
+        }
+        self.begin_attempt(number, index);
+    }
+
+    /// Begins another attempt of a reduction.
+    fn begin_attempt(&mut self, number: u32, index: usize) {
+        let attempt = next_attempt(&mut self.last_attempt);
+        self.drop_attempt(number, index);
+        let Some(reduction) = reduction_of(&mut self.jobs, number, index) else {
+            return;
+        };
+        reduction.at.attempt = attempt;
+        reduction.phase = Phase::Preparing;
+        reduction.reducer = Part::Absent;
+        reduction.parts.fill(Part::Absent);
+        reduction.mapped.fill(false);
+        reduction.has_lost_switch = false;
+        reduction.outcome.result.clear();
+    }
+
+    /// Has agents forget the attempt of a reduction.
+    fn drop_attempt(&mut self, number: u32, index: usize) {
+        if let Some(reduction) = reduction_of(&mut self.jobs, number, index) {
+            let at = reduction.at;
+            let hosts = reduction.hosts().into_iter();
+            let hosts = hosts.filter(|host| self.agents[host.0].is_connected);
+            self.actions
+                .extend(hosts.map(|host| Action::Order(host, AgentOrder::Drop { at })));
+        }
+    }
+
+    fn fail(&mut self, number: u32, index: usize, failure: String) {
+        if let Some(reduction) = reduction_of(&mut self.jobs, number, index) {
+            reduction.outcome.failure = Some(failure);
+            reduction.outcome.result.clear();
+        }
+        self.end(number, index);
+    }
+
+    /// Ends a reduction.
+    fn end(&mut self, number: u32, index: usize) {
+        let Some(reduction) = reduction_of(&mut self.jobs, number, index) else {
+            return;
+        };
+        if reduction.phase == Phase::Ended {
+            return;
+        }
+        reduction.phase = Phase::Ended;
+        let own = reduction.planned.job;
+        self.drop_attempt(number, index);
+        self.plan.reductions.retain(|planned| planned.job != own);
+        self.is_load_wanted = true;
+        if let Some(job) = self.jobs.get_mut(&number) {
+            let mut reductions = job.reductions.iter();
+            if reductions.all(|reduction| reduction.phase == Phase::Ended) {
+                job.cleaned_by = Some(self.number + 1);
+            }
+        }
+    }
+
+    /// Returns the next action, if there is one at this time.
+    pub fn poll(&mut self, now: Nanos) -> Option<Action> {
+        if self.actions.is_empty() {
+            self.notice_absence(now);
+            self.prepare();
+            self.end_complete(now);
+            self.follow_load(now);
+        }
+        self.actions.pop_front()
+    }
+
+    /// Fails the reductions of agents and switches that do not come back.
+    fn notice_absence(&mut self, now: Nanos) {
+        let mut failed = Vec::new();
+        for (number, index, reduction) in open(&mut self.jobs) {
+            let is_over = |lost: Nanos| now.since(lost) > RETURN;
+            let hosts = reduction.hosts();
+            let mut hosts = hosts.iter().map(|host| (*host, &self.agents[host.0]));
+            let host = hosts.find(|(_, it)| !it.is_connected && is_over(it.lost.0));
+            let planned = reduction.planned.switches.iter();
+            let mut switches = planned.map(|it| (it.switch, &self.switches[it.switch.0]));
+            let switch = switches.find(|(_, it)| !it.is_connected && is_over(it.lost.0));
+            let failure = match (host, switch) {
+                (Some((host, agent)), _) => {
+                    let who = reduction.role_on(&self.topology, host);
+                    format!("{who}: {}", agent.lost.1)
+                }
+                (None, Some((switch, state))) => {
+                    let name = &self.topology.switches[switch.0].name;
+                    format!("switch {name}: {}", state.lost.1)
+                }
+                (None, None) => continue,
+            };
+            failed.push((number, index, failure));
+        }
+        for (number, index, failure) in failed {
+            self.fail(number, index, failure);
+        }
+    }
+
+    /// Gives orders to prepare what is absent, and notes who is ready.
+    fn prepare(&mut self) {
+        for (_, _, reduction) in open(&mut self.jobs) {
+            let request = &reduction.planned.request;
+            if reduction.reducer == Part::Absent && self.agents[request.reducer.0].is_connected {
+                let order = reduce_order(reduction, &self.topology, &self.options);
+                let order = AgentOrder::Reduce(order);
+                self.actions
+                    .push_back(Action::Order(request.reducer, order));
+                reduction.reducer = Part::Preparing;
+            }
+            for flow in 0..reduction.parts.len() {
+                let (host, _) = reduction.planned.request.mappers[flow];
+                if reduction.parts[flow] == Part::Absent && self.agents[host.0].is_connected {
+                    let order = AgentOrder::Map(map_order(reduction, flow, &self.topology));
+                    self.actions.push_back(Action::Order(host, order));
+                    reduction.parts[flow] = Part::Preparing;
+                }
+            }
+            let is_ready = |part: &Part| *part == Part::Ready;
+            match reduction.phase {
+                Phase::Preparing
+                    if is_ready(&reduction.reducer) && reduction.parts.iter().all(is_ready) =>
+                {
+                    reduction.phase = Phase::Ready;
+                    self.is_load_wanted = true;
+                }
+                Phase::Running if reduction.parts.iter().any(is_ready) => {
+                    self.is_load_wanted = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends reductions that are complete.
+    fn end_complete(&mut self, now: Nanos) {
+        let mut done = Vec::new();
+        for (number, job) in &self.jobs {
+            for (index, reduction) in job.reductions.iter().enumerate() {
+                if let Phase::Complete(at) = reduction.phase
+                    && (reduction.mapped.iter().all(|is| *is) || now.since(at) > LAST_REPORTS)
+                {
+                    done.push((*number, index));
+                }
+            }
+        }
+        for (number, index) in done {
+            self.end(number, index);
+        }
+    }
+
+    /// Begins a load if one is wanted, and ends the one that all switches have.
+    fn follow_load(&mut self, now: Nanos) {
+        if self.load.is_none() && std::mem::take(&mut self.is_load_wanted) {
+            self.begin_load(now);
+        }
+        let Some(load) = &self.load else {
+            return;
+        };
+        if load.waiting.is_empty() {
+            self.finish_load();
+        } else if now.since(load.began) > LOAD {
+            let silent = load.waiting.clone();
+            for switch in silent {
+                let why = format!("it takes no program within {} s", LOAD.as_secs());
+                let number = self.load.as_ref().map_or(0, |load| load.number);
+                self.switch_loaded(switch, number, Err(why));
+            }
+        }
+    }
+
+    /// Gives all switches with reductions the next number of a load, and takes from others what
+    /// they have.
+    fn begin_load(&mut self, now: Nanos) {
+        self.number += 1;
+        let open = open(&mut self.jobs);
+        let attempts: BTreeMap<u16, u16> =
+            open.map(|(_, _, it)| (it.at.job, it.at.attempt)).collect();
+        // A reduction that is complete is still in the plan.
+        let attempt_of = |job: u16| attempts.get(&job).copied().unwrap_or(0);
+        let mut waiting = BTreeSet::new();
+        for (index, state) in self.switches.iter().enumerate() {
+            let switch = SwitchId(index);
+            let plane = &self.topology.switches[index].plane;
+            let mut reductions = self.plan.reductions.iter();
+            let is_used = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
+            let is_ours = matches!(plane, PlaneSpec::Aggregate { .. });
+            if !is_ours || !state.is_connected || !(is_used || state.is_dirty) {
+                continue;
+            }
+            waiting.insert(switch);
+            let load = SwitchLoad {
+                number: self.number,
+                program: self.plan.program(switch),
+                entries: self.plan.entries_with(switch, &attempt_of, self.number),
+            };
+            self.actions.push_back(Action::Load(switch, load));
+        }
+        self.load = Some(Load {
+            number: self.number,
+            began: now,
+            waiting,
+            attempts,
+        });
+    }
+
+    /// Begins what has waited for a load, and has others replay. Switches come first: what a
+    /// reducer of the new number gets has been reduced under that number, or not at all.
+    fn finish_load(&mut self) {
+        let Some(load) = self.load.take() else {
+            return;
+        };
+        let number = load.number;
+        for (_, _, reduction) in open(&mut self.jobs) {
+            let at = reduction.at;
+            let is_in_load = load.attempts.get(&at.job) == Some(&at.attempt);
+            let mut switches = reduction.planned.switches.iter();
+            let is_loaded = switches.all(|it| self.switches[it.switch.0].loaded == Some(number));
+            if !is_in_load || !is_loaded {
+                continue;
+            }
+            let request = &reduction.planned.request;
+            let begin = |flow, number| AgentOrder::Begin(BeginOrder { at, flow, number });
+            match reduction.phase {
+                Phase::Ready => {
+                    // The reducer first: it answers the questions of mappers.
+                    let reducer = Action::Order(request.reducer, begin(None, number));
+                    self.actions.push_back(reducer);
+                    for (flow, (host, _)) in (0..).zip(&request.mappers) {
+                        let mapper = Action::Order(*host, begin(Some(flow), 0));
+                        self.actions.push_back(mapper);
+                    }
+                    reduction.reducer = Part::Begun;
+                    reduction.parts.fill(Part::Begun);
+                    reduction.phase = Phase::Running;
+                    reduction.outcome.attempts += 1;
+                }
+                Phase::Running => {
+                    // One mapper a load: a reducer takes each number once. Others want a load.
+                    let mut parts = reduction.parts.iter();
+                    let Some(flow) = parts.position(|part| *part == Part::Ready) else {
+                        let restart = AgentOrder::Restart { at, number };
+                        self.actions
+                            .push_back(Action::Order(request.reducer, restart));
+                        continue;
+                    };
+                    let (host, _) = request.mappers[flow];
+                    reduction.parts[flow] = Part::Begun;
+                    let flow = flow as u16;
+                    let replace = AgentOrder::Replace { at, flow, number };
+                    self.actions
+                        .push_back(Action::Order(request.reducer, replace));
+                    self.actions
+                        .push_back(Action::Order(host, begin(Some(flow), number)));
+                    reduction.outcome.retried += 1;
+                }
+                Phase::Preparing | Phase::Complete(_) | Phase::Ended => {}
+            }
+        }
+        for (job_number, job) in &mut self.jobs {
+            if !job.has_ended && job.cleaned_by.is_some_and(|by| by <= number) {
+                job.has_ended = true;
+                self.actions.push_back(Action::Ended(*job_number));
+            }
+        }
+    }
+}
+
+fn unknown(number: u32) -> String {
+    format!("there is no job {number}; `polyplane aggregate jobs` lists them")
+}
+
+/// Iterates over the reductions that have not ended, with the number of their job and their index.
+fn open(jobs: &mut BTreeMap<u32, JobState>) -> impl Iterator<Item = (u32, usize, &mut Reduction)> {
+    let all = jobs.iter_mut().flat_map(|(number, job)| {
+        let reductions = job.reductions.iter_mut().enumerate();
+        reductions.map(|(index, reduction)| (*number, index, reduction))
+    });
+    all.filter(|(_, _, reduction)| reduction.is_open())
+}
+
+fn reduction_of(
+    jobs: &mut BTreeMap<u32, JobState>,
+    number: u32,
+    index: usize,
+) -> Option<&mut Reduction> {
+    jobs.get_mut(&number)?.reductions.get_mut(index)
+}
+
+/// Returns the next number of an attempt. 0 is none.
+fn next_attempt(last: &mut u16) -> u16 {
+    *last = last.wrapping_add(1).max(1);
+    *last
+}
+
+/// Returns the message of an error of a plan, with bytes in place of slots.
+fn refusal(error: &PlanError, requests: &[ReductionRequest]) -> String {
+    if let PlanError::NoRoom {
+        reduction,
+        needed,
+        free,
+    } = error
+        && let Some(request) = requests.iter().find(|request| request.name == *reduction)
+    {
+        let shape = request.shape;
+        let slot = (shape.keys.bytes() + 4 + shape.values.bytes()) as u64;
+        let (needed, free) = (needed * slot, free * slot);
+        return format!(
+            "{reduction}: no room: it needs {needed} bytes of slots in a switch, and no switch on \
+             its paths has more than {free} free; give it less `memory`, or wait for the end of \
+             another job"
+        );
+    }
+    error.to_string()
+}
+
+/// Returns the order for a mapper.
+fn map_order(reduction: &Reduction, flow: usize, topology: &Topology) -> MapOrder {
+    let (_, function, part) = &reduction.mappers[flow];
+    MapOrder {
+        flows: reduction.planned.flow_config(reduction.at.attempt),
+        flow: flow as u16,
+        function: function.clone(),
+        part: part.clone(),
+        reducer: topology.hosts[reduction.planned.request.reducer.0].address,
+    }
+}
+
+/// Returns the order for a reducer.
+fn reduce_order(reduction: &Reduction, topology: &Topology, options: &RunOptions) -> ReduceOrder {
+    let planned = &reduction.planned;
+    let RunOptions {
+        open_epochs,
+        patience,
+        ..
+    } = *options;
+    let mappers = planned.request.mappers.iter();
+    let mappers = mappers.map(|(host, _)| topology.hosts[host.0].address);
+    let switches = planned.switches.iter();
+    let switches = switches.map(|it| switch_address(it.switch));
+    let addresses: Vec<Ipv4Addr> = mappers.chain(switches).collect();
+    let config = planned.reducer_config(reduction.at.attempt, open_epochs, patience);
+    ReduceOrder::new(config, addresses)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Lines of JSON between a master and the commands that ask it.
+
+use std::path::PathBuf;
+
+use aggregate::{MapperCounts, ReducerCounts};
+use serde::{Deserialize, Serialize};
+
+use crate::master::{JobReport, RealOutcome};
+use crate::order::{from_text, to_text};
+
+/// Pairs of a line of a result.
+const PAIRS_PER_LINE: usize = 1000;
+
+/// A request to a master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Run a job. The answers are [`Answer::Admitted`], then [`Answer::Pairs`] and
+    /// [`Answer::Ended`]. If the connection ends before, the job is cancelled.
+    Submit {
+        /// Its name.
+        name: String,
+        /// The job file.
+        text: String,
+        /// The directory of relative paths, on each host.
+        directory: PathBuf,
+        /// True if switches only forward.
+        is_direct: bool,
+    },
+    /// List the jobs.
+    Jobs,
+    /// Show a job.
+    Show {
+        /// Its number.
+        number: u32,
+    },
+    /// Cancel a job. The answer comes when the switches have nothing of it.
+    Cancel {
+        /// Its number.
+        number: u32,
+    },
+}
+
+/// An answer of a master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The request cannot be carried out.
+    Refused {
+        /// The error.
+        error: String,
+    },
+    /// A job runs.
+    Admitted {
+        /// Its number.
+        number: u32,
+    },
+    /// States of jobs.
+    Jobs {
+        /// The jobs.
+        jobs: Vec<JobReport>,
+    },
+    /// Pairs of a result: each key in hexadecimal digits, with its value.
+    Pairs {
+        /// Index of the reduction.
+        reduction: usize,
+        /// The pairs.
+        pairs: Vec<(String, i128)>,
+    },
+    /// A job has ended.
+    Ended {
+        /// The job.
+        job: JobReport,
+        /// Outcome of each reduction.
+        outcomes: Vec<OutcomeLine>,
+    },
+}
+
+/// Outcome of a reduction without its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeLine {
+    /// Number of keys of the result.
+    pub keys: u64,
+    /// The failure.
+    pub failure: Option<String>,
+    /// True if the result is complete.
+    pub is_complete: bool,
+    /// Counters of the reducer.
+    pub reducer: ReducerCounts,
+    /// Counters of the mappers.
+    pub mappers: Vec<MapperCounts>,
+    /// Nanoseconds of the last attempt.
+    pub nanoseconds: u64,
+    /// Bytes of the frames with messages to the reducer.
+    pub bytes: u64,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Number of mappers that were started again.
+    pub retried: u32,
+}
+
+/// Returns the lines of a job that has ended.
+pub fn end_lines(job: JobReport, outcomes: &[RealOutcome]) -> Vec<Answer> {
+    let mut lines = Vec::new();
+    for (reduction, outcome) in outcomes.iter().enumerate() {
+        let parts = outcome.result.chunks(PAIRS_PER_LINE);
+        lines.extend(parts.map(|pairs| Answer::Pairs {
+            reduction,
+            pairs: pairs.iter().map(to_text).collect(),
+        }));
+    }
+    let outcomes = outcomes.iter().map(|outcome| OutcomeLine {
+        keys: outcome.result.len() as u64,
+        failure: outcome.failure.clone(),
+        is_complete: outcome.is_complete,
+        reducer: outcome.reducer,
+        mappers: outcome.mappers.clone(),
+        nanoseconds: outcome.took.0,
+        bytes: outcome.bytes,
+        attempts: outcome.attempts,
+        retried: outcome.retried,
+    });
+    let outcomes = outcomes.collect();
+    lines.push(Answer::Ended { job, outcomes });
+    lines
+}
+
+/// Adds pairs of a line to the results of reductions.
+pub fn add_pairs(outcomes: &mut Vec<RealOutcome>, reduction: usize, pairs: &[(String, i128)]) {
+    if reduction >= outcomes.len() && reduction < usize::from(u16::MAX) {
+        outcomes.resize(reduction + 1, RealOutcome::default());
+    }
+    if let Some(outcome) = outcomes.get_mut(reduction) {
+        outcome.result.extend(pairs.iter().filter_map(from_text));
+    }
+}
+
+/// Returns the outcomes of a job, with the pairs that have arrived.
+///
+/// # Errors
+/// Pairs are missing.
+pub fn join_outcomes(
+    mut outcomes: Vec<RealOutcome>,
+    lines: Vec<OutcomeLine>,
+) -> Result<Vec<RealOutcome>, String> {
+    outcomes.resize(lines.len(), RealOutcome::default());
+    let joined = outcomes.into_iter().zip(lines).map(|(outcome, line)| {
+        let arrived = outcome.result.len() as u64;
+        if arrived != line.keys {
+            let keys = line.keys;
+            return Err(format!(
+                "{arrived} of {keys} keys of the result have arrived"
+            ));
+        }
+        Ok(RealOutcome {
+            result: outcome.result,
+            failure: line.failure,
+            is_complete: line.is_complete,
+            reducer: line.reducer,
+            mappers: line.mappers,
+            took: packet::Nanos(line.nanoseconds),
+            bytes: line.bytes,
+            attempts: line.attempts,
+            retried: line.retried,
+        })
+    });
+    joined.collect()
+}

@@ -1,0 +1,84 @@
+//! `polyplane aggregate agent`: the mappers and reducers of one host.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregate_runtime::{Address, Agent, Listener, Served, Stream};
+use clap::Args;
+use command::reductions;
+use port::Poller;
+use runtime::ProcessSetup;
+
+use crate::{Ended, out};
+
+/// Longest wait for a master.
+const WAIT: Duration = Duration::from_secs(3600);
+
+#[derive(Args)]
+#[command(
+    after_help = "It reads the files and runs the `exec` programs that its master names, with the rights of its user. Whoever reaches its address is its \
+                  master.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP. Exit status: 0 when stopped by a signal, 1 for errors, 2 for wrong usage."
+)]
+pub(super) struct AgentOptions {
+    /// The address of this host in the topology. Messages use its UDP port 9570.
+    #[arg(long, value_name = "IP")]
+    address: Ipv4Addr,
+    /// Where the master connects: unix:PATH or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Address>,
+    /// Allow an address that other machines reach, on a network where all may run programs here.
+    #[arg(long, requires = "listen")]
+    listen_beyond_loopback: bool,
+    /// Take orders of the one connection that is standard input, and end with it.
+    #[arg(long, hide = true, conflicts_with = "listen")]
+    on_stdin: bool,
+}
+
+/// Runs the agent of a host until a signal, or until its only connection ends.
+pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let map = Arc::new(|order: &aggregate_runtime::MapOrder| {
+        reductions::map_part(&order.function, &order.part, order.operator())
+    });
+    let Some(address) = &options.listen else {
+        if !options.on_stdin {
+            return Err("give --listen unix:PATH or --listen HOST:PORT, for the master".to_owned());
+        }
+        let mut agent = Agent::new(options.address, map)?;
+        let orders = io::stdin().as_fd().try_clone_to_owned();
+        let orders = orders.map_err(|error| format!("cannot read orders: {error}"))?;
+        let mut stream = Stream::Unix(UnixStream::from(orders));
+        agent.serve(&mut stream, None, early.signal_fd())?;
+        return Ok(Ended::Well);
+    };
+    super::check_reach(address, options.listen_beyond_loopback)?;
+    let mut agent = Agent::new(options.address, map)?;
+    let listener = Listener::bind(address)?;
+    early.begin_work();
+    out::note(&format!(
+        "the agent of {} is served at {}",
+        options.address,
+        listener.address()
+    ));
+    let mut poller = Poller::new();
+    while early.take_signal().is_none() {
+        let signal: Option<BorrowedFd<'_>> = early.signal_fd();
+        let fds = [listener.as_fd()].into_iter().chain(signal);
+        let waited = poller.wait(fds, WAIT);
+        waited.map_err(|error| format!("cannot wait for a master: {error}"))?;
+        if !poller.is_ready(0) {
+            continue;
+        }
+        // It may have gone again.
+        let Ok(mut stream) = listener.accept() else {
+            continue;
+        };
+        if let Served::Gone(why) = agent.serve(&mut stream, Some(&listener), signal)? {
+            out::note(&format!("the master has gone: {why}"));
+        }
+    }
+    Ok(Ended::Well)
+}

@@ -1,0 +1,599 @@
+//! `polyplane aggregate serve` with agents and a switch: all processes of a site, each host in a
+//! network namespace.
+
+mod lab;
+
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::{Directory, Running, Said, polyplane, said};
+use port::Netns;
+use support::rng::Rng;
+
+/// Name of each host's interface.
+const INTERFACE: &str = "eth0";
+
+/// Time within which a job has its result or a failure with a name after a kill.
+const NAMED: Duration = Duration::from_secs(30);
+
+/// P4Runtime of the switch, in its namespace.
+const SERVER: &str = "127.0.0.1:9559";
+
+/// Three mappers and a reducer, each in a namespace, and a switch between them.
+struct Site {
+    hosts: Vec<Netns>,
+    switch_netns: Netns,
+    agents: Vec<Option<Running>>,
+    switch: Option<Running>,
+    master: Option<Running>,
+    /// Options of the switch besides its ports.
+    switch_options: Vec<String>,
+    directory: Directory,
+}
+
+fn address(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 46, 0, host as u8 + 1)
+}
+
+fn mac(host: usize) -> [u8; 6] {
+    [2, 0, 0, 0, 46, host as u8 + 1]
+}
+
+/// Address of the switch, to which the reducer sends (docs/AGGREGATE.md).
+const SWITCH: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+
+const HOSTS: usize = 4;
+
+/// The reducer's host.
+const REDUCER: usize = 3;
+
+impl Site {
+    /// Lays the cables and starts all processes. Links have this rate in bits per second. Returns
+    /// `None`, and prints the reason, if the machine forbids namespaces.
+    fn start(test: &str, rate: u64, switch_options: &[&str]) -> Option<Site> {
+        let mut site = Site::lay(test, rate)?;
+        site.switch_options = switch_options.iter().map(|it| (*it).to_owned()).collect();
+        (0..HOSTS).for_each(|host| site.start_agent(host));
+        site.start_switch();
+        site.start_master();
+        Some(site)
+    }
+
+    /// Lays the cables alone.
+    fn lay(test: &str, rate: u64) -> Option<Site> {
+        let switch_netns = match Netns::create() {
+            Ok(netns) => netns,
+            Err(error) => {
+                println!("skipped: {error}");
+                return None;
+            }
+        };
+        let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let _ = switch_netns.run(quiet).unwrap();
+        let mut near = switch_netns.rtnl().unwrap();
+        near.set_up("lo").unwrap();
+        let hosts = (0..HOSTS).map(|host| {
+            let netns = Netns::create().unwrap();
+            let _ = netns.run(quiet).unwrap();
+            let port = format!("port{host}");
+            near.add_veth(&port, INTERFACE, Some(&netns)).unwrap();
+            near.set_up(&port).unwrap();
+            let mut far = netns.rtnl().unwrap();
+            far.set_up("lo").unwrap();
+            far.set_hardware_address(INTERFACE, mac(host)).unwrap();
+            far.add_address(INTERFACE, address(host).into(), 24)
+                .unwrap();
+            far.set_rate(INTERFACE, rate, 1 << 20).unwrap();
+            far.set_up(INTERFACE).unwrap();
+            for other in (0..HOSTS).filter(|other| *other != host) {
+                far.set_neighbour(INTERFACE, address(other).into(), mac(other))
+                    .unwrap();
+            }
+            let router = Ipv4Addr::new(10, 46, 0, 254);
+            far.set_neighbour(INTERFACE, router.into(), [2, 0, 0, 0, 0, 0xfe])
+                .unwrap();
+            far.add_route(SWITCH.into(), 24, router.into()).unwrap();
+            netns
+        });
+        let hosts = hosts.collect();
+        let site = Site {
+            hosts,
+            switch_netns,
+            agents: (0..HOSTS).map(|_| None).collect(),
+            switch: None,
+            master: None,
+            switch_options: Vec::new(),
+            directory: Directory::new(test),
+        };
+        site.write_topology(20_000);
+        Some(site)
+    }
+
+    fn socket(&self, name: &str) -> String {
+        format!("unix:{}", self.directory.file(name))
+    }
+
+    fn write_topology(&self, slots: u32) {
+        let mut text = format!(
+            "name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = {slots}\n\
+             p4runtime = \"{SERVER}\"\n"
+        );
+        for host in 0..HOSTS {
+            let name = match host {
+                REDUCER => "r".to_owned(),
+                _ => format!("w{host}"),
+            };
+            let mac = mac(host).map(|byte| format!("{byte:02x}")).join(":");
+            let agent = self.socket(&format!("agent{host}.sock"));
+            write!(
+                text,
+                "[[host]]\nname = \"{name}\"\nmac = \"{mac}\"\nip = \"{}/24\"\nagent = \"{agent}\"\n\
+                 [[link]]\nends = [\"{name}\", \"tor:{host}\"]\n",
+                address(host)
+            )
+            .unwrap();
+        }
+        self.directory.with("site.toml", text);
+    }
+
+    /// Writes a job of three mappers with so many different words each, and returns its path.
+    fn job(&self, name: &str, words: u64, memory: u32) -> String {
+        let mut text = String::new();
+        for mapper in 0..REDUCER {
+            let mut rng = Rng::new(mapper as u64 + 1);
+            let mut part = String::new();
+            for _ in 0..words {
+                writeln!(part, "word{} word{}", rng.below(words), rng.below(words)).unwrap();
+            }
+            let path = self.directory.with(&format!("{name}{mapper}.txt"), part);
+            let host = address(mapper);
+            writeln!(text, "data p{mapper} = {host}:{path}").unwrap();
+            writeln!(text, "map m{mapper} = words(p{mapper})").unwrap();
+        }
+        let host = address(REDUCER);
+        writeln!(
+            text,
+            "reduce total = add(m0, m1, m2) at {host} memory {memory}"
+        )
+        .unwrap();
+        self.directory.with(&format!("{name}.job"), text)
+    }
+
+    fn start_agent(&mut self, host: usize) {
+        let (own, socket) = (
+            address(host).to_string(),
+            self.socket(&format!("agent{host}.sock")),
+        );
+        let mut command = polyplane();
+        command.args(["aggregate", "agent", "--address", &own, "--listen", &socket]);
+        self.agents[host] = Some(start_in(&self.hosts[host], &mut command, "is served at"));
+    }
+
+    fn start_switch(&mut self) {
+        let mut command = polyplane();
+        command.args(["serve", "--p4runtime", SERVER]);
+        for port in 0..HOSTS {
+            command.arg("--port").arg(format!("{port}=port{port}"));
+        }
+        command.args(&self.switch_options);
+        self.switch = Some(start_in(&self.switch_netns, &mut command, "is served at"));
+    }
+
+    fn start_master(&mut self) {
+        let (topology, socket) = (self.directory.file("site.toml"), self.socket("master.sock"));
+        let mut command = polyplane();
+        command.args([
+            "aggregate",
+            "serve",
+            "--fabric",
+            &topology,
+            "--listen",
+            &socket,
+        ]);
+        self.master = Some(start_in(&self.switch_netns, &mut command, "are served at"));
+    }
+
+    fn ask(&self, words: &[&str]) -> Said {
+        let socket = self.socket("master.sock");
+        said(&[&["aggregate"], words, &["--master", &socket]].concat())
+    }
+
+    /// Starts to run a job at the master.
+    fn submit(&self, job: &str) -> Running {
+        let socket = self.socket("master.sock");
+        let words = [
+            "aggregate",
+            "run",
+            job,
+            "--master",
+            &socket,
+            "--verify",
+            "--json",
+        ];
+        Running::start(polyplane().args(words))
+    }
+
+    /// Runs a job as soon as the site takes it.
+    fn run(&self, job: &str) -> Said {
+        self.wait_for_all();
+        self.submit(job).finish()
+    }
+
+    /// Waits until a job of all hosts is admitted, so that all processes are connected.
+    fn wait_for_all(&self) {
+        let probe = self.job("probe", 10, 50);
+        let start = Instant::now();
+        loop {
+            let said = self.submit(&probe).finish();
+            if said.status == Some(0) {
+                return;
+            }
+            assert!(start.elapsed() < NAMED, "{}\n{}", said.err, said.out);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Returns the number of registers of the switch's program.
+    fn registers(&self) -> Option<u64> {
+        let words = ["ctl", "--addr", SERVER, "pipeline", "--json"];
+        let said = self.switch_netns.run(|| said(&words)).unwrap();
+        if said.status != Some(0) {
+            return None;
+        }
+        said.json()["objects"]["registers"].as_u64()
+    }
+
+    /// Checks that the switch comes to have nothing of a job.
+    fn is_clean(&self) {
+        let start = Instant::now();
+        while self.registers() != Some(0) {
+            assert!(start.elapsed() < NAMED, "{:?} registers", self.registers());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Starts a process in a namespace, and waits for a line of its standard error.
+fn start_in(netns: &Netns, command: &mut Command, line: &str) -> Running {
+    let mut running = netns.run(|| Running::start(command)).unwrap();
+    let stderr = running.0.stderr.take().unwrap();
+    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+    let found = lines.find(|found| found.contains(line));
+    assert!(found.is_some(), "{command:?} has ended");
+    let is_shown = std::env::var_os("SHOW_SITE").is_some();
+    std::thread::spawn(move || {
+        lines.for_each(|line| {
+            if is_shown {
+                println!("{line}");
+            }
+        });
+    });
+    running
+}
+
+#[test]
+fn a_site_runs_jobs_and_shows_them_and_forgets_them() {
+    let Some(mut site) = Site::start("site", 100_000_000, &[]) else {
+        return;
+    };
+    let job = site.job("words", 400, 200);
+    let ran = site.run(&job);
+    assert_eq!(ran.status, Some(0), "{}\n{}", ran.err, ran.out);
+    let outcome = &ran.json()[0];
+    assert_eq!(outcome["is_verified"], true);
+    assert!(outcome["absorbed"].as_u64() > Some(0), "{outcome}");
+    assert_eq!(outcome["attempts"], 1);
+    site.is_clean();
+    let jobs = site.ask(&["jobs", "--json"]);
+    assert_eq!(jobs.status, Some(0), "{}", jobs.err);
+    let jobs = jobs.json();
+    let last = jobs.as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["state"], "complete", "{jobs}");
+    let number = last["number"].to_string();
+    let shown = site.ask(&["show", &number]);
+    assert!(shown.out.contains("switches: tor"), "{}", shown.out);
+
+    // Direct, and two at once.
+    let socket = site.socket("master.sock");
+    let words = [
+        "aggregate",
+        "run",
+        &job,
+        "--master",
+        &socket,
+        "--json",
+        "--scheme",
+        "direct",
+    ];
+    let direct = said(&words);
+    assert_eq!(direct.status, Some(0), "{}", direct.err);
+    assert_eq!(direct.json()[0]["result"], outcome["result"]);
+    let both = [site.submit(&job), site.submit(&job)];
+    for ran in both.map(Running::finish) {
+        assert_eq!(ran.status, Some(0), "{}\n{}", ran.err, ran.out);
+        assert_eq!(ran.json()[0]["is_verified"], true);
+    }
+    site.is_clean();
+
+    // A cancelled job.
+    let slow = site.job("slow", 20_000, 500);
+    let running = site.submit(&slow);
+    let number = wait_for_step(&site, "reduces");
+    assert!(site.registers() > Some(0));
+    let cancelled = site.ask(&["cancel", &number.to_string()]);
+    assert_eq!(cancelled.status, Some(0), "{}", cancelled.err);
+    assert_eq!(site.registers(), Some(0));
+    let ended = running.finish();
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.err.contains("was cancelled"), "{}", ended.err);
+
+    // A client that is interrupted cancels its job.
+    let running = site.submit(&slow);
+    wait_for_step(&site, "reduces");
+    running.signal("INT");
+    assert_eq!(running.finish().status, Some(1));
+    site.is_clean();
+
+    // A stop of the master cancels jobs; agents and the switch go on.
+    let running = site.submit(&slow);
+    wait_for_step(&site, "reduces");
+    let master = site.master.take().unwrap();
+    master.signal("TERM");
+    assert_eq!(master.finish().status, Some(0));
+    assert_eq!(site.registers(), Some(0));
+    assert_eq!(running.finish().status, Some(1));
+    for agent in site.agents.iter_mut().map(|it| it.take().unwrap()) {
+        agent.signal("TERM");
+        assert_eq!(agent.finish().status, Some(0));
+    }
+    let left = std::fs::read_dir(&site.directory.0).unwrap();
+    let left = left.map(|file| file.unwrap().path().display().to_string());
+    let sockets: Vec<String> = left.filter(|path| path.ends_with(".sock")).collect();
+    assert!(sockets.is_empty(), "{sockets:?}");
+}
+
+/// Waits until the last job of the master is at a step. Returns its number.
+fn wait_for_step(site: &Site, step: &str) -> u64 {
+    let start = Instant::now();
+    loop {
+        let jobs = site.ask(&["jobs", "--json"]).json();
+        let last = jobs.as_array().unwrap().last().cloned().unwrap_or_default();
+        if last["state"] == "running" && last["reductions"][0]["step"] == step {
+            return last["number"].as_u64().unwrap();
+        }
+        assert!(start.elapsed() < NAMED, "{jobs}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn what_a_site_refuses_is_one_line_with_a_remedy() {
+    let Some(mut site) = Site::lay("site-refusals", 100_000_000) else {
+        return;
+    };
+    let job = site.job("words", 20, 50);
+    let refused = |said: Said, words: &[&str]| {
+        assert_eq!(said.status, Some(1), "{}\n{}", said.err, said.out);
+        let line = said.one_line();
+        for word in words {
+            assert!(line.contains(word), "{line}");
+        }
+    };
+    refused(
+        site.submit(&job).finish(),
+        &["no master is at", "polyplane aggregate serve"],
+    );
+    refused(site.ask(&["jobs"]), &["no master is at"]);
+    for host in 0..REDUCER {
+        site.start_agent(host);
+    }
+    site.start_switch();
+    site.start_master();
+    std::thread::sleep(Duration::from_millis(1000));
+    refused(
+        site.submit(&job).finish(),
+        &[
+            "reducer total on r",
+            "polyplane aggregate agent --address 10.46.0.4",
+        ],
+    );
+    site.start_agent(REDUCER);
+    site.wait_for_all();
+    refused(site.ask(&["show", "99"]), &["no job 99"]);
+    refused(site.ask(&["cancel", "99"]), &["no job 99"]);
+    let big = site.job("big", 20, 11_000);
+    // 22,000 slots of 16 + 4 + 8 bytes, where 20,000 are.
+    refused(site.submit(&big).finish(), &["616000 bytes", "560000 free"]);
+    let host = address(0);
+    let write = |text: &str| {
+        let end = format!("reduce t = add(m) at {} memory 9\n", address(REDUCER));
+        let text = format!(
+            "data p = {host}:{}\n{text}\n{end}",
+            site.directory.file("words0.txt")
+        );
+        site.directory.with("wrong.job", text)
+    };
+    // The client cannot verify those, so it does not map them.
+    let run = |job: &str| {
+        said(&[
+            "aggregate",
+            "run",
+            job,
+            "--master",
+            &site.socket("master.sock"),
+        ])
+    };
+    let named = |said: Said, words: &[&str]| {
+        assert_eq!(said.status, Some(1), "{}\n{}", said.err, said.out);
+        let both = said.err.clone() + &said.out;
+        for word in words {
+            assert!(both.contains(word), "{both}");
+        }
+    };
+    let failing = write("map m = exec \"exit 3\"(p)");
+    named(run(&failing), &["mapper m on w0", "exit status: 3"]);
+    let without_tab = write("map m = exec \"echo word\"(p)");
+    named(run(&without_tab), &["mapper m on w0", "wrong line"]);
+    std::fs::remove_file(site.directory.file("words1.txt")).unwrap();
+    named(run(&job), &["mapper m1 on w1", "words1.txt"]);
+    site.is_clean();
+
+    // A second agent, a second master of the agents, and no agents at all.
+    let socket = site.socket("other.sock");
+    let words = [
+        "aggregate",
+        "agent",
+        "--address",
+        "10.46.0.1",
+        "--listen",
+        &socket,
+    ];
+    refused(
+        site.hosts[0].run(|| said(&words)).unwrap(),
+        &["10.46.0.1:9570", "already"],
+    );
+    let words = [
+        "aggregate",
+        "agent",
+        "--address",
+        "10.99.0.1",
+        "--listen",
+        &socket,
+    ];
+    refused(
+        site.hosts[0].run(|| said(&words)).unwrap(),
+        &["no interface"],
+    );
+    let words = [
+        "aggregate",
+        "agent",
+        "--address",
+        "10.46.0.1",
+        "--listen",
+        "0.0.0.0:9581",
+    ];
+    refused(said(&words), &["--listen-beyond-loopback"]);
+    let words = ["aggregate", "agent", "--address", "10.46.0.1"];
+    refused(said(&words), &["--listen"]);
+    let rack = lab::example("aggregate/rack.toml");
+    refused(
+        said(&["aggregate", "serve", "--fabric", &rack]),
+        &["names no agents"],
+    );
+}
+
+/// Number of kills of each kind. The example of docs/AGGREGATE.md has 20.
+fn kills() -> u64 {
+    let given = std::env::var("AGGREGATE_KILLS").ok();
+    given.and_then(|given| given.parse().ok()).unwrap_or(1)
+}
+
+/// Runs a job and kills something at a random moment. Returns true if the result was exact, and
+/// false if a failure was named. Panics if neither came in time.
+fn kill_in_run(site: &mut Site, job: &str, delay: u64, kill: &mut dyn FnMut(&mut Site)) -> bool {
+    site.wait_for_all();
+    let running = site.submit(job);
+    std::thread::sleep(Duration::from_millis(delay));
+    kill(site);
+    let killed = Instant::now();
+    let said = running.finish();
+    assert!(
+        killed.elapsed() < NAMED,
+        "{:?}\n{}",
+        killed.elapsed(),
+        said.err
+    );
+    let is_exact = said.status == Some(0) && said.json()[0]["is_verified"] == true;
+    let names = ["mapper m", "reducer total", "switch tor", "the master at"];
+    let both = said.err.clone() + &said.out;
+    let is_named = names.iter().any(|name| both.contains(name));
+    let is_false = said.out.contains("\"is_verified\": false");
+    assert!(!is_false && (is_exact || is_named), "{both}");
+    let line = match is_exact {
+        true => format!("exact, {} attempts", said.json()[0]["attempts"]),
+        false => both.lines().next().unwrap_or_default().to_owned(),
+    };
+    println!("killed after {delay} ms: {line}");
+    is_exact
+}
+
+/// A job that takes some seconds, at the rate of [`SLOW`].
+fn slow_job(site: &Site) -> String {
+    site.job("slow", 4000, 1500)
+}
+
+/// Bits per second.
+const SLOW: u64 = 2_000_000;
+
+#[test]
+fn killed_agents_are_replaced_and_the_result_is_exact() {
+    let Some(mut site) = Site::start("site-agents", SLOW, &[]) else {
+        return;
+    };
+    let job = slow_job(&site);
+    let mut rng = Rng::new(46);
+    let mut exact = 0;
+    for round in 0..2 * kills() {
+        let host = (rng.below(2) as usize + round as usize * 2) % HOSTS;
+        let is_exact = kill_in_run(&mut site, &job, rng.below(3000), &mut |site| {
+            // SIGKILL.
+            drop(site.agents[host].take());
+            std::thread::sleep(Duration::from_millis(200));
+            site.start_agent(host);
+        });
+        exact += u64::from(is_exact);
+        site.is_clean();
+    }
+    println!("{exact} of {} exact", 2 * kills());
+    assert_eq!(exact, 2 * kills());
+
+    // An agent that does not come back.
+    let is_exact = kill_in_run(&mut site, &job, 1000, &mut |site| {
+        drop(site.agents[1].take());
+    });
+    assert!(!is_exact);
+    site.is_clean();
+}
+
+#[test]
+fn killed_switches_are_loaded_again_and_nothing_is_wrong() {
+    let state = Directory::new("site-state");
+    let state = state.file("state");
+    let with_state = ["--state", &*state];
+    for (name, options) in [("none", &[][..]), ("state", &with_state)] {
+        let Some(mut site) = Site::start(&format!("site-{name}"), SLOW, options) else {
+            return;
+        };
+        let job = slow_job(&site);
+        let mut rng = Rng::new(47);
+        let mut exact = 0;
+        for _ in 0..kills() {
+            let is_exact = kill_in_run(&mut site, &job, rng.below(3000), &mut |site| {
+                drop(site.switch.take());
+                site.start_switch();
+            });
+            exact += u64::from(is_exact);
+            site.is_clean();
+        }
+        println!("{name}: {exact} of {} exact", kills());
+    }
+}
+
+#[test]
+fn a_killed_master_is_named_and_the_next_one_clears_the_switches() {
+    let Some(mut site) = Site::start("site-master", SLOW, &[]) else {
+        return;
+    };
+    let job = slow_job(&site);
+    let mut rng = Rng::new(48);
+    for _ in 0..kills() {
+        kill_in_run(&mut site, &job, rng.below(3000), &mut |site| {
+            drop(site.master.take());
+        });
+        site.start_master();
+        site.is_clean();
+    }
+}
