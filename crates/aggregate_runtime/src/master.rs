@@ -3,22 +3,23 @@
 //! No I/O and no clock: reports and times go in, [`Action`]s come out. docs/internals/aggregate.md
 //! has the order of its steps.
 
+mod reduction;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use aggregate::{
-    Job, MapFunction, MapperCounts, Pair, Plan, PlanError, PlannedReduction, ReducerCounts,
-    ReductionError, ReductionRequest, RunOptions, switch_address,
+    Job, MapperCounts, Pair, Plan, PlanError, ReducerCounts, ReductionError, ReductionRequest,
+    RunOptions,
 };
 use fabric::Topology;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::order::{
-    AgentOrder, AgentReport, AttemptId, BeginOrder, MapOrder, ReduceOrder, from_text,
-};
+use reduction::{Part, Phase, Reduction, map_order, reduce_order};
+
+use crate::order::{AgentOrder, AgentReport, AttemptId, BeginOrder, from_text};
 
 /// Time that an agent or a switch gets to come back.
 const RETURN: Nanos = Nanos::from_secs(15);
@@ -138,109 +139,6 @@ struct Load {
     waiting: BTreeSet<SwitchId>,
     /// The attempt of each reduction in the entries.
     attempts: BTreeMap<u16, u16>,
-}
-
-/// State of a mapper or a reducer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Its agent has no order.
-    Absent,
-    /// Its agent prepares it.
-    Preparing,
-    /// It waits for its begin.
-    Ready,
-    /// It has begun.
-    Begun,
-}
-
-/// Step of a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Mappers and the reducer are prepared.
-    Preparing,
-    /// All are prepared, and the switches are to be loaded.
-    Ready,
-    /// They are at work.
-    Running,
-    /// The result is here since this time, and mappers may still report.
-    Complete(Nanos),
-    /// It has ended.
-    Ended,
-}
-
-/// A reduction of a job.
-#[derive(Debug)]
-struct Reduction {
-    planned: PlannedReduction,
-    /// Name, function and part of each mapper.
-    mappers: Vec<(String, MapFunction, PathBuf)>,
-    at: AttemptId,
-    phase: Phase,
-    reducer: Part,
-    parts: Vec<Part>,
-    mapped: Vec<bool>,
-    /// True if a switch was lost in this attempt.
-    has_lost_switch: bool,
-    failures: u32,
-    outcome: RealOutcome,
-}
-
-impl Reduction {
-    fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Preparing | Phase::Ready | Phase::Running)
-    }
-
-    /// Returns the hosts of the reducer and the mappers.
-    fn hosts(&self) -> BTreeSet<HostId> {
-        let request = &self.planned.request;
-        let mappers = request.mappers.iter().map(|(host, _)| *host);
-        mappers.chain([request.reducer]).collect()
-    }
-
-    fn uses(&self, switch: SwitchId) -> bool {
-        let mut switches = self.planned.switches.iter();
-        switches.any(|planned| planned.switch == switch)
-    }
-
-    /// Returns the name of a mapper, of a switch, or of the reducer.
-    fn who(&self, topology: &Topology, flow: Option<u16>) -> String {
-        let request = &self.planned.request;
-        let host = |host: HostId| &topology.hosts[host.0].name;
-        let Some(flow) = flow else {
-            return format!("reducer {} on {}", request.name, host(request.reducer));
-        };
-        let index = usize::from(flow);
-        match (self.mappers.get(index), request.mappers.get(index)) {
-            (Some((name, ..)), Some((at, _))) => format!("mapper {name} on {}", host(*at)),
-            _ => {
-                let mut switches = self.planned.switches.iter();
-                let found = switches.find(|planned| planned.place.flow == flow);
-                found.map_or(format!("flow {flow}"), |planned| {
-                    format!("switch {}", topology.switches[planned.switch.0].name)
-                })
-            }
-        }
-    }
-
-    /// Returns the name of the first mapper, or of the reducer, on a host.
-    fn role_on(&self, topology: &Topology, host: HostId) -> String {
-        let mut mappers = self.planned.request.mappers.iter();
-        let flow = match self.planned.request.reducer == host {
-            true => None,
-            false => mappers.position(|(at, _)| *at == host),
-        };
-        self.who(topology, flow.map(|flow| flow as u16))
-    }
-
-    /// Returns a failure with names in place of numbers.
-    fn explain(&self, topology: &Topology, failure: ReductionError) -> String {
-        match failure {
-            ReductionError::MapperSilent { flow } | ReductionError::SwitchSilent { flow } => {
-                format!("{} does not answer", self.who(topology, Some(flow)))
-            }
-            other => other.to_string(),
-        }
-    }
 }
 
 /// A job.
@@ -1022,35 +920,3 @@ fn refusal(error: &PlanError, requests: &[ReductionRequest]) -> String {
     }
     error.to_string()
 }
-
-/// Returns the order for a mapper.
-fn map_order(reduction: &Reduction, flow: usize, topology: &Topology) -> MapOrder {
-    let (_, function, part) = &reduction.mappers[flow];
-    MapOrder {
-        flows: reduction.planned.flow_config(reduction.at.attempt),
-        flow: flow as u16,
-        function: function.clone(),
-        part: part.clone(),
-        reducer: topology.hosts[reduction.planned.request.reducer.0].address,
-    }
-}
-
-/// Returns the order for a reducer.
-fn reduce_order(reduction: &Reduction, topology: &Topology, options: &RunOptions) -> ReduceOrder {
-    let planned = &reduction.planned;
-    let RunOptions {
-        open_epochs,
-        patience,
-        ..
-    } = *options;
-    let mappers = planned.request.mappers.iter();
-    let mappers = mappers.map(|(host, _)| topology.hosts[host.0].address);
-    let switches = planned.switches.iter();
-    let switches = switches.map(|it| switch_address(it.switch));
-    let addresses: Vec<Ipv4Addr> = mappers.chain(switches).collect();
-    let config = planned.reducer_config(reduction.at.attempt, open_epochs, patience);
-    ReduceOrder::new(config, addresses)
-}
-
-#[cfg(test)]
-mod tests;

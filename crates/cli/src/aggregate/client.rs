@@ -125,8 +125,9 @@ pub(super) fn run(
     early: &ProcessSetup,
 ) -> Result<Option<Vec<RealOutcome>>, String> {
     let text = command::args::read_text(file, command::reductions::MAX_JOB_BYTES)?;
-    let directory = std::path::absolute(file.parent().unwrap_or(Path::new("")));
-    let directory = directory.map_err(|error| format!("{}: {error}", file.display()))?;
+    let path = std::path::absolute(file);
+    let path = path.map_err(|error| format!("{}: {error}", file.display()))?;
+    let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
     let mut connection = Connection::open(address)?;
     connection.ask(&Request::Submit {
         name: file.display().to_string(),

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -140,7 +140,7 @@ fn follow(
     while !site.has_agents(hosts.iter().copied()) && began.elapsed() < START {
         turn(site)?;
     }
-    let directory = std::path::absolute(&planned.directory);
+    let directory = std::path::absolute(Path::new(".").join(&planned.directory));
     let directory = directory.map_err(|error| error.to_string())?;
     let job = (&planned.job, directory);
     let number = site.master.submit("this job", job, requests)?;

@@ -1,0 +1,149 @@
+//! A reduction of a job: its parts, its step, and the orders for its hosts.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use aggregate::{MapFunction, PlannedReduction, ReductionError, RunOptions, switch_address};
+use fabric::Topology;
+use fabric::topology::{HostId, SwitchId};
+use packet::Nanos;
+
+use super::RealOutcome;
+use crate::order::{AttemptId, MapOrder, ReduceOrder};
+
+/// State of a mapper or a reducer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Its agent has no order.
+    Absent,
+    /// Its agent prepares it.
+    Preparing,
+    /// It waits for its begin.
+    Ready,
+    /// It has begun.
+    Begun,
+}
+
+/// Step of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Mappers and the reducer are prepared.
+    Preparing,
+    /// All are prepared, and the switches are to be loaded.
+    Ready,
+    /// They are at work.
+    Running,
+    /// The result is here since this time, and mappers may still report.
+    Complete(Nanos),
+    /// It has ended.
+    Ended,
+}
+
+/// A reduction of a job.
+#[derive(Debug)]
+pub(super) struct Reduction {
+    pub(super) planned: PlannedReduction,
+    /// Name, function and part of each mapper.
+    pub(super) mappers: Vec<(String, MapFunction, PathBuf)>,
+    pub(super) at: AttemptId,
+    pub(super) phase: Phase,
+    pub(super) reducer: Part,
+    pub(super) parts: Vec<Part>,
+    pub(super) mapped: Vec<bool>,
+    /// True if a switch was lost in this attempt.
+    pub(super) has_lost_switch: bool,
+    pub(super) failures: u32,
+    pub(super) outcome: RealOutcome,
+}
+
+impl Reduction {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Preparing | Phase::Ready | Phase::Running)
+    }
+
+    /// Returns the hosts of the reducer and the mappers.
+    pub(super) fn hosts(&self) -> BTreeSet<HostId> {
+        let request = &self.planned.request;
+        let mappers = request.mappers.iter().map(|(host, _)| *host);
+        mappers.chain([request.reducer]).collect()
+    }
+
+    pub(super) fn uses(&self, switch: SwitchId) -> bool {
+        let mut switches = self.planned.switches.iter();
+        switches.any(|planned| planned.switch == switch)
+    }
+
+    /// Returns the name of a mapper, of a switch, or of the reducer.
+    pub(super) fn who(&self, topology: &Topology, flow: Option<u16>) -> String {
+        let request = &self.planned.request;
+        let host = |host: HostId| &topology.hosts[host.0].name;
+        let Some(flow) = flow else {
+            return format!("reducer {} on {}", request.name, host(request.reducer));
+        };
+        let index = usize::from(flow);
+        match (self.mappers.get(index), request.mappers.get(index)) {
+            (Some((name, ..)), Some((at, _))) => format!("mapper {name} on {}", host(*at)),
+            _ => {
+                let mut switches = self.planned.switches.iter();
+                let found = switches.find(|planned| planned.place.flow == flow);
+                found.map_or(format!("flow {flow}"), |planned| {
+                    format!("switch {}", topology.switches[planned.switch.0].name)
+                })
+            }
+        }
+    }
+
+    /// Returns the name of the first mapper, or of the reducer, on a host.
+    pub(super) fn role_on(&self, topology: &Topology, host: HostId) -> String {
+        let mut mappers = self.planned.request.mappers.iter();
+        let flow = match self.planned.request.reducer == host {
+            true => None,
+            false => mappers.position(|(at, _)| *at == host),
+        };
+        self.who(topology, flow.map(|flow| flow as u16))
+    }
+
+    /// Returns a failure with names in place of numbers.
+    pub(super) fn explain(&self, topology: &Topology, failure: ReductionError) -> String {
+        match failure {
+            ReductionError::MapperSilent { flow } | ReductionError::SwitchSilent { flow } => {
+                format!("{} does not answer", self.who(topology, Some(flow)))
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Returns the order for a mapper.
+pub(super) fn map_order(reduction: &Reduction, flow: usize, topology: &Topology) -> MapOrder {
+    let (_, function, part) = &reduction.mappers[flow];
+    MapOrder {
+        flows: reduction.planned.flow_config(reduction.at.attempt),
+        flow: flow as u16,
+        function: function.clone(),
+        part: part.clone(),
+        reducer: topology.hosts[reduction.planned.request.reducer.0].address,
+    }
+}
+
+/// Returns the order for a reducer.
+pub(super) fn reduce_order(
+    reduction: &Reduction,
+    topology: &Topology,
+    options: &RunOptions,
+) -> ReduceOrder {
+    let planned = &reduction.planned;
+    let RunOptions {
+        open_epochs,
+        patience,
+        ..
+    } = *options;
+    let mappers = planned.request.mappers.iter();
+    let mappers = mappers.map(|(host, _)| topology.hosts[host.0].address);
+    let switches = planned.switches.iter();
+    let switches = switches.map(|it| switch_address(it.switch));
+    let addresses: Vec<Ipv4Addr> = mappers.chain(switches).collect();
+    let config = planned.reducer_config(reduction.at.attempt, open_epochs, patience);
+    ReduceOrder::new(config, addresses)
+}
