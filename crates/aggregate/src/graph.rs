@@ -205,7 +205,7 @@ impl<'g> Ways<'g> {
         self.distances[to.0][from.0]
     }
 
-    /// Returns the links of a node that lie on shortest ways to `to`.
+    /// Returns the links of a node that are on shortest ways to `to`.
     pub(crate) fn shortest(
         &self,
         from: NodeIndex,

@@ -180,7 +180,7 @@ fn planned(
 }
 
 /// Returns the paths of a tree, with the tree: it is a smaller one if a path would enter a switch
-/// by the same port twice, which its entries cannot tell apart.
+/// by the same port twice, which its entries cannot distinguish.
 fn paths(
     request: &ReductionRequest,
     problem: &Problem<'_>,

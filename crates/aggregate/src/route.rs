@@ -145,7 +145,7 @@ pub(crate) fn hops(ways: &Ways<'_>, segments: &[Segment], flow: usize) -> Vec<Ho
     hops
 }
 
-/// Returns true if the port by which a flow comes tells each switch what to do with it.
+/// Returns true if the port by which a flow comes determines its next hop at each switch.
 pub(crate) fn is_distinct(hops: &[Hop]) -> bool {
     let mut seen = BTreeSet::new();
     hops.iter().all(|hop| seen.insert((hop.at, hop.from)))

@@ -138,7 +138,7 @@ fn all_trees(
     best
 }
 
-/// Calls `visit` with all ways to choose one of `among` numbers so many times.
+/// Calls `visit` with all ways to choose one of `among` numbers `times` times.
 fn each_choice(times: usize, among: usize, visit: &mut dyn FnMut(&[usize])) {
     let mut choice = vec![0; times];
     loop {
@@ -248,7 +248,7 @@ fn total(plan: &Plan) -> u64 {
     sums.sum()
 }
 
-/// How near plans come to the best placements.
+/// Comparison of plans with the best placements.
 #[derive(Default)]
 struct Report {
     placed: u32,

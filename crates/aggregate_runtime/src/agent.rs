@@ -87,7 +87,7 @@ impl Prepared {
 
 /// A mapper that a thread has made, or the reason for which there is none.
 struct Mapped {
-    /// The connection whose order it was.
+    /// The connection of its order.
     connection: u64,
     order: MapOrder,
     mapper: Result<Box<Mapper>, String>,
@@ -262,7 +262,7 @@ impl Agent {
         Err(End::Gone("it has ended the connection".to_owned()))
     }
 
-    /// Tells another master that there is one.
+    /// Reports to another master that there is one.
     fn refuse(&self, listener: &Listener) {
         let refusal = "it has a master already; end that one, or give this master another agent";
         let hello = Hello {

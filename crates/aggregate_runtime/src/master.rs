@@ -33,14 +33,14 @@ const LAST_REPORTS: Nanos = Nanos::from_secs(2);
 /// Failures of a reducer that no lost switch explains, after which a reduction fails.
 const MAX_FAILURES: u32 = 2;
 
-/// What the master wants done.
+/// Action that the master requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send an order to the agent of a host.
     Order(HostId, AgentOrder),
     /// Give a switch its program and entries.
     Load(SwitchId, SwitchLoad),
-    /// Tell those who wait for a job that it has ended.
+    /// Report the end of a job to those who wait for it.
     Ended(u32),
 }
 
@@ -127,7 +127,7 @@ struct SwitchState {
     lost: (Nanos, String),
     /// Number of the load that it has.
     loaded: Option<u32>,
-    /// True if it may have reductions, or a program of somebody else.
+    /// True if it may have reductions, or a program of another controller.
     is_dirty: bool,
 }
 

@@ -66,7 +66,7 @@ impl Hello {
     /// Checks the first line of the other side.
     ///
     /// # Errors
-    /// It is another part or of another version, or it refuses. The text goes behind the name of
+    /// It is another part or of another version, or it refuses. The text follows the name of
     /// the other side.
     pub fn check(&self, wanted: PeerKind) -> Result<(), String> {
         if self.protocol != PROTOCOL {

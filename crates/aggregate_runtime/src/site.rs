@@ -21,7 +21,7 @@ use crate::stream::{Stream, write_line};
 /// Number of a client's connection.
 pub type ClientNumber = u64;
 
-/// What reaches a master.
+/// Event of a master.
 #[derive(Debug)]
 pub enum Event {
     /// An agent takes orders by this connection.
@@ -309,7 +309,7 @@ impl<'a> Site<'a> {
         self.master.submit(name, (&job, directory), &requests)
     }
 
-    /// Tells clients that a job has ended.
+    /// Reports the end of a job to clients.
     fn tell_end(&mut self, number: u32) {
         let Ok(job) = self.master.job(number) else {
             return;

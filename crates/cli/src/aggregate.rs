@@ -1,8 +1,9 @@
 //! `polyplane aggregate`: reductions of key-value pairs on their way through switches.
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
-//! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between namespaces of
-//! this machine, `agent`, `serve` and `client` between machines, and `paper` the paper's algorithm.
+//! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between namespaces
+//! of this machine, `agent`, `serve` and `client` between machines, and `paper` the paper's
+//! algorithm.
 
 mod agent;
 mod client;
@@ -33,7 +34,7 @@ use crate::args::Io;
 use crate::engine::Choice;
 use crate::{Ended, amount, out};
 
-/// Where a master serves jobs if nothing else is said.
+/// Address of a master by default.
 const MASTER: &str = "127.0.0.1:9580";
 
 /// Reduced pairs that are shown.
@@ -105,12 +106,12 @@ struct Input {
     /// The topology (docs/reference/topology.md). Switches with `slots` reduce.
     #[arg(long, value_name = "TOPO.toml")]
     fabric: PathBuf,
-    /// How switches are chosen.
+    /// Choice of switches.
     #[arg(long, value_enum, default_value_t)]
     placement: Choosing,
 }
 
-/// How switches are chosen.
+/// Choice of switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Choosing {
     /// One after the other, each where it makes bytes times hops least.
@@ -152,7 +153,7 @@ struct JobOptions {
     /// The topology (docs/reference/topology.md). Switches with `slots` reduce.
     #[arg(long, value_name = "TOPO.toml", required_unless_present = "master")]
     fabric: Option<PathBuf>,
-    /// How switches are chosen.
+    /// Choice of switches.
     #[arg(long, value_enum, default_value_t, conflicts_with = "master")]
     placement: Choosing,
     /// Run it at this master (`polyplane aggregate serve`), which has the topology.

@@ -139,7 +139,7 @@ impl Site {
         self.directory.with("site.toml", text);
     }
 
-    /// Writes a job of three mappers with so many different words each, and returns its path.
+    /// Writes a job of three mappers with `words` different words each, and returns its path.
     fn job(&self, name: &str, words: u64, memory: u32) -> String {
         let mut text = String::new();
         for mapper in 0..REDUCER {

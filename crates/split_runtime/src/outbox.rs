@@ -27,7 +27,7 @@ impl Outbox {
         self.0.is_empty()
     }
 
-    /// Sends the changes of a queue behind the messages that wait, as far as there is room.
+    /// Sends the changes of a queue after the messages that wait, as far as there is room.
     pub(crate) fn send_changes(
         &mut self,
         changes: &mut ChangeQueue,

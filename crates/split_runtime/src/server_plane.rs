@@ -236,7 +236,7 @@ impl ControlExtension for ServerExtension {
     fn turn(&mut self, device: &mut Device, send: &mut dyn FnMut(Any) -> bool) {
         let now = device.now();
         self.queue_learned();
-        // The next report has what a coordinator that is behind misses now.
+        // The next report has what a slow coordinator misses now.
         if now >= self.last_uses + USE_INTERVAL && self.outbox.is_empty() {
             let mut uses = self.handler_uses(device);
             uses.extend(entry_uses(device, &self.timed, self.last_uses));

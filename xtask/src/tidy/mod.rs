@@ -38,6 +38,7 @@ const FILE_PLACES: &[&str] = &[
     "crates/cli/",
     "crates/command/",
     "crates/lab/",
+    "crates/aggregate_runtime/src/stream.rs",
     "crates/foreign/src/compile.rs",
     "crates/foreign/tests/",
     "crates/p4info/build.rs",

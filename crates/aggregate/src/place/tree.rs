@@ -4,8 +4,8 @@ use std::ops::{Add, AddAssign};
 
 use crate::graph::{NodeIndex, UNREACHABLE, Ways};
 
-/// Bytes of a link, or bytes times hops of a placement, in the two cases between which all inputs
-/// lie.
+/// Bytes of a link, or bytes times hops of a placement, in the two extreme cases of
+/// inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PredictedBytes {
     /// All mappers have the same keys, so that a switch sends on the largest of its inputs.
@@ -66,7 +66,7 @@ impl std::iter::Sum for PredictedBytes {
     }
 }
 
-/// A reduction, the switches of which are to be chosen.
+/// A reduction without switches yet.
 pub(crate) struct Problem<'g> {
     pub(crate) ways: Ways<'g>,
     /// The hosts of the mappers, with their bytes: at least one.
@@ -101,7 +101,7 @@ pub(crate) struct TreeNode {
     pub(crate) parent: Option<usize>,
 }
 
-/// What goes into a switch of a tree.
+/// Input of a switch of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Mapper(usize),

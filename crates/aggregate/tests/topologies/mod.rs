@@ -29,7 +29,7 @@ fn add_host(text: &mut String, number: usize, switch: &str) {
     add_link(text, &format!("h{number}"), switch);
 }
 
-/// Returns a connected topology of up to so many switches, with slots for a few reductions.
+/// Returns a connected topology of up to `most` switches, with slots for a few reductions.
 pub(crate) fn random_topology(rng: &mut Rng, most: u64, hosts: usize) -> Topology {
     let switches = rng.between(1, most) as usize;
     let mut text = String::new();

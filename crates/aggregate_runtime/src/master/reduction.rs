@@ -30,7 +30,7 @@ pub(super) enum Part {
 pub(super) enum Phase {
     /// Mappers and the reducer are prepared.
     Preparing,
-    /// All are prepared, and the switches are to be loaded.
+    /// All are prepared, and the switches must be loaded.
     Ready,
     /// They are at work.
     Running,

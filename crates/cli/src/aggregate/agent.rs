@@ -27,7 +27,7 @@ pub(super) struct AgentOptions {
     /// The address of this host in the topology. Messages use its UDP port 9570.
     #[arg(long, value_name = "IP")]
     address: Ipv4Addr,
-    /// Where the master connects: unix:PATH or HOST:PORT.
+    /// Address for the master: unix:PATH or HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<Address>,
     /// Allow an address that other machines reach, on a network where all may run programs here.

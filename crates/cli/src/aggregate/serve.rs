@@ -33,7 +33,7 @@ pub(super) struct ServeOptions {
     /// The topology, with the addresses of agents and switches.
     #[arg(long, value_name = "TOPO.toml")]
     fabric: PathBuf,
-    /// Where jobs are submitted: unix:PATH or HOST:PORT.
+    /// Address for jobs: unix:PATH or HOST:PORT.
     #[arg(long, value_name = "ADDRESS", default_value = super::MASTER)]
     listen: Address,
     /// Allow an address that other machines reach, on a network where all may run jobs.

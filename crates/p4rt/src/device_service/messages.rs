@@ -24,7 +24,7 @@ use crate::schema::Schema;
 /// Number of messages that wait for a primary, from which on extension messages wait too.
 const MANY_ANSWERS: usize = 64;
 
-/// Time after which it is looked again if a primary is behind.
+/// Time after which a slow primary is checked again.
 const BEHIND_WAIT: Duration = Duration::from_millis(1);
 
 impl DeviceService {

@@ -68,7 +68,7 @@ impl Text {
         let _ = write!(self.text, "\n[[link]]\nends = [\"{one}\", \"{other}\"]\n");
     }
 
-    /// Adds a host behind the port of a switch.
+    /// Adds a host at the port of a switch.
     fn host(&mut self, name: &str, end: &str) -> HostId {
         self.hosts += 1;
         let number = self.hosts;
