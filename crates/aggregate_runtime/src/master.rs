@@ -137,6 +137,8 @@ struct Load {
     number: u32,
     began: Nanos,
     waiting: BTreeSet<SwitchId>,
+    /// Switches that have reductions with it, also if these end before it is there.
+    dirty: BTreeSet<SwitchId>,
     /// The attempt of each reduction in the entries.
     attempts: BTreeMap<u16, u16>,
 }
@@ -498,11 +500,10 @@ impl Master {
         }
         match loaded {
             Ok(()) => {
-                let mut reductions = self.plan.reductions.iter();
-                let has_any = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
+                let is_dirty = load.dirty.contains(&switch);
                 let state = &mut self.switches[switch.0];
                 state.loaded = Some(number);
-                state.is_dirty = has_any;
+                state.is_dirty = is_dirty;
             }
             Err(error) => self.fail_users(switch, &error),
         }
@@ -785,7 +786,7 @@ impl Master {
             open.map(|(_, _, it)| (it.at.job, it.at.attempt)).collect();
         // A reduction that is complete is still in the plan.
         let attempt_of = |job: u16| attempts.get(&job).copied().unwrap_or(0);
-        let mut waiting = BTreeSet::new();
+        let (mut waiting, mut dirty) = (BTreeSet::new(), BTreeSet::new());
         for (index, state) in self.switches.iter().enumerate() {
             let switch = SwitchId(index);
             let plane = &self.topology.switches[index].plane;
@@ -796,6 +797,9 @@ impl Master {
                 continue;
             }
             waiting.insert(switch);
+            if is_used {
+                dirty.insert(switch);
+            }
             let load = SwitchLoad {
                 number: self.number,
                 program: self.plan.program(switch),
@@ -807,6 +811,7 @@ impl Master {
             number: self.number,
             began: now,
             waiting,
+            dirty,
             attempts,
         });
     }

@@ -178,9 +178,7 @@ impl Listener {
     /// The address is taken, or not of this machine.
     pub fn bind(address: &Address) -> Result<Listener, String> {
         let listener = match address {
-            Address::Tcp(text) => {
-                TcpListener::bind(text.as_str()).map(|listener| Listener::Tcp(listener))
-            }
+            Address::Tcp(text) => TcpListener::bind(text.as_str()).map(Listener::Tcp),
             Address::Unix(path) => {
                 let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| {
                     std::os::unix::fs::FileTypeExt::is_socket(&found.file_type())

@@ -116,7 +116,7 @@ pub fn inputs(job: &Job, directory: &Path) -> Result<Vec<Vec<Input>>, String> {
         let shape = reducer.shape;
         let input = match mapper.function {
             MapFunction::Gradients => read_file(&path, MAX_PART_BYTES)
-                .map_err(|error| error.to_string())
+                .map_err(|error| format!("{}: {error}", path.display()))
                 .and_then(|part| {
                     aggregate::map::gradients(&part, shape.values)
                         .map_err(|error| format!("{}: {error}", path.display()))
@@ -140,7 +140,10 @@ pub fn map_part(
     path: &Path,
     operator: Operator,
 ) -> Result<Vec<Pair>, String> {
-    let read = || read_file(path, MAX_PART_BYTES).map_err(|error| error.to_string());
+    let read = || {
+        let part = read_file(path, MAX_PART_BYTES);
+        part.map_err(|error| format!("{}: {error}", path.display()))
+    };
     match function {
         MapFunction::Words => Ok(aggregate::map::words(&read()?, operator)),
         MapFunction::Links => Ok(aggregate::map::links(&read()?, operator)),

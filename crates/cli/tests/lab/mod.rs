@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::checksum::internet_checksum;
@@ -135,24 +136,28 @@ impl Running {
     /// Waits for the end, for at most a minute, because the machine may be busy.
     pub(crate) fn finish(mut self) -> Said {
         let start = Instant::now();
+        // A full pipe would stop the process. A test may have taken one.
+        let out = read_on_thread(self.0.stdout.take());
+        let err = read_on_thread(self.0.stderr.take());
         while self.0.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (mut out, mut err) = (String::new(), String::new());
-        self.0
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut out)
-            .unwrap();
-        // A test may have taken the pipe.
-        if let Some(mut pipe) = self.0.stderr.take() {
-            pipe.read_to_string(&mut err).unwrap();
-        }
+        let (out, err) = (out.join().unwrap(), err.join().unwrap());
         let status = self.0.wait().unwrap().code();
         Said { status, out, err }
     }
+}
+
+/// Reads a pipe to its end.
+fn read_on_thread(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_string(&mut text).unwrap();
+        }
+        text
+    })
 }
 
 impl Drop for Running {
