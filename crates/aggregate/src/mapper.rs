@@ -431,8 +431,10 @@ impl Mapper {
             !sent.has_arrived && (sent.is_lost || deadline <= now)
         });
         let (index, sent) = due.next()?;
-        let is_timeout = !sent.is_lost;
+        let (is_timeout, transmissions) = (!sent.is_lost, sent.transmissions);
         if is_timeout {
+            self.round_trip.timed_out(transmissions);
+            self.switch_trip.timed_out(transmissions);
             self.shrink(self.base.wrapping_add(index as u32));
         }
         let sent = &mut self.in_flight[index];

@@ -862,6 +862,7 @@ impl Reducer {
     /// Repeats what is due, and notices who is silent.
     fn step(&mut self, now: Nanos) {
         let round_trip = self.round_trip;
+        let mut timed_out = 0;
         let is_due = |at: Nanos, transmissions: u32| at + round_trip.timeout(transmissions) <= now;
         match &mut self.phase {
             Phase::Waiting | Phase::Filling => {
@@ -878,6 +879,7 @@ impl Reducer {
                     let mut due = Vec::new();
                     for (sequence, request) in &mut collection.requests {
                         if is_due(request.at, request.transmissions) {
+                            timed_out = timed_out.max(request.transmissions);
                             request.at = now;
                             request.transmissions += 1;
                             due.push((*sequence, *request));
@@ -896,6 +898,7 @@ impl Reducer {
                 let mut due = Vec::new();
                 for (index, clearing) in left.iter_mut() {
                     if is_due(clearing.at, clearing.transmissions) {
+                        timed_out = timed_out.max(clearing.transmissions);
                         clearing.at = now;
                         clearing.transmissions += 1;
                         due.push((*index, clearing.transmissions));
@@ -908,6 +911,7 @@ impl Reducer {
             }
             Phase::Complete | Phase::Failed(_) => {}
         }
+        self.round_trip.timed_out(timed_out);
     }
 
     /// Iterates over the mappers that have to send something, each with the time at which it was

@@ -16,11 +16,16 @@ const FIRST: Nanos = Nanos::from_millis(5);
 pub(crate) struct RoundTrip {
     /// Smoothed time and its variation.
     estimate: Option<(Nanos, Nanos)>,
+    /// Doublings of the time-out of all messages, until the next measurement (RFC 6298, 5.5).
+    /// Without them a queue that has become longer would have each message sent twice for ever,
+    /// since only messages that were sent once are measured.
+    backoff: u32,
 }
 
 impl RoundTrip {
     /// Adds the time of a message that was sent once.
     pub(crate) fn add(&mut self, time: Nanos) {
+        self.backoff = 0;
         self.estimate = Some(match self.estimate {
             None => (time, Nanos(time.0 / 2)),
             Some((smooth, variation)) => {
@@ -31,6 +36,11 @@ impl RoundTrip {
                 )
             }
         });
+    }
+
+    /// Notes that a message's transmission with this number, from 1, timed out.
+    pub(crate) fn timed_out(&mut self, transmission: u32) {
+        self.backoff = self.backoff.max(transmission);
     }
 
     /// Returns the estimate with the longer time. One without a measurement is left out.
@@ -48,12 +58,40 @@ impl RoundTrip {
             None => FIRST,
             Some((smooth, variation)) => Nanos(smooth.0 + 4 * variation.0).max(SHORTEST),
         };
-        let doublings = transmission.saturating_sub(1).min(8);
+        let doublings = transmission.saturating_sub(1).max(self.backoff).min(8);
         Nanos(first.0.saturating_mul(1 << doublings)).min(LONGEST)
     }
 
     /// Returns the smoothed time.
     pub(crate) fn smooth(&self) -> Nanos {
         self.estimate.map_or(FIRST, |(smooth, _)| smooth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_sent_once_again_after_the_round_trip_has_become_longer() {
+        const SHORT: Nanos = Nanos(20_000);
+        const LONG: Nanos = Nanos(3_000_000);
+        let mut round_trip = RoundTrip::default();
+        round_trip.add(SHORT);
+        let mut repeats = 0;
+        for _ in 0..100 {
+            // One message after the other; those that are repeated are not measured.
+            let mut transmissions = 1;
+            while transmissions < 8 && round_trip.timeout(transmissions) < LONG {
+                round_trip.timed_out(transmissions);
+                transmissions += 1;
+            }
+            repeats += transmissions - 1;
+            if transmissions == 1 {
+                round_trip.add(LONG);
+            }
+        }
+        assert!(repeats < 8, "{repeats}");
+        assert!(round_trip.timeout(1) < Nanos(LONG.0 * 2));
     }
 }
