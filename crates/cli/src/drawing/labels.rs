@@ -75,7 +75,7 @@ mod tests {
         let mut labels = Labels::new(boxes.into_iter());
         for number in 0..3 {
             labels.add("100 kB".to_owned(), ((20, 20), (20, 180)));
-            labels.add("100 kB".to_owned(), ((0 + number, 100), (200, 100)));
+            labels.add("100 kB".to_owned(), ((number, 100), (200, 100)));
         }
         for (index, own) in labels.taken.iter().enumerate() {
             let others = labels.taken[..index].iter();
