@@ -538,7 +538,9 @@ fn killed_agents_are_replaced_and_the_result_is_exact() {
     let mut exact = 0;
     for round in 0..2 * kills() {
         let host = (rng.below(2) as usize + round as usize * 2) % HOSTS;
-        let is_exact = kill_in_run(&mut site, &job, rng.below(3000), &mut |site| {
+        // A job of which an agent is not there when it is submitted is refused.
+        let delay = rng.between(300, 3000);
+        let is_exact = kill_in_run(&mut site, &job, delay, &mut |site| {
             // SIGKILL.
             drop(site.agents[host].take());
             std::thread::sleep(Duration::from_millis(200));
