@@ -15,7 +15,8 @@ use support::wakeup::WakeupFd;
 
 use crate::inbox::Inbox;
 use crate::order::{
-    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PeerKind, ReduceOrder, to_text,
+    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PeerKind, ReduceOrder,
+    lines_of,
 };
 use crate::stream::{Listener, Stream, write_line};
 
@@ -27,9 +28,6 @@ const MAX_DATAGRAM: usize = 1 << 16;
 
 /// Bytes of a frame before a datagram: Ethernet, IPv4 and UDP.
 const FRAME_HEADERS: u64 = 42;
-
-/// Pairs of a line of a result.
-const PAIRS_PER_LINE: usize = 1000;
 
 /// Interval at which both sides of a connection say that they are there.
 pub(crate) const ALIVE: Duration = Duration::from_secs(1);
@@ -501,13 +499,9 @@ fn report_reducer(reducer: &Reducer, member: &Member, reports: &mut Vec<AgentRep
     let at = member.at;
     let mut keys = 0;
     if reducer.is_complete() {
-        let result: Vec<(String, i128)> = reducer.result().iter().map(to_text).collect();
+        let result = reducer.result();
         keys = result.len() as u64;
-        let lines = result.chunks(PAIRS_PER_LINE);
-        reports.extend(lines.map(|pairs| AgentReport::Pairs {
-            at,
-            pairs: pairs.to_vec(),
-        }));
+        reports.extend(lines_of(&result).map(|pairs| AgentReport::Pairs { at, pairs }));
     }
     let ended = reducer.completed_at().unwrap_or(member.now());
     reports.push(AgentReport::Reduced {

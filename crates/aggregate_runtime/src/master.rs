@@ -56,9 +56,10 @@ pub struct SwitchLoad {
 }
 
 /// Outcome of a reduction between real hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealOutcome {
-    /// The reduced pairs, sorted by key.
+    /// The reduced pairs, sorted by key. They go in lines of their own.
+    #[serde(skip)]
     pub result: Vec<Pair>,
     /// The failure, if it failed.
     pub failure: Option<String>,
@@ -69,6 +70,7 @@ pub struct RealOutcome {
     /// Counters of the mappers that have reported their end.
     pub mappers: Vec<MapperCounts>,
     /// Time from the begin of the last attempt to the end.
+    #[serde(skip)]
     pub took: Nanos,
     /// Bytes of the frames with messages to the reducer.
     pub bytes: u64,
@@ -76,6 +78,18 @@ pub struct RealOutcome {
     pub attempts: u32,
     /// Number of mappers that were started again.
     pub retried: u32,
+}
+
+impl RealOutcome {
+    /// Returns the outcome without the reduced pairs.
+    pub(crate) fn without_result(&self) -> RealOutcome {
+        RealOutcome {
+            result: Vec::new(),
+            failure: self.failure.clone(),
+            mappers: self.mappers.clone(),
+            ..*self
+        }
+    }
 }
 
 /// State of a job, as it is reported.
@@ -530,11 +544,7 @@ impl Master {
             | AgentReport::Reduced { at, .. }
             | AgentReport::Mapped { at, .. } => *at,
         };
-        let mut all = self.jobs.iter_mut().flat_map(|(number, job)| {
-            let reductions = job.reductions.iter_mut().enumerate();
-            reductions.map(|(index, reduction)| (*number, index, reduction))
-        });
-        let found = all.find(|(_, _, it)| it.at == at && it.phase != Phase::Ended);
+        let found = all(&mut self.jobs).find(|(_, _, it)| it.at == at && it.phase != Phase::Ended);
         let Some((number, index, reduction)) = found else {
             return;
         };
@@ -882,13 +892,17 @@ fn unknown(number: u32) -> String {
     format!("there is no job {number}; `polyplane aggregate jobs` lists them")
 }
 
-/// Iterates over the reductions that have not ended, with the number of their job and their index.
-fn open(jobs: &mut BTreeMap<u32, JobState>) -> impl Iterator<Item = (u32, usize, &mut Reduction)> {
-    let all = jobs.iter_mut().flat_map(|(number, job)| {
+/// Iterates over all reductions, with the number of their job and their index.
+fn all(jobs: &mut BTreeMap<u32, JobState>) -> impl Iterator<Item = (u32, usize, &mut Reduction)> {
+    jobs.iter_mut().flat_map(|(number, job)| {
         let reductions = job.reductions.iter_mut().enumerate();
         reductions.map(|(index, reduction)| (*number, index, reduction))
-    });
-    all.filter(|(_, _, reduction)| reduction.is_open())
+    })
+}
+
+/// Iterates over the reductions that have not ended.
+fn open(jobs: &mut BTreeMap<u32, JobState>) -> impl Iterator<Item = (u32, usize, &mut Reduction)> {
+    all(jobs).filter(|(_, _, reduction)| reduction.is_open())
 }
 
 fn reduction_of(

@@ -11,6 +11,9 @@ use aggregate::{
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
+/// Pairs of a line of a result.
+const PAIRS_PER_LINE: usize = 1000;
+
 /// Version of the lines between agents, masters and clients.
 pub const PROTOCOL: u16 = 1;
 
@@ -284,8 +287,14 @@ pub enum AgentReport {
     },
 }
 
+/// Returns the pairs of a result as they are reported, in parts of a line each.
+pub(crate) fn lines_of(pairs: &[Pair]) -> impl Iterator<Item = Vec<(String, i128)>> {
+    let parts = pairs.chunks(PAIRS_PER_LINE);
+    parts.map(|pairs| pairs.iter().map(to_text).collect())
+}
+
 /// Returns a pair as it is reported.
-pub(crate) fn to_text(pair: &Pair) -> (String, i128) {
+fn to_text(pair: &Pair) -> (String, i128) {
     let digits = pair.key.iter().map(|byte| format!("{byte:02x}"));
     (digits.collect(), pair.value)
 }

@@ -2,14 +2,10 @@
 
 use std::path::PathBuf;
 
-use aggregate::{MapperCounts, ReducerCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::master::{JobReport, RealOutcome};
-use crate::order::{from_text, to_text};
-
-/// Pairs of a line of a result.
-const PAIRS_PER_LINE: usize = 1000;
+use crate::order::{from_text, lines_of};
 
 /// A request to a master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,44 +77,23 @@ pub enum Answer {
 pub struct OutcomeLine {
     /// Number of keys of the result.
     pub keys: u64,
-    /// The failure.
-    pub failure: Option<String>,
-    /// True if the result is complete.
-    pub is_complete: bool,
-    /// Counters of the reducer.
-    pub reducer: ReducerCounts,
-    /// Counters of the mappers.
-    pub mappers: Vec<MapperCounts>,
     /// Nanoseconds of the last attempt.
     pub nanoseconds: u64,
-    /// Bytes of the frames with messages to the reducer.
-    pub bytes: u64,
-    /// Number of attempts.
-    pub attempts: u32,
-    /// Number of mappers that were started again.
-    pub retried: u32,
+    /// The other values.
+    pub outcome: RealOutcome,
 }
 
 /// Returns the lines of a job that has ended.
 pub fn end_lines(job: JobReport, outcomes: &[RealOutcome]) -> Vec<Answer> {
     let mut lines = Vec::new();
     for (reduction, outcome) in outcomes.iter().enumerate() {
-        let parts = outcome.result.chunks(PAIRS_PER_LINE);
-        lines.extend(parts.map(|pairs| Answer::Pairs {
-            reduction,
-            pairs: pairs.iter().map(to_text).collect(),
-        }));
+        let parts = lines_of(&outcome.result);
+        lines.extend(parts.map(|pairs| Answer::Pairs { reduction, pairs }));
     }
     let outcomes = outcomes.iter().map(|outcome| OutcomeLine {
         keys: outcome.result.len() as u64,
-        failure: outcome.failure.clone(),
-        is_complete: outcome.is_complete,
-        reducer: outcome.reducer,
-        mappers: outcome.mappers.clone(),
         nanoseconds: outcome.took.0,
-        bytes: outcome.bytes,
-        attempts: outcome.attempts,
-        retried: outcome.retried,
+        outcome: outcome.without_result(),
     });
     let outcomes = outcomes.collect();
     lines.push(Answer::Ended { job, outcomes });
@@ -154,14 +129,8 @@ pub fn join_outcomes(
         }
         Ok(RealOutcome {
             result: outcome.result,
-            failure: line.failure,
-            is_complete: line.is_complete,
-            reducer: line.reducer,
-            mappers: line.mappers,
             took: packet::Nanos(line.nanoseconds),
-            bytes: line.bytes,
-            attempts: line.attempts,
-            retried: line.retried,
+            ..line.outcome
         })
     });
     joined.collect()

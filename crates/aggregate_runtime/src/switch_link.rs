@@ -12,7 +12,7 @@ use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
-use p4rt::client::{Client, ClientError, Code, Endpoint, Next};
+use p4rt::client::{Client, ClientError, Endpoint, Next};
 use support::wakeup::WakeupFd;
 
 use crate::master::SwitchLoad;
@@ -235,18 +235,10 @@ fn give(
 }
 
 fn load_error(error: ClientError) -> LoadError {
-    let is_refusal = match &error {
-        ClientError::Refused(refused) => {
-            let is_broken = matches!(
-                refused.code,
-                Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
-            );
-            !refused.updates.is_empty() || !is_broken
+    match &error {
+        ClientError::Refused(refused) if refused.is_refusal() => {
+            LoadError::Refused(error.to_string())
         }
-        _ => false,
-    };
-    match is_refusal {
-        true => LoadError::Refused(error.to_string()),
-        false => LoadError::Lost(error.to_string()),
+        _ => LoadError::Lost(error.to_string()),
     }
 }

@@ -32,7 +32,7 @@ const HELLO: Duration = Duration::from_secs(5);
 
 /// Maximum number of packets and digest lists of a plane that wait for the coordinator, and of
 /// packets that wait for a plane.
-const MAX_RELAYED: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 /// Number of messages of a server that wait for the coordinator, from which on no more are read;
 /// and of messages that wait for a server, from which on it has no room for changes.
@@ -67,15 +67,15 @@ pub(crate) enum PlaneEvent {
     /// Writes or activations have results.
     Answered,
     /// A message of our planes.
-    Message(Relayed<Box<wire::FromPlane>>),
+    Message(Queued<Box<wire::FromPlane>>),
     /// A packet for controllers.
-    Packet(Relayed<rt::PacketIn>),
+    Packet(Queued<rt::PacketIn>),
     /// Digest messages for controllers.
-    Digest(Relayed<rt::DigestList>),
+    Digest(Queued<rt::DigestList>),
 }
 
 /// Message in a queue of which the length is counted, until it is dropped.
-pub(crate) struct Relayed<T> {
+pub(crate) struct Queued<T> {
     pub(crate) message: T,
     _place: Place,
 }
@@ -89,20 +89,20 @@ impl Drop for Place {
     }
 }
 
-impl<T> Relayed<T> {
+impl<T> Queued<T> {
     /// Takes a place for a message; `None` if all are taken.
-    fn new(message: T, taken: &Arc<AtomicUsize>) -> Option<Relayed<T>> {
-        let place = |count: usize| (count < MAX_RELAYED).then_some(count + 1);
+    fn within_bound(message: T, taken: &Arc<AtomicUsize>) -> Option<Queued<T>> {
+        let place = |count: usize| (count < MAX_QUEUED).then_some(count + 1);
         taken.fetch_update(Relaxed, Relaxed, place).ok()?;
         let _place = Place(Arc::clone(taken));
-        Some(Relayed { message, _place })
+        Some(Queued { message, _place })
     }
 
     /// Takes a place for a message that must not be lost.
-    fn counted(message: T, taken: &Arc<AtomicUsize>) -> Relayed<T> {
+    fn new(message: T, taken: &Arc<AtomicUsize>) -> Queued<T> {
         taken.fetch_add(1, Relaxed);
         let _place = Place(Arc::clone(taken));
-        Relayed { message, _place }
+        Queued { message, _place }
     }
 }
 
@@ -111,8 +111,8 @@ enum Command {
     Write(EncodedUpdates, Sender<Result<(), WriteError>>),
     Activate(wire::Activation, Sender<wire::Activated>),
     Read(Vec<Entity>, Sender<Result<Vec<Entity>, String>>),
-    Send(Relayed<Box<wire::ToPlane>>),
-    Packet(Relayed<rt::PacketOut>),
+    Send(Queued<Box<wire::ToPlane>>),
+    Packet(Queued<rt::PacketOut>),
     Reconnect,
     Stop,
 }
@@ -204,7 +204,7 @@ impl Connection {
 
     /// Sends a message to one of our planes.
     pub(crate) fn send(&self, message: wire::ToPlane) {
-        let message = Relayed::counted(Box::new(message), &self.messages);
+        let message = Queued::new(Box::new(message), &self.messages);
         self.send_command(Command::Send(message));
     }
 
@@ -215,7 +215,7 @@ impl Connection {
 
     /// Sends a packet into the plane's CPU port. It is lost if too many packets wait.
     pub(crate) fn send_packet(&self, packet: rt::PacketOut) {
-        if let Some(packet) = Relayed::new(packet, &self.packets) {
+        if let Some(packet) = Queued::within_bound(packet, &self.packets) {
             self.send_command(Command::Packet(packet));
         }
     }
@@ -403,12 +403,12 @@ impl Link {
                 Next::Told(Notice::Other(message)) => self.receive(&message, report),
                 // Beyond the bound they are lost, as P4Runtime allows.
                 Next::Told(Notice::Packet(packet)) => {
-                    if let Some(packet) = Relayed::new(packet, &self.relayed) {
+                    if let Some(packet) = Queued::within_bound(packet, &self.relayed) {
                         report(PlaneEvent::Packet(packet));
                     }
                 }
                 Next::Told(Notice::Digest(list)) => {
-                    if let Some(list) = Relayed::new(list, &self.relayed) {
+                    if let Some(list) = Queued::within_bound(list, &self.relayed) {
                         report(PlaneEvent::Digest(list));
                     }
                 }
@@ -439,7 +439,7 @@ impl Link {
             }
         }
         if !is_report || message != wire::FromPlane::default() {
-            let message = Relayed::counted(Box::new(message), &self.waiting);
+            let message = Queued::new(Box::new(message), &self.waiting);
             report(PlaneEvent::Message(message));
         } else {
             report(PlaneEvent::Answered);
@@ -503,16 +503,7 @@ impl Link {
 
 /// Returns true if the server has refused a write; false if the connection failed.
 fn is_refusal(error: &ClientError) -> bool {
-    match error {
-        ClientError::Refused(refused) => {
-            !refused.updates.is_empty()
-                || !matches!(
-                    refused.code,
-                    Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
-                )
-        }
-        _ => false,
-    }
+    matches!(error, ClientError::Refused(refused) if refused.is_refusal())
 }
 
 /// Returns the refused updates of a batch.

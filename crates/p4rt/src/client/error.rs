@@ -52,6 +52,15 @@ impl UpdateError {
         matches!(self.code, Code::Unimplemented | Code::NotFound)
     }
 
+    /// Returns true if the server has refused what was asked; false if the connection failed.
+    pub fn is_refusal(&self) -> bool {
+        let is_broken = matches!(
+            self.code,
+            Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal
+        );
+        !self.updates.is_empty() || !is_broken
+    }
+
     /// Returns true if the program would be accepted if state might be lost (`may_lose` of
     /// [`Client::set_config`](super::Client::set_config)).
     pub fn would_lose(&self) -> bool {
