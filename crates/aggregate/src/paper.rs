@@ -22,6 +22,7 @@ use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Rece
 use crate::pair::{Operator, Pair};
 use crate::plan::Plan;
 use crate::timing::RoundTrip;
+use crate::vector::Input;
 
 /// Messages of a mapper in flight.
 const WINDOW: usize = 32;
@@ -67,10 +68,10 @@ pub struct WrongKeys {
 
 impl WrongKeys {
     /// Compares a result with the pairs of all mappers.
-    pub fn of(operator: Operator, inputs: &[Vec<Pair>], result: &[Pair]) -> WrongKeys {
+    pub fn of(operator: Operator, inputs: &[Input], result: &[Pair]) -> WrongKeys {
         let mut expected = HashMap::new();
-        for pairs in inputs {
-            operator.combine_all(&mut expected, pairs);
+        for input in inputs {
+            operator.combine_all(&mut expected, input.pairs());
         }
         let mut wrong = WrongKeys::default();
         let lacks = |expected: i128, found: i128| match operator {
@@ -516,7 +517,7 @@ pub struct PaperRun {
 }
 
 impl PaperRun {
-    /// Creates the fabric. `pairs` are, for each reduction and each of its mappers, the pairs of
+    /// Creates the fabric. `inputs` are, for each reduction and each of its mappers, the pairs of
     /// the mapper.
     ///
     /// # Errors
@@ -524,21 +525,21 @@ impl PaperRun {
     pub fn new(
         topology: Topology,
         plan: Plan,
-        pairs: &[Vec<Vec<Pair>>],
+        inputs: &[Vec<Input>],
         reading: SequenceReading,
     ) -> Result<PaperRun, FabricError> {
         let plan = Rc::new(plan);
         let ends = topology.hosts.iter();
         let ends: Vec<Endpoint> = ends.map(|h| endpoint(h.mac, h.address)).collect();
         let parts: Vec<Parts> = ends.iter().map(|_| Parts::default()).collect();
-        for (planned, pairs) in plan.reductions.iter().zip(pairs) {
+        for (planned, inputs) in plan.reductions.iter().zip(inputs) {
             let (job, request) = (planned.job, &planned.request);
             let config = planned.flow_config(ATTEMPT);
-            for ((flow, (host, _)), pairs) in (0..).zip(&request.mappers).zip(pairs) {
+            for ((flow, (host, _)), input) in (0..).zip(&request.mappers).zip(inputs) {
                 let mapper = Mapper {
                     flow,
                     reducer: ends[request.reducer.0],
-                    messages: messages(&config, flow, pairs),
+                    messages: messages(&config, flow, input.pairs()),
                     next: 0,
                     in_flight: BTreeMap::new(),
                     round_trip: RoundTrip::default(),

@@ -53,6 +53,16 @@ pub enum Input {
     Floats(Arc<[f32]>),
 }
 
+impl Input {
+    /// Returns the pairs; none of a vector.
+    pub fn pairs(&self) -> &[Pair] {
+        match self {
+            Input::Pairs(pairs) => pairs,
+            Input::Integers(_) | Input::Floats(_) => &[],
+        }
+    }
+}
+
 impl From<Vec<Pair>> for Input {
     fn from(pairs: Vec<Pair>) -> Input {
         Input::Pairs(pairs)

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use aggregate::{
-    KeyClass, Operator, Pair, PaperRun, Plan, ReductionRequest, SequenceReading, Shape, ValueClass,
-    WrongKeys,
+    Input, KeyClass, Operator, Pair, PaperRun, Plan, ReductionRequest, SequenceReading, Shape,
+    ValueClass, WrongKeys,
 };
 use fabric::Topology;
 use fabric::topology::HostId;
@@ -50,11 +50,11 @@ fn wrong_keys(loss: f64, reading: SequenceReading) -> (usize, usize) {
     let plan = Plan::new(&topology, &[request]).unwrap_or_else(|error| panic!("{error}"));
     let of_mapper = |mapper: usize| {
         let keys = (0..20_000).filter(|key| key % (mapper + 1) == 0);
-        keys.map(|key| Pair::new(format!("{key}").into_bytes(), 1))
-            .collect()
+        let pairs = keys.map(|key| Pair::new(format!("{key}").into_bytes(), 1));
+        Input::Pairs(pairs.collect())
     };
-    let pairs: Vec<Vec<Pair>> = (0..MAPPERS).map(of_mapper).collect();
-    let mut run = PaperRun::new(topology, plan, std::slice::from_ref(&pairs), reading)
+    let inputs: Vec<Input> = (0..MAPPERS).map(of_mapper).collect();
+    let mut run = PaperRun::new(topology, plan, std::slice::from_ref(&inputs), reading)
         .unwrap_or_else(|error| panic!("{error}"));
     run.run(Nanos::from_secs(60), &mut |_| true)
         .unwrap_or_else(|error| panic!("{error}"));
@@ -63,7 +63,7 @@ fn wrong_keys(loss: f64, reading: SequenceReading) -> (usize, usize) {
         .unwrap_or_else(|error| panic!("{error}"));
     let outcome = run.outcomes().remove(0);
     assert!(outcome.is_complete);
-    let wrong = WrongKeys::of(Operator::Add, &pairs, &outcome.result);
+    let wrong = WrongKeys::of(Operator::Add, &inputs, &outcome.result);
     (wrong.missing, wrong.doubled)
 }
 
@@ -88,7 +88,7 @@ fn the_papers_algorithm_misses_and_doubles_keys_under_loss() {
 #[test]
 fn a_lost_value_is_missing_whatever_the_operator() {
     let pair = |value| Pair::new(b"key".to_vec(), value);
-    let inputs = [vec![pair(3)], vec![pair(5)]];
+    let inputs = [Input::Pairs(vec![pair(3)]), Input::Pairs(vec![pair(5)])];
     for (operator, whole, part) in [
         (Operator::Add, 8, 5),
         (Operator::Max, 5, 3),

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aggregate::{Mapper, Message, PORTS, Pair, Reducer, Role};
+use aggregate::{Input, Mapper, Message, PORTS, Reducer, Role};
 use packet::Nanos;
 use port::{Poller, bind_datagrams};
 use support::wakeup::WakeupFd;
@@ -38,8 +38,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
-/// Makes the pairs of a mapper. Returns an error message on failure.
-pub type MapPart = dyn Fn(&MapOrder) -> Result<Vec<Pair>, String> + Send + Sync;
+/// Makes the input of a mapper. Returns an error message on failure.
+pub type MapPart = dyn Fn(&MapOrder) -> Result<Input, String> + Send + Sync;
 
 /// End of the work for a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,8 +308,8 @@ impl Agent {
         let (wakeup, connection) = (Arc::clone(&self.wakeup), self.connection);
         let thread = thread::Builder::new().name("map".to_owned());
         let started = thread.spawn(move || {
-            let mapper = map(&order).and_then(|pairs| {
-                let mapper = Mapper::new(order.flows, order.flow, pairs);
+            let mapper = map(&order).and_then(|input| {
+                let mapper = Mapper::new(order.flows, order.flow, input);
                 mapper.map(Box::new).map_err(|error| error.to_string())
             });
             // The agent may have ended.

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use aggregate::{
-    FlowConfig, MapFunction, MapperCounts, Operator, Pair, ReducerConfig, ReducerCounts,
-    ReductionError, SwitchPlace,
+    FlowConfig, MapFunction, MapperCounts, Pair, ReducerConfig, ReducerCounts, ReductionError,
+    SwitchPlace,
 };
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
@@ -169,13 +169,6 @@ pub struct MapOrder {
     pub part: PathBuf,
     /// The host of its reducer.
     pub reducer: Ipv4Addr,
-}
-
-impl MapOrder {
-    /// Returns the operator, which also combines pairs of one part.
-    pub fn operator(&self) -> Operator {
-        self.flows.shape.operator
-    }
 }
 
 /// A reducer to run.

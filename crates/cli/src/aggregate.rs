@@ -13,12 +13,11 @@ mod report;
 mod serve;
 mod svg;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aggregate::{
-    Input as Data, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector,
+    Input, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector, WrongKeys,
 };
 use aggregate_runtime::{Address, Admission, RealOutcome};
 use clap::{Args, Subcommand, ValueEnum};
@@ -89,7 +88,7 @@ struct CheckOptions {
 #[derive(Args)]
 struct PlanOptions {
     #[command(flatten)]
-    input: Input,
+    input: JobFiles,
     /// Write the plan as JSON.
     #[arg(long)]
     json: bool,
@@ -99,7 +98,7 @@ struct PlanOptions {
 }
 
 #[derive(Args)]
-struct Input {
+struct JobFiles {
     /// The job file. Paths of its parts are relative to its directory.
     #[arg(value_name = "JOB")]
     job: PathBuf,
@@ -130,7 +129,7 @@ impl From<Choosing> for Placement {
     }
 }
 
-impl Input {
+impl JobFiles {
     fn files(&self) -> (&Path, &Path) {
         (&self.job, &self.fabric)
     }
@@ -139,7 +138,7 @@ impl Input {
 #[derive(Args)]
 struct CompileOptions {
     #[command(flatten)]
-    input: Input,
+    input: JobFiles,
     /// Directory to write to.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -364,7 +363,7 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
         return paper::run(&planned, options, early);
     }
     let is_needed = options.verify || !options.real;
-    let inputs = is_needed.then(|| reductions::inputs(&planned.job, &planned.directory));
+    let inputs = is_needed.then(|| reductions::map(&planned.job, &planned.directory));
     let inputs = inputs.transpose()?;
     let ran = match options.real {
         true => real::run(&mut planned, options, early)?,
@@ -385,7 +384,7 @@ fn run_at_master(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, St
         return Err("the scheme `paper` is for simulated fabrics: give --fabric".to_owned());
     }
     let directory = options.job.parent().unwrap_or(Path::new(""));
-    let inputs = options.verify.then(|| reductions::inputs(&job, directory));
+    let inputs = options.verify.then(|| reductions::map(&job, directory));
     let inputs = inputs.transpose()?;
     let Some(address) = &options.master else {
         return Err("give --fabric TOPO.toml or --master ADDRESS".to_owned());
@@ -398,12 +397,26 @@ fn run_at_master(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, St
     Ok(tell(&job, ran, inputs.as_ref(), (options.json, "")))
 }
 
+/// Refuses a job of a vector, where only pairs are reduced.
+fn check_pairs(job: &Job) -> Result<(), String> {
+    let mut reducers = job.reducers.iter();
+    match reducers.find(|reducer| reducer.shape.is_vector()) {
+        Some(reducer) => Err(format!(
+            "{}: vectors are reduced in simulated fabrics, by the schemes `p4com` and `direct`; \
+             leave out --real, --master and --scheme paper",
+            reducer.name
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Reads a job file for a master.
 fn read_job(text: &str, directory: &Path, topology: &Topology) -> Result<Admission, String> {
     let job = Job::read(text).map_err(|errors| {
         let first = errors.first().map(ToString::to_string);
         format!("the job file: {}", first.unwrap_or_default())
     })?;
+    check_pairs(&job)?;
     let requests = reductions::requests(&job, topology, directory)?;
     Ok(Admission { job, requests })
 }
@@ -426,7 +439,7 @@ fn check_reach(address: &Address, is_allowed: bool) -> Result<(), String> {
 fn tell(
     job: &Job,
     ran: Vec<Ran>,
-    inputs: Option<&Vec<Vec<Data>>>,
+    inputs: Option<&Vec<Vec<Input>>>,
     (as_json, clock): (bool, &str),
 ) -> Ended {
     let outcomes = outcomes(job, ran, inputs);
@@ -445,7 +458,7 @@ fn tell(
 
 fn simulate(
     planned: &Planned,
-    inputs: Vec<Vec<aggregate::Input>>,
+    inputs: Vec<Vec<Input>>,
     options: &JobOptions,
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
@@ -486,7 +499,7 @@ fn simulate(
 fn outcomes<'a>(
     job: &'a Job,
     ran: Vec<Ran>,
-    inputs: Option<&Vec<Vec<Data>>>,
+    inputs: Option<&Vec<Vec<Input>>>,
 ) -> Vec<OutcomeJson<'a>> {
     let reductions = job.reducers.iter().zip(ran);
     let of_reduction = reductions.enumerate().map(|(number, (request, ran))| {
@@ -494,19 +507,8 @@ fn outcomes<'a>(
             if request.shape.is_vector() {
                 return ran.vector == Vector::of(&inputs[number], request.shape.operator);
             }
-            let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
-            let pairs = inputs[number].iter().filter_map(|input| match input {
-                aggregate::Input::Pairs(pairs) => Some(pairs),
-                _ => None,
-            });
-            for pair in pairs.flatten() {
-                let old = expected.get(&*pair.key);
-                let combine = |old: &i128| request.shape.operator.combine(*old, pair.value);
-                let value = old.map_or(pair.value, combine);
-                expected.insert(&pair.key, value);
-            }
-            let found = ran.result.iter().map(|pair| (&*pair.key, pair.value));
-            expected.into_iter().eq(found)
+            WrongKeys::of(request.shape.operator, &inputs[number], &ran.result)
+                == WrongKeys::default()
         });
         OutcomeJson {
             name: &request.name,

@@ -86,6 +86,41 @@ fn a_plan_is_shown_as_text_and_as_a_picture() {
 }
 
 #[test]
+fn vectors_are_verified_when_simulated_and_refused_elsewhere() {
+    let dir = Directory::new("aggregate-vectors");
+    let mut text = String::new();
+    for mapper in 0..3u8 {
+        let values = (0..1000u16).map(|lane| f32::from(lane) * f32::from(mapper + 1) * -0.1);
+        let part: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let path = dir.file(&format!("g{mapper}.bin"));
+        std::fs::write(path, part).unwrap();
+        text += &format!(
+            "data d{mapper} = 10.0.1.1{}:g{mapper}.bin\nmap m{mapper} = gradients(d{mapper})\n",
+            mapper + 1
+        );
+    }
+    text += "reduce sum = add(m0, m1, m2) at 10.0.9.2 keys none values f32\n";
+    let job = dir.with("vectors.job", text);
+    let run = ["run", &job, "--fabric", FABRIC, "--json"];
+    for scheme in ["p4com", "direct"] {
+        let output = aggregate(&[&run[..], &["--verify", "--scheme", scheme]].concat());
+        assert!(output.status.success(), "{output:?}");
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(outcome[0]["is_verified"], true);
+        assert_eq!(outcome[0]["vector"]["values"], 1000);
+    }
+    for elsewhere in [&["--real"][..], &["--scheme", "paper"]] {
+        let output = aggregate(&[&run[..], elsewhere].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            error.contains("sum: vectors are reduced in simulated"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_host_that_is_not_in_the_topology_is_named() {
     let output = aggregate(&[
         "plan",

@@ -1,12 +1,13 @@
 //! Reductions of job files: data read, map functions run, and the job simulated with progress.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use aggregate::{
-    Input, Job, MapFunction, Operator, Outcome, Pair, PaperOutcome, PaperRun, Plan,
-    ReductionRequest, Run, RunOptions, SequenceReading,
+    Input, Job, MapFunction, Outcome, PaperOutcome, PaperRun, Plan, ReducerLine, ReductionRequest,
+    Run, RunOptions, SequenceReading, Shape,
 };
 use fabric::topology::HostId;
 use fabric::{Report, Topology};
@@ -82,47 +83,15 @@ pub fn requests(
 }
 
 /// Reads the parts and runs the map functions. Returns, for each reducer and each of its mappers,
-/// the pairs. Paths are relative to `directory`.
+/// the input. Paths are relative to `directory`.
 ///
 /// # Errors
-/// A part cannot be read, a program fails, or a line is no pair.
-pub fn map(job: &Job, directory: &Path) -> Result<Vec<Vec<Vec<Pair>>>, String> {
-    let reducers = job.reducers.iter();
-    reducers
-        .map(|reducer| {
-            let mappers = reducer.mappers.iter();
-            let operator = reducer.shape.operator;
-            mappers
-                .map(|mapper| {
-                    let mapper = &job.mappers[*mapper];
-                    let path = directory.join(&job.parts[mapper.part].path);
-                    let pairs = map_part(&mapper.function, &path, operator);
-                    pairs.map_err(|error| format!("mapper {}: {error}", mapper.name))
-                })
-                .collect()
-        })
-        .collect()
-}
-
-/// Reads the parts and runs the map functions, also those of vectors. Returns, for each reducer and
-/// each of its mappers, the input.
-///
-/// # Errors
-/// As for [`map`], or a part is no vector.
-pub fn inputs(job: &Job, directory: &Path) -> Result<Vec<Vec<Input>>, String> {
-    let input = |mapper: &usize, reducer: &aggregate::ReducerLine| {
+/// A part cannot be read, a program fails, or a part is not of the function's form.
+pub fn map(job: &Job, directory: &Path) -> Result<Vec<Vec<Input>>, String> {
+    let input = |mapper: &usize, reducer: &ReducerLine| {
         let mapper = &job.mappers[*mapper];
         let path = directory.join(&job.parts[mapper.part].path);
-        let shape = reducer.shape;
-        let input = match mapper.function {
-            MapFunction::Gradients => read_file(&path, MAX_PART_BYTES)
-                .map_err(|error| format!("{}: {error}", path.display()))
-                .and_then(|part| {
-                    aggregate::map::gradients(&part, shape.values)
-                        .map_err(|error| format!("{}: {error}", path.display()))
-                }),
-            _ => map_part(&mapper.function, &path, shape.operator).map(Input::Pairs),
-        };
+        let input = map_part(&mapper.function, &path, reducer.shape);
         input.map_err(|error| format!("mapper {}: {error}", mapper.name))
     };
     let reducers = job.reducers.iter();
@@ -131,31 +100,27 @@ pub fn inputs(job: &Job, directory: &Path) -> Result<Vec<Vec<Input>>, String> {
         .collect()
 }
 
-/// Runs a map function on a part.
+/// Runs a map function on a part, for a reduction of this shape.
 ///
 /// # Errors
-/// As for [`map`], or the function gives a vector.
-pub fn map_part(
-    function: &MapFunction,
-    path: &Path,
-    operator: Operator,
-) -> Result<Vec<Pair>, String> {
-    let read = || {
-        let part = read_file(path, MAX_PART_BYTES);
-        part.map_err(|error| format!("{}: {error}", path.display()))
-    };
-    match function {
-        MapFunction::Words => Ok(aggregate::map::words(&read()?, operator)),
-        MapFunction::Links => Ok(aggregate::map::links(&read()?, operator)),
-        MapFunction::Pairs => aggregate::map::pairs(&read()?, operator)
-            .map_err(|error| format!("{}: {error}", path.display())),
-        MapFunction::Gradients => Err(
-            "vectors are reduced by the scheme p4com or direct in simulated fabrics alone; leave out \
-             --real"
-                .to_owned(),
-        ),
+/// As for [`map`].
+pub fn map_part(function: &MapFunction, path: &Path, shape: Shape) -> Result<Input, String> {
+    let of_file = |error: &dyn Display| format!("{}: {error}", path.display());
+    let read = || read_file(path, MAX_PART_BYTES).map_err(|error| of_file(&error));
+    let operator = shape.operator;
+    let pairs = match function {
+        MapFunction::Words => aggregate::map::words(&read()?, operator),
+        MapFunction::Links => aggregate::map::links(&read()?, operator),
+        MapFunction::Pairs => {
+            let pairs = aggregate::map::pairs(&read()?, operator);
+            pairs.map_err(|error| of_file(&error))?
+        }
+        MapFunction::Gradients => {
+            let vector = aggregate::map::gradients(&read()?, shape.values);
+            return vector.map_err(|error| of_file(&error));
+        }
         MapFunction::Exec(command) => {
-            let part = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let part = File::open(path).map_err(|error| of_file(&error))?;
             let mut program = Command::new("sh");
             program.args(["-c", command]).stdin(Stdio::from(part));
             let output = program.stderr(Stdio::inherit()).output();
@@ -163,10 +128,11 @@ pub fn map_part(
             if !output.status.success() {
                 return Err(format!("\"{command}\" ended with {}", output.status));
             }
-            aggregate::map::pairs(&output.stdout, operator)
-                .map_err(|error| format!("\"{command}\" wrote a wrong line: {error}"))
+            let pairs = aggregate::map::pairs(&output.stdout, operator);
+            pairs.map_err(|error| format!("\"{command}\" wrote a wrong line: {error}"))?
         }
-    }
+    };
+    Ok(Input::Pairs(pairs))
 }
 
 /// Result of a simulated job.
@@ -235,11 +201,11 @@ pub struct PaperJob {
 pub fn simulate_paper(
     topology: &Topology,
     plan: &Plan,
-    pairs: &[Vec<Vec<Pair>>],
+    inputs: &[Vec<Input>],
     (reading, end): (SequenceReading, Nanos),
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<PaperJob, String> {
-    let run = PaperRun::new(topology.clone(), plan.clone(), pairs, reading);
+    let run = PaperRun::new(topology.clone(), plan.clone(), inputs, reading);
     let mut run = run.map_err(|error| error.to_string())?;
     let mut signal = None;
     run.run(end, &mut |_| {

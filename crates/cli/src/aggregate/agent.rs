@@ -41,7 +41,7 @@ pub(super) struct AgentOptions {
 /// Runs the agent of a host until a signal, or until its only connection ends.
 pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let map = Arc::new(|order: &aggregate_runtime::MapOrder| {
-        reductions::map_part(&order.function, &order.part, order.operator())
+        reductions::map_part(&order.function, &order.part, order.flows.shape)
     });
     let Some(address) = &options.listen else {
         if !options.on_stdin {

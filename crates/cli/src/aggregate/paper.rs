@@ -31,14 +31,15 @@ pub(super) fn run(
     if options.real {
         return Err("the scheme `paper` is for simulated fabrics: leave out --real".to_owned());
     }
-    let pairs = reductions::map(&planned.job, &planned.directory)?;
+    super::check_pairs(&planned.job)?;
+    let inputs = reductions::map(&planned.job, &planned.directory)?;
     let reading = match options.reading {
         Reading::AddsOne => SequenceReading::AddsOne,
         Reading::TakesNumber => SequenceReading::TakesNumber,
     };
     let end = Nanos::from_secs(options.seconds);
     let (topology, plan) = (&planned.topology, &planned.plan);
-    let job = reductions::simulate_paper(topology, plan, &pairs, (reading, end), &|| {
+    let job = reductions::simulate_paper(topology, plan, &inputs, (reading, end), &|| {
         early.take_signal()
     })?;
     if let Some(signal) = job.signal {
@@ -46,7 +47,7 @@ pub(super) fn run(
     }
     let mut is_well = true;
     let mut all = Vec::new();
-    for ((reduction, outcome), inputs) in plan.reductions.iter().zip(&job.outcomes).zip(&pairs) {
+    for ((reduction, outcome), inputs) in plan.reductions.iter().zip(&job.outcomes).zip(&inputs) {
         let request = &reduction.request;
         let reducer = &topology.hosts[request.reducer.0].name;
         let links = job.report.links.iter().filter(|link| link.to == *reducer);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use aggregate::{
-    Input, Pair, Plan, ReductionRequest, RunOptions, SequenceReading, Shape, Vector, WrongKeys,
+    Input, Plan, ReductionRequest, RunOptions, SequenceReading, Shape, Vector, WrongKeys,
     pairs_per_message, set_neighbours,
 };
 use command::reductions;
@@ -150,7 +150,7 @@ impl Case<'_> {
         reading: SequenceReading,
         context: &Context<'_>,
     ) -> Result<Outcome, String> {
-        let inputs = [self.pairs()];
+        let inputs = [self.inputs.to_vec()];
         let topology = &self.fabric.topology;
         let options = (reading, END);
         let job =
@@ -200,18 +200,9 @@ impl Case<'_> {
             };
         }
         Ok(Outcome {
-            wrong: WrongKeys::of(self.shape.operator, &self.pairs(), &ran.result),
+            wrong: WrongKeys::of(self.shape.operator, self.inputs, &ran.result),
             ..outcome
         })
-    }
-
-    /// Returns the pairs of each mapper; none for a vector.
-    fn pairs(&self) -> Vec<Vec<Pair>> {
-        let pairs = self.inputs.iter().map(|input| match input {
-            Input::Pairs(pairs) => pairs.clone(),
-            Input::Integers(_) | Input::Floats(_) => Vec::new(),
-        });
-        pairs.collect()
     }
 }
 
@@ -227,10 +218,7 @@ pub(super) fn bytes_of(shape: Shape, input: &Input) -> u64 {
 
 /// Returns the number of distinct keys of mappers.
 pub(super) fn distinct_keys(inputs: &[Input]) -> usize {
-    let pairs = inputs.iter().flat_map(|input| match input {
-        Input::Pairs(pairs) => &pairs[..],
-        Input::Integers(_) | Input::Floats(_) => &[],
-    });
+    let pairs = inputs.iter().flat_map(Input::pairs);
     pairs
         .map(|pair| &*pair.key)
         .collect::<HashSet<&[u8]>>()

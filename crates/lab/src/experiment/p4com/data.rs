@@ -140,10 +140,7 @@ mod tests {
             let few = set.inputs(0.001, 3, 1);
             let many = set.inputs(0.001, 12, 1);
             assert_eq!(few[..], many[..3], "{}", set.name());
-            let pairs = many.iter().flat_map(|input| match input {
-                Input::Pairs(pairs) => &pairs[..],
-                _ => &[],
-            });
+            let pairs = many.iter().flat_map(Input::pairs);
             let sum: i128 = pairs.map(|pair| pair.value).sum();
             let all = (set.occurrences() * 0.001) as i128;
             assert!((all - 12..=all).contains(&sum), "{} of {all}", sum);
