@@ -14,6 +14,7 @@ fn main() {
         window: 64,
         flows: 4,
         pairs_per_message: 20,
+        is_multicast: false,
     };
     print!("{}", emit(&[reduction]));
 }

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use crate::message::Body;
 use crate::pair::{Operator, Pair};
 use crate::vector::{
-    LANES, LaneBlock, Layout, Vector, add_as_they_are, is_fixed, step_of, to_float,
+    LANES, LaneBlock, LaneOperation, Layout, Vector, add_as_they_are, is_fixed, step_of, to_float,
 };
 
 /// Combined pairs, or combined blocks of a vector.
@@ -33,7 +33,7 @@ impl Combined {
             }
             (Body::Blocks(blocks) | Body::BlockBank(_, blocks), Some(layout)) => {
                 for block in blocks {
-                    self.add_block(block, layout.operator(block.number, operator));
+                    self.add_block(block, layout.operator(block.number));
                 }
             }
             (Body::Floats(block), _) => {
@@ -79,23 +79,37 @@ impl Combined {
         pairs
     }
 
+    /// Returns a block of the result, as its combined lanes or as floats. It has 32 bits of sums of
+    /// integers.
+    pub(crate) fn block(&self, number: u32, layout: &Layout, mappers: u16) -> Option<Body> {
+        let block = |lanes| LaneBlock { number, lanes };
+        let is_as_it_is = self.floats.contains_key(&number);
+        if let Some(lanes) = self.blocks.get(&number).filter(|_| !is_as_it_is) {
+            let lanes = lanes.iter().map(|lane| *lane as u32).collect();
+            return Some(Body::Blocks(vec![block(lanes)]));
+        }
+        let floats = self.floats_of(number, layout, mappers)?;
+        let bits = floats.iter().map(|value| value.to_bits()).collect();
+        Some(Body::Floats(block(bits)))
+    }
+
     /// Returns a block of steps of floats, if its scales are here.
-    pub(crate) fn steps(&self, block: u32, mappers: u16) -> Option<LaneBlock> {
+    pub(crate) fn steps(&self, block: u32, mappers: u16) -> Option<Body> {
         let scales = self.blocks.get(&block)?;
         let steps = scales
             .iter()
             .map(|scale| step_of(*scale as u32, mappers.into()) as u32);
-        Some(LaneBlock {
+        Some(Body::Blocks(vec![LaneBlock {
             number: block,
             lanes: steps.collect(),
-        })
+        }]))
     }
 
     /// Returns the whole vector. A block that no mapper has sent is 0.
     pub(crate) fn vector(&self, layout: &Layout, mappers: u16) -> Vector {
         let numbers = layout.scale_blocks..layout.blocks;
         let count = layout.values as usize;
-        if layout.scale_blocks == 0 {
+        if layout.operation() != LaneOperation::AddFloats {
             let zero = [0; LANES];
             let lanes = numbers.flat_map(|number| match self.blocks.get(&number) {
                 Some(lanes) => lanes.to_vec(),
@@ -105,27 +119,35 @@ impl Combined {
         }
         let mut vector = Vec::with_capacity(count);
         for number in numbers {
-            let lane = (number - layout.scale_blocks) as usize;
-            let scales = self.blocks.get(&((lane / LANES) as u32));
-            let scale = scales.map_or(0, |scales| scales[lane % LANES] as u32);
-            let step = step_of(scale, mappers.into());
-            match (
-                is_fixed(step),
-                self.blocks.get(&number),
-                self.floats.get(&number),
-            ) {
-                (true, Some(sums), _) => {
-                    vector.extend(sums.iter().map(|sum| to_float(*sum, step)));
-                }
-                (false, _, Some(floats)) => vector.extend((0..LANES).map(|lane| {
-                    let lanes = floats.values().map(|lanes| f32::from_bits(lanes[lane]));
-                    add_as_they_are(lanes)
-                })),
-                _ => vector.extend([0.0; LANES]),
+            match self.floats_of(number, layout, mappers) {
+                Some(floats) => vector.extend(floats),
+                None => vector.extend([0.0; LANES]),
             }
         }
         vector.truncate(count);
         Vector::Floats(vector)
+    }
+
+    /// Returns the floats of a block of values.
+    fn floats_of(&self, number: u32, layout: &Layout, mappers: u16) -> Option<Vec<f32>> {
+        let lane = (number - layout.scale_blocks) as usize;
+        let scales = self.blocks.get(&((lane / LANES) as u32));
+        let scale = scales.map_or(0, |scales| scales[lane % LANES] as u32);
+        let step = step_of(scale, mappers.into());
+        match is_fixed(step) {
+            true => {
+                let sums = self.blocks.get(&number)?.iter();
+                Some(sums.map(|sum| to_float(*sum, step)).collect())
+            }
+            false => {
+                let floats = self.floats.get(&number)?;
+                let lanes = (0..LANES).map(|lane| {
+                    let lanes = floats.values().map(|lanes| f32::from_bits(lanes[lane]));
+                    add_as_they_are(lanes)
+                });
+                Some(lanes.collect())
+            }
+        }
     }
 }
 

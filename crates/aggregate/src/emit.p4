@@ -245,7 +245,7 @@ control SwitchIngress(inout headers_t hdr,
 control SwitchEgress(inout headers_t hdr,
                      inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    apply { }
+@EGRESS@
 }
 
 control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {

@@ -36,6 +36,8 @@ pub struct SwitchReduction {
     pub flows: u32,
     /// Maximum number of pairs in a message.
     pub pairs_per_message: usize,
+    /// True if replies go to all mappers too.
+    pub is_multicast: bool,
 }
 
 impl SwitchReduction {
@@ -79,11 +81,16 @@ pub fn emit(reductions: &[SwitchReduction]) -> String {
         ("@UPDATE@\n", &parts.update),
         ("@EMIT@\n", &parts.emit),
     ];
+    let is_multicast = reductions.iter().any(|reduction| reduction.is_multicast);
+    let egress = match is_multicast {
+        true => include_str!("copies.p4"),
+        false => "    apply { }\n",
+    };
     let mut text = include_str!("emit.p4").to_owned();
     for (place, part) in places {
         text = text.replace(place, part);
     }
-    text
+    text.replace("@EGRESS@\n", egress)
 }
 
 /// Parts of the text that depend on the reductions.
@@ -241,6 +248,21 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
             .to_string(),
         ),
         ("@LANES@\n", lane_registers(r, reduction)),
+        (
+            "@MULTICAST@\n",
+            match reduction.is_multicast {
+                true => "                standard_metadata.mcast_grp = hdr.agg.job;\n",
+                false => "",
+            }
+            .to_owned(),
+        ),
+        (
+            "@INPUTS@\n",
+            match is_vector {
+                true => INPUTS.to_owned(),
+                false => String::new(),
+            },
+        ),
         ("@SLOTS@", reduction.slots.to_string()),
         ("@ALL_SLOTS@", (2 * reduction.slots).to_string()),
         ("@INDEX@", (1u64 << index_bits).to_string()),
@@ -278,6 +300,10 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
     }
     text
 }
+
+/// Code for the number of mappers of which a message has a block.
+const INPUTS: &str = "                    \
+    inputs = hdr.agg.kind == KIND_REPLY ? hdr.bank.counts[47:32] : 1;\n";
 
 /// Returns the code that cuts a pair of a repeated message which was cut the first time.
 fn cut_by_mask(r: usize, i: usize) -> String {
@@ -370,7 +396,9 @@ fn lane_registers(r: usize, reduction: &SwitchReduction) -> String {
     register<bit<32>>({cells}) lanes_{r};
     bit<32> first_lane;
     // The highest bit is set if the sum of a lane overflows.
-    bit<32> overflow;\n"
+    bit<32> overflow;
+    // Number of mappers of which the message has a block.
+    bit<16> inputs;\n"
     )
 }
 
@@ -438,7 +466,7 @@ fn absorb_block(r: usize, i: usize, reduction: &SwitchReduction) -> String {
                     found = SEARCH_EMPTY;
                     slot = slot_base + used;
                     keys_{r}.write(slot, {pair}.key);
-                    values_{r}.write(slot, 1);
+                    values_{r}.write(slot, inputs ++ 16w1);
                     index_{r}.write(position, generation ++ used[23:0]);
                     used = used + 1;
                     first_lane = slot << {LANE_BITS};
@@ -458,7 +486,7 @@ fn absorb_block(r: usize, i: usize, reduction: &SwitchReduction) -> String {
 {restore}                    is_taken = false;
                 }} else {{
                     values_{r}.read(held, slot);
-                    values_{r}.write(slot, held + 1);
+                    values_{r}.write(slot, held + (inputs ++ 16w1));
                 }}
             }}
             if (is_taken) {{
@@ -489,7 +517,7 @@ fn fill_block(r: usize, i: usize) -> String {
             hdr.pairs_{r}[{i}].setValid();
             keys_{r}.read(hdr.pairs_{r}[{i}].key, slot);
             values_{r}.read(held, slot);
-            hdr.bank.counts = hdr.bank.counts + (bit<64>) held;
+            hdr.bank.counts = hdr.bank.counts + (16w0 ++ held[31:16] ++ 16w0 ++ held[15:0]);
 {lanes}            filled = filled + 1;
         }}\n"
     )

@@ -108,6 +108,8 @@ pub struct ReducerLine {
     pub slots: u32,
     /// Maximum number of switches that reduce on a path.
     pub tiers: u16,
+    /// True if each mapper gets the result too.
+    pub to_all: bool,
     /// Its place in the file.
     pub at: Position,
 }
@@ -252,7 +254,7 @@ const DATA_FORM: &str = "write data NAME = ADDRESS:/PATH";
 const MAP_FORM: &str = "write map NAME = FUNCTION(PART), with the function words, links, \
                         pairs, gradients or exec \"PROGRAM\"";
 const REDUCE_FORM: &str = "write reduce NAME = max|min|add(MAPPERS) at ADDRESS, then keys, values, \
-                           memory and tiers as needed";
+                           memory, tiers and `to all` as needed";
 
 impl JobReader {
     fn line(&mut self, line: &mut Line<'_>) -> Result<(), JobError> {
@@ -399,6 +401,7 @@ impl JobReader {
             },
             slots: 0,
             tiers: 1,
+            to_all: false,
             at,
         };
         let mut values_at = operator_at;
@@ -455,6 +458,13 @@ impl JobReader {
                     values.name()
                 ),
                 mend: mend.to_owned(),
+            });
+        }
+        if reducer.to_all && !is_vector {
+            return Err(JobError {
+                at: reducer.at,
+                message: "pairs go to the reducer alone".to_owned(),
+                mend: "leave out `to all`, or reduce vectors with `keys none`".to_owned(),
             });
         }
         if reducer.slots == 0 {
@@ -590,6 +600,10 @@ fn option(line: &mut Line<'_>, reducer: &mut ReducerLine) -> Result<Option<Posit
             let tiers = value.parse().ok().filter(|tiers| *tiers <= MAX_TIERS);
             let mend = || wrong(format!("write a number from 0 to {MAX_TIERS}"));
             reducer.tiers = tiers.ok_or_else(mend)?;
+        }
+        "to" => {
+            let mend = || wrong("write `to all`, for vectors".to_owned());
+            reducer.to_all = (value == "all").then_some(true).ok_or_else(mend)?;
         }
         _ => {
             return Err(JobError {

@@ -13,6 +13,7 @@
 //!
 //! Tests: `tests/`, with the emitted programs on `interp`.
 
+mod arrivals;
 mod combined;
 pub mod datagram;
 mod emit;
@@ -57,6 +58,6 @@ pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, SwitchPlace};
 pub use reduction_error::ReductionError;
 pub use role::Role;
-pub use simulate::{Failure, MakeSwitch, Outcome, Run, RunError, RunOptions};
+pub use simulate::{Failure, MakeSwitch, NextInput, Outcome, Run, RunError, RunOptions};
 pub use source::{InputError, KeyTooLongError};
-pub use vector::{Input, LANES, LaneBlock, MAX_VALUES, Vector};
+pub use vector::{Input, LANES, LaneBlock, LaneOperation, MAX_VALUES, Vector};

@@ -2,17 +2,18 @@
 //!
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
-use crate::message::{Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
-use crate::pair::Shape;
+use crate::arrivals::Arrivals;
+use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
+use crate::pair::{Operator, Shape};
 use crate::source::{InputError, Source};
 use crate::timing::RoundTrip;
-use crate::vector::{Input, Next};
+use crate::vector::{Input, LaneBlock, Next, Vector};
 
 /// Time between two questions of a mapper that waits.
 const QUESTION_INTERVAL: Nanos = Nanos::from_millis(2);
@@ -29,6 +30,9 @@ const UNANSWERED: u32 = 3;
 
 /// First congestion window, in messages.
 const FIRST_WINDOW: f64 = 10.0;
+
+/// Maximum number of questions for blocks of the result in flight.
+const MAX_ASKED: usize = 16;
 
 /// Messages that arrive after one before that counts as lost.
 const LATER_ARRIVALS: usize = 3;
@@ -48,6 +52,8 @@ pub struct FlowConfig {
     pub pairs_per_message: usize,
     /// Maximum length of a datagram.
     pub datagram_bytes: usize,
+    /// Number of mappers, if each gets the result of its vector too, else 0.
+    pub receivers: u16,
 }
 
 impl FlowConfig {
@@ -83,7 +89,7 @@ pub struct MapperCounts {
 /// Question for a block of the result.
 #[derive(Clone, Copy)]
 struct Asked {
-    block: u32,
+    /// Time of the last transmission, or at which the block was missed.
     at: Nanos,
     transmissions: u32,
 }
@@ -111,6 +117,12 @@ pub struct Mapper {
     is_replaced: bool,
     incarnation: u32,
     source: Source,
+    /// Number of its input, from 1. 0: it has none yet.
+    submission: u32,
+    /// The result so far, if mappers get it.
+    arrivals: Option<Arrivals>,
+    /// Replies of switches before this epoch are of the inputs before.
+    first_epoch: u16,
     /// The state that the reducer announced last.
     state: Option<State>,
     /// The epoch of the next message, with its counts so far.
@@ -121,7 +133,8 @@ pub struct Mapper {
     missing: u32,
     /// True if the end of the last epoch is on its way.
     has_ended: bool,
-    is_complete: bool,
+    /// True if the reducer has announced that the result is complete.
+    is_announced: bool,
     next_sequence: u32,
     /// Messages from the base on.
     in_flight: VecDeque<Sent>,
@@ -140,8 +153,8 @@ pub struct Mapper {
     /// Since the reducer was heard last, a switch has sent a receipt. Then the mapper shows at
     /// this time that it is alive.
     alive_at: Option<Nanos>,
-    /// The last question for a block of the result.
-    asked: Option<Asked>,
+    /// Questions for blocks of the result without an answer.
+    asked: BTreeMap<u32, Asked>,
     counts: MapperCounts,
 }
 
@@ -155,19 +168,30 @@ impl Mapper {
         flow: u16,
         input: impl Into<Input>,
     ) -> Result<Mapper, InputError> {
-        Ok(Mapper {
+        let mut mapper = Mapper::of_group(config, flow);
+        mapper.begin_with(Source::new(&config, input.into())?);
+        Ok(mapper)
+    }
+
+    /// Creates the mapper of a flow that gets its vectors one after the other, and all mappers the
+    /// result of each.
+    pub fn of_group(config: FlowConfig, flow: u16) -> Mapper {
+        Mapper {
             config,
             flow,
             since: 0,
             is_replaced: false,
             incarnation: 0,
-            source: Source::new(&config, input.into())?,
+            source: Source::none(),
+            submission: 0,
+            arrivals: None,
+            first_epoch: 0,
             state: None,
             epoch: 0,
             epoch_counts: EpochCounts::default(),
             missing: 0,
             has_ended: false,
-            is_complete: false,
+            is_announced: false,
             next_sequence: 0,
             in_flight: VecDeque::new(),
             base: 0,
@@ -180,9 +204,55 @@ impl Mapper {
             question_at: Nanos::ZERO,
             questions: 0,
             alive_at: None,
-            asked: None,
+            asked: BTreeMap::new(),
             counts: MapperCounts::default(),
-        })
+        }
+    }
+
+    /// Takes its next vector, with the operator.
+    ///
+    /// # Errors
+    /// The result of the vector before has not been taken, or the program of the reduction does not
+    /// have the operation.
+    pub fn submit(
+        &mut self,
+        input: Input,
+        operator: Operator,
+        now: Nanos,
+    ) -> Result<(), InputError> {
+        if !self.is_idle() {
+            return Err(InputError::Busy);
+        }
+        let source = Source::of_vector(&self.config, input, operator)?;
+        self.begin_with(source);
+        self.question_at = now;
+        Ok(())
+    }
+
+    fn begin_with(&mut self, source: Source) {
+        self.arrivals = match (self.config.receivers, source.blocks()) {
+            (1.., Some(blocks)) => Some(Arrivals::new(blocks.layout())),
+            _ => None,
+        };
+        self.source = source;
+        self.submission += 1;
+        (self.is_announced, self.has_ended) = (false, false);
+        self.state = None;
+        self.questions = 0;
+        self.asked.clear();
+    }
+
+    /// Returns true if it has no vector: there was none, or its result has been taken.
+    pub fn is_idle(&self) -> bool {
+        self.submission == 0 || self.is_announced && self.arrivals.is_none()
+    }
+
+    /// Takes the result, when it is complete and mappers get it.
+    pub fn take_result(&mut self) -> Option<Vector> {
+        match self.is_complete() {
+            true => self.arrivals.take().map(Arrivals::into_vector),
+            false => None,
+        }
     }
 
     /// Makes it the mapper that replaces another one of its flow from a load on.
@@ -214,9 +284,16 @@ impl Mapper {
         self.is_replaced
     }
 
-    /// Returns true if the reducer has announced that the result is complete.
+    /// Returns true if the reducer has announced that the result is complete, and all of it is
+    /// here if mappers get it.
     pub fn is_complete(&self) -> bool {
-        self.is_complete
+        let mut arrivals = self.arrivals.iter();
+        self.is_announced && arrivals.all(Arrivals::is_complete)
+    }
+
+    /// Returns true if it gets the result, with replies of switches.
+    pub(crate) fn gets_result(&self) -> bool {
+        self.config.receivers > 0
     }
 
     /// Returns the counters.
@@ -230,7 +307,7 @@ impl Mapper {
         (self.question_at <= now).hash(state);
         (self.incarnation, &self.source).hash(state);
         (&self.state, self.epoch, self.epoch_counts, self.missing).hash(state);
-        (self.has_ended, self.is_complete, self.is_replaced).hash(state);
+        (self.has_ended, self.is_announced, self.is_replaced).hash(state);
         self.alive_at.is_some().hash(state);
         (self.next_sequence, self.base, self.credit).hash(state);
         (self.window as u32).min(self.config.window).hash(state);
@@ -245,12 +322,17 @@ impl Mapper {
     /// Processes a message of the reducer. Others are ignored.
     pub fn receive(&mut self, message: &Message, now: Nanos) {
         let header = &message.header;
-        let own = (self.config.job, self.config.attempt, self.flow);
-        if (header.job, header.attempt, header.flow) != own || !header.flags.has(Flags::VALID) {
+        let own = (self.config.job, self.config.attempt);
+        if (header.job, header.attempt) != own || !header.flags.has(Flags::VALID) {
             return;
         }
         let is_current = header.incarnation == self.incarnation;
+        let is_answer = header.kind == Kind::Result && header.sequence == self.submission;
         match &message.body {
+            Body::BlockBank(bank, blocks) if header.kind == Kind::Reply && is_current => {
+                self.take_reply(header.epoch, *bank, blocks);
+            }
+            _ if header.flow != self.flow => {}
             Body::State(state) => {
                 self.alive_at = None;
                 self.announce(header, state, now);
@@ -259,9 +341,15 @@ impl Mapper {
                 self.alive_at = None;
                 self.acknowledge(header, *receipts, now);
             }
-            Body::Blocks(blocks) if header.kind == Kind::Result && is_current => {
+            Body::Blocks(blocks) if is_answer && is_current => {
                 self.alive_at = None;
-                blocks.iter().for_each(|block| self.source.learn(block));
+                blocks
+                    .iter()
+                    .for_each(|block| self.take_answer(block, false));
+            }
+            Body::Floats(block) if is_answer && is_current => {
+                self.alive_at = None;
+                self.take_answer(block, true);
             }
             Body::Taken if is_current => {
                 self.alive_at.get_or_insert(now + ALIVE_INTERVAL);
@@ -273,15 +361,20 @@ impl Mapper {
 
     fn announce(&mut self, header: &Header, state: &State, now: Nanos) {
         self.is_replaced |= state.since > self.since;
-        if header.incarnation < self.incarnation || state.since != self.since {
+        let is_own = (state.since, state.submission) == (self.since, self.submission);
+        if header.incarnation < self.incarnation || !is_own {
             return;
         }
-        let is_new = header.incarnation > self.incarnation || self.state.is_none();
-        if is_new {
+        let is_loaded = header.incarnation > self.incarnation;
+        let is_new = is_loaded || self.state.is_none();
+        if is_loaded {
             self.incarnation = header.incarnation;
-            self.restart(state);
+            self.forget_messages();
         }
-        self.is_complete |= header.flags.has(Flags::LAST);
+        if is_new {
+            self.begin_at(state);
+        }
+        self.is_announced |= header.flags.has(Flags::LAST);
         let known = self.state.as_ref();
         let has_more = known.is_none_or(|known| {
             state.base > known.base
@@ -294,16 +387,56 @@ impl Mapper {
         }
     }
 
-    /// Begins again with the first pair that is not in the result.
-    fn restart(&mut self, state: &State) {
+    /// Forgets what was sent under the number of an older load.
+    fn forget_messages(&mut self) {
         self.in_flight.clear();
         (self.base, self.next_sequence, self.recovered) = (0, 0, 0);
+        self.window = FIRST_WINDOW;
+        self.threshold = f64::MAX;
+    }
+
+    /// Begins with the first pair that is not in the result.
+    fn begin_at(&mut self, state: &State) {
         self.epoch = state.base;
+        self.first_epoch = state.base;
         (self.epoch_counts, self.missing) = (EpochCounts::default(), 0);
         self.has_ended = false;
         self.source.rewind(state.start);
-        self.window = FIRST_WINDOW;
-        self.threshold = f64::MAX;
+    }
+
+    /// Takes blocks of a switch's reply, if they have what all mappers sent. Those of which the
+    /// reducer has a part come with its answers.
+    fn take_reply(&mut self, epoch: u16, bank: Bank, blocks: &[LaneBlock]) {
+        let is_own = self.state.is_some() && epoch >= self.first_epoch;
+        let mappers = u64::from(self.config.receivers);
+        let expected = mappers * blocks.len() as u64;
+        let (Some(arrivals), Some(own)) = (&mut self.arrivals, self.source.blocks_mut()) else {
+            return;
+        };
+        if !is_own || bank.mappers() != expected {
+            return;
+        }
+        for block in blocks {
+            match block.number < own.layout().scale_blocks {
+                true => own.learn_scales(block, mappers),
+                false => arrivals.take_lanes(block, Some(own.steps())),
+            }
+            self.asked.remove(&block.number);
+        }
+    }
+
+    /// Takes a block of the reducer's answer.
+    fn take_answer(&mut self, block: &LaneBlock, are_values: bool) {
+        let Some(own) = self.source.blocks_mut() else {
+            return;
+        };
+        match &mut self.arrivals {
+            _ if block.number < own.layout().scale_blocks => own.learn(block),
+            Some(arrivals) if are_values => arrivals.take_values(block),
+            Some(arrivals) => arrivals.take_lanes(block, Some(own.steps())),
+            None => {}
+        }
+        self.asked.remove(&block.number);
     }
 
     fn acknowledge(&mut self, header: &Header, receipts: Receipts, now: Nanos) {
@@ -415,7 +548,7 @@ impl Mapper {
     /// Returns the next message to send now, if there is one. The caller calls again until there
     /// is none.
     pub fn poll(&mut self, now: Nanos) -> Option<Message> {
-        if self.is_complete || self.is_replaced {
+        if self.is_at_rest() {
             return None;
         }
         self.repeat(now)
@@ -504,37 +637,57 @@ impl Mapper {
         }
     }
 
-    /// Asks for a block of the result, if the next messages need it.
+    /// Asks for a block of the result, if it is there and missing here.
     fn ask_for_result(&mut self, now: Nanos) -> Option<Message> {
-        let block = self.wanted()?;
-        if self.ask_time().is_some_and(|at| now < at) {
-            return None;
+        let wanted: Vec<u32> = self.wanted().collect();
+        for block in &wanted {
+            // It may be on its way from a switch.
+            self.asked.entry(*block).or_insert(Asked {
+                at: now,
+                transmissions: 0,
+            });
         }
-        let asked = self.asked.filter(|asked| asked.block == block);
-        let transmissions = asked.map_or(0, |asked| asked.transmissions);
-        self.asked = Some(Asked {
-            block,
-            at: now,
-            transmissions: transmissions + 1,
-        });
+        let mut due = wanted.into_iter();
+        let block = due.find(|block| self.ask_time(*block) <= now)?;
+        let asked = self.asked.get_mut(&block)?;
+        asked.at = now;
+        asked.transmissions += 1;
         let mut header = self.config.header(Kind::Result, self.incarnation);
         header.flow = self.flow;
-        header.credit = transmissions as u16;
+        header.sequence = self.submission;
+        header.credit = asked.transmissions as u16;
         let body = Body::Wanted(block);
         Some(Message { header, body })
     }
 
-    fn wanted(&self) -> Option<u32> {
-        self.source.wanted(self.state.as_ref()?.start)
+    /// Returns the blocks that are in the result and not here: those of steps, and all others if
+    /// mappers get the result.
+    fn wanted(&self) -> impl Iterator<Item = u32> {
+        let known = self.state.as_ref().zip(self.source.blocks());
+        let blocks = known.into_iter().flat_map(|(state, blocks)| {
+            let scale_blocks = blocks.layout().scale_blocks;
+            let done = match self.is_announced {
+                true => u32::MAX,
+                false => state.start,
+            };
+            let scales = blocks.steps().unknown();
+            let scales = scales.take_while(move |_| done >= scale_blocks);
+            let arrivals = self.arrivals.iter();
+            scales.chain(arrivals.flat_map(move |arrivals| arrivals.missing(done)))
+        });
+        blocks.take(MAX_ASKED)
     }
 
     /// Returns the time of the next question for a block of the result.
-    fn ask_time(&self) -> Option<Nanos> {
-        let block = self.wanted()?;
-        let asked = self.asked.filter(|asked| asked.block == block);
-        Some(asked.map_or(Nanos::ZERO, |asked| {
-            asked.at + self.trip().timeout(asked.transmissions)
-        }))
+    fn ask_time(&self, block: u32) -> Nanos {
+        match self.asked.get(&block) {
+            None => Nanos::ZERO,
+            Some(asked) if asked.transmissions > 0 => {
+                asked.at + self.trip().timeout(asked.transmissions)
+            }
+            Some(asked) if self.arrivals.is_some() => asked.at + self.trip().smooth(),
+            Some(asked) => asked.at,
+        }
     }
 
     /// Asks for the state of the reduction, if there is nothing else to do, or to be heard.
@@ -552,6 +705,8 @@ impl Mapper {
         let body = Body::Question {
             pairs: self.source.len(),
             since: self.since,
+            submission: self.submission,
+            lanes: self.source.blocks().map(|it| it.layout().operation()),
         };
         Some(Message { header, body })
     }
@@ -569,9 +724,14 @@ impl Mapper {
         waiting.into_iter().chain(self.alive_at).min()
     }
 
+    /// Returns true if it has nothing to send.
+    fn is_at_rest(&self) -> bool {
+        self.submission == 0 || self.is_complete() || self.is_replaced
+    }
+
     /// Returns the time of the next action without a message.
     pub fn next_time(&self) -> Option<Nanos> {
-        if self.is_complete || self.is_replaced {
+        if self.is_at_rest() {
             return None;
         }
         let missing = self.in_flight.iter().filter(|sent| !sent.has_arrived);
@@ -579,7 +739,8 @@ impl Mapper {
             true => sent.at,
             false => sent.at + self.trip().timeout(sent.transmissions),
         });
-        let questions = self.question_time().into_iter().chain(self.ask_time());
+        let asks = self.wanted().map(|block| self.ask_time(block));
+        let questions = self.question_time().into_iter().chain(asks);
         deadlines.chain(questions).min()
     }
 }

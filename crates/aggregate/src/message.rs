@@ -5,7 +5,7 @@
 use crate::pair::{
     KeyClass, Operator, Pair, Shape, ValueClass, read_key, read_value, write_key, write_value,
 };
-use crate::vector::{LANE_BITS, LANES, LaneBlock};
+use crate::vector::{LANE_BITS, LANES, LaneBlock, LaneOperation};
 
 /// First and last UDP port of messages.
 pub const PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
@@ -111,7 +111,8 @@ pub struct Header {
     pub flow: u16,
     /// The epoch.
     pub epoch: u16,
-    /// Sequence number in the flow.
+    /// Sequence number in the flow. Of a question for a block of the result and its answer: the
+    /// number of the submission.
     pub sequence: u32,
     /// Number of the last load of the reduction's switches.
     pub incarnation: u32,
@@ -131,8 +132,21 @@ pub struct Bank {
     pub first: u32,
     /// Number of slots of the epoch.
     pub used: u32,
-    /// Number of pairs that have been combined in the slots of this reply.
+    /// Number of pairs that have been combined in the slots of this reply. Of a vector, the lower
+    /// 32 bits; the upper ones have the number of mappers of which blocks are in them.
     pub counts: u64,
+}
+
+impl Bank {
+    /// Returns the number of blocks that have been combined in the slots of a vector.
+    pub(crate) fn combined_blocks(&self) -> u64 {
+        self.counts & u64::from(u32::MAX)
+    }
+
+    /// Returns the number of mappers of which blocks are in the slots of a vector.
+    pub(crate) fn mappers(&self) -> u64 {
+        self.counts >> 32
+    }
 }
 
 /// State of a reduction in a signal.
@@ -142,6 +156,8 @@ pub struct State {
     pub base: u16,
     /// Number of the load with which the flow's mapper began. An older mapper stops.
     pub since: u32,
+    /// Number of the submission, from 1.
+    pub submission: u32,
     /// Place of the first key of the base epoch. All keys before it are in the result.
     pub start: u32,
     /// For each epoch from the base on, the place of its last key.
@@ -189,12 +205,16 @@ pub enum Body {
         pairs: u64,
         /// Number of the load with which the mapper began.
         since: u32,
+        /// Number of the submission, from 1.
+        submission: u32,
+        /// The operation on a vector.
+        lanes: Option<LaneOperation>,
     },
     /// Request for slots, or their pairs.
     Bank(Bank, Vec<Pair>),
     /// A block of a vector, or none where a switch has taken it out.
     Blocks(Vec<LaneBlock>),
-    /// A block of floats as they are, which passes switches.
+    /// A block of floats as they are, which passes switches; in an answer, one of the result.
     Floats(LaneBlock),
     /// Request for slots of a vector, or their blocks.
     BlockBank(Bank, Vec<LaneBlock>),
@@ -227,6 +247,9 @@ pub struct Message {
 
 /// Code in place of the number of pairs: the body has pairs of any size.
 const LARGE: u8 = 255;
+
+/// Code of no operation on a vector.
+const NO_LANES: u8 = 255;
 
 impl Message {
     /// Returns the bytes of a datagram.
@@ -276,14 +299,22 @@ impl Message {
             Body::State(state) => {
                 bytes.extend(state.base.to_be_bytes());
                 bytes.extend(state.since.to_be_bytes());
+                bytes.extend(state.submission.to_be_bytes());
                 bytes.extend(state.start.to_be_bytes());
                 for end in &state.ends {
                     bytes.extend(end.to_be_bytes());
                 }
             }
-            Body::Question { pairs, since } => {
+            Body::Question {
+                pairs,
+                since,
+                submission,
+                lanes,
+            } => {
                 bytes.extend(pairs.to_be_bytes());
                 bytes.extend(since.to_be_bytes());
+                bytes.extend(submission.to_be_bytes());
+                bytes.push(lanes.map_or(NO_LANES, LaneOperation::code));
             }
             Body::Bank(bank, pairs) => {
                 write_bank(bank, &mut bytes);
@@ -350,12 +381,18 @@ impl Message {
             Kind::Signal if flags.has(Flags::ACK) => Body::State(State {
                 base: reader.u16()?,
                 since: reader.u32()?,
+                submission: reader.u32()?,
                 start: reader.u32()?,
                 ends: std::iter::from_fn(|| reader.u32()).collect(),
             }),
             Kind::Signal => Body::Question {
                 pairs: reader.u64()?,
                 since: reader.u32()?,
+                submission: reader.u32()?,
+                lanes: match reader.u8()? {
+                    NO_LANES => None,
+                    code => Some(LaneOperation::from_code(code)?),
+                },
             },
             Kind::Collect | Kind::Reply => {
                 let bank = Bank {
@@ -367,6 +404,9 @@ impl Message {
                     true => Body::BlockBank(bank, reader.blocks(header)?),
                     false => Body::Bank(bank, reader.pairs(header)?),
                 }
+            }
+            Kind::Result if is_vector && flags.has(Flags::ACK) && header.pairs == LARGE => {
+                Body::Floats(reader.block()?)
             }
             Kind::Result if is_vector && flags.has(Flags::ACK) => {
                 Body::Blocks(reader.blocks(header)?)

@@ -42,6 +42,8 @@ pub struct ReductionRequest {
     pub slots: u32,
     /// Maximum number of switches that reduce on a path.
     pub tiers: u16,
+    /// True if each mapper gets the result too. It is one of vectors.
+    pub to_all: bool,
 }
 
 impl ReductionRequest {
@@ -99,6 +101,8 @@ pub struct PlannedReduction {
     pub(crate) flows: Vec<PlannedFlow>,
     /// Addresses of the reducer's host.
     pub(crate) reducer_end: (Ipv4Addr, [u8; 6]),
+    /// The hosts that get replies of the last switch, with their addresses, if all mappers do.
+    pub(crate) receivers: Vec<(Ipv4Addr, [u8; 6])>,
 }
 
 /// The way of a flow: of a mapper, or of a switch.
@@ -134,6 +138,10 @@ impl PlannedReduction {
             window: WINDOW,
             pairs_per_message: pairs_per_message(self.request.shape),
             datagram_bytes: MTU - 28,
+            receivers: match self.request.to_all {
+                true => self.request.mappers.len() as u16,
+                false => 0,
+            },
         }
     }
 
@@ -146,6 +154,7 @@ impl PlannedReduction {
             slots: self.request.slots,
             open_epochs,
             patience,
+            waiting: patience,
         }
     }
 
@@ -162,7 +171,15 @@ impl PlannedReduction {
             window: WINDOW,
             flows: self.flows(),
             pairs_per_message: pairs_per_message(self.request.shape),
+            is_multicast: false,
         }
+    }
+
+    /// Returns true if this is the switch with replies that all mappers get.
+    fn is_multicast_in(&self, switch: SwitchId) -> bool {
+        let mut switches = self.switches.iter();
+        let last = switches.find(|planned| planned.next.is_none());
+        self.request.to_all && last.is_some_and(|planned| planned.switch == switch)
     }
 }
 
@@ -287,7 +304,10 @@ impl Plan {
     pub fn program(&self, switch: SwitchId) -> String {
         let own: Vec<SwitchReduction> = self
             .of_switch(switch)
-            .map(PlannedReduction::in_switch)
+            .map(|reduction| SwitchReduction {
+                is_multicast: reduction.is_multicast_in(switch),
+                ..reduction.in_switch()
+            })
             .collect();
         emit(&own)
     }
@@ -331,8 +351,32 @@ impl Plan {
         for reduction in &self.reductions {
             let of_reduction = self.flow_entries(reduction, switch, attempt_of, incarnation);
             text += &of_reduction;
+            if reduction.is_multicast_in(switch) {
+                text += &self.multicast_entries(reduction, switch);
+            }
         }
         text
+    }
+
+    /// Returns the multicast group of a reduction's replies, and the addresses of the copies.
+    fn multicast_entries(&self, reduction: &PlannedReduction, switch: SwitchId) -> String {
+        let job = reduction.job;
+        let mut copies = String::new();
+        let mut replicas = Vec::new();
+        let receivers = reduction.receivers.iter();
+        let receivers =
+            receivers.filter_map(|(to, mac)| Some((to, mac, self.next_hop(switch, *to)?)));
+        for (instance, (to, mac, (port, _))) in (1..).zip(receivers) {
+            let mac = mac_text(*mac);
+            replicas.push(format!("port {} instance {instance}", port.0));
+            writeln!(
+                copies,
+                "SwitchEgress.copies {{ hdr.agg.job: {job}; \
+                 standard_metadata.egress_rid: {instance}; }} -> send_to(address: {to}, mac: {mac})"
+            )
+            .expect("writing to a string succeeds");
+        }
+        format!("multicast {job} {{ {} }}\n{copies}", replicas.join(", "))
     }
 
     /// Returns the entries of a switch for the flows of a reduction.

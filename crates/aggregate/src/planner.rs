@@ -1,7 +1,8 @@
 //! Makes plans: chooses switches, then paths.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use fabric::topology::{HostId, NodeId, PlaneSpec, SwitchId, Topology};
 
@@ -176,7 +177,20 @@ fn planned(
         byte_hops: tree.byte_hops(problem).unwrap_or_default(),
         flows: flows.collect(),
         reducer_end: (reducer.address, reducer.mac),
+        receivers: receivers(graph, request),
     }
+}
+
+/// Returns the addresses of the hosts that get the result, each once: agents give a datagram to all
+/// mappers of their host.
+fn receivers(graph: &Graph<'_>, request: &ReductionRequest) -> Vec<(Ipv4Addr, [u8; 6])> {
+    let mappers = request.mappers.iter().map(|(host, _)| *host);
+    let hosts: BTreeSet<HostId> = match request.to_all {
+        true => mappers.chain([request.reducer]).collect(),
+        false => BTreeSet::new(),
+    };
+    let hosts = hosts.into_iter().map(|host| &graph.topology.hosts[host.0]);
+    hosts.map(|host| (host.address, host.mac)).collect()
 }
 
 /// Returns the paths of a tree, with the tree: it is a smaller one if a path would enter a switch

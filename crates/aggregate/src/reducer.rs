@@ -15,13 +15,16 @@ use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Rece
 use crate::pair::Pair;
 use crate::reduction_error::ReductionError;
 use crate::timing::RoundTrip;
-use crate::vector::{Layout, Vector};
+use crate::vector::{LaneOperation, Layout, Vector};
 
 /// Requests for slots in flight to a switch.
 const REQUESTS: usize = 32;
 
 /// Maximum number of epochs of a reduction. Epochs' numbers do not come round again.
 const MAX_EPOCHS: u64 = 1 << 12;
+
+/// Number of an epoch after which no next input begins without a load.
+const MAX_BASE: u16 = u16::MAX - 2 * MAX_EPOCHS as u16;
 
 /// Number of places in the order of keys.
 const ALL_PLACES: u64 = 1 << 32;
@@ -53,6 +56,8 @@ pub struct ReducerConfig {
     pub open_epochs: u16,
     /// Time without a message of a mapper or a switch after which it counts as failed.
     pub patience: Nanos,
+    /// Time that mappers have for their next vector after the first one has it.
+    pub waiting: Nanos,
 }
 
 /// Counters of a reducer.
@@ -99,6 +104,15 @@ struct Epoch {
     partial: Combined,
 }
 
+/// Input of a mapper, as its question describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    /// Number of keys, or of values of a vector.
+    keys: u64,
+    /// The operation on a vector.
+    lanes: Option<LaneOperation>,
+}
+
 /// Received messages of a mapper.
 #[derive(Clone, Default)]
 struct Received {
@@ -107,8 +121,10 @@ struct Received {
     /// True for each message from the base on that has arrived here.
     arrived: VecDeque<bool>,
     heard_at: Nanos,
-    /// Number of keys of the mapper.
-    keys: Option<u64>,
+    /// The mapper's input.
+    asked: Option<Asked>,
+    /// The mapper's next input, if it has come before those of all others.
+    next: Option<Asked>,
     /// Number of the load with which the mapper began. 0: it is the flow's first one.
     since: u32,
 }
@@ -220,6 +236,10 @@ pub struct Reducer {
     result: Combined,
     /// Blocks of the vector, when all mappers have reported its length.
     layout: Option<Layout>,
+    /// Number of the mappers' inputs that it reduces, from 1.
+    submission: u32,
+    /// Time at which the first mapper asked with its next input.
+    first_asked_at: Option<Nanos>,
     completed_at: Option<Nanos>,
     counts: ReducerCounts,
 }
@@ -242,6 +262,8 @@ impl Reducer {
             outbox: VecDeque::new(),
             result: Combined::default(),
             layout: None,
+            submission: 1,
+            first_asked_at: None,
             completed_at: None,
             counts: ReducerCounts::default(),
             config,
@@ -255,7 +277,24 @@ impl Reducer {
 
     /// Returns true if the result is complete.
     pub fn is_complete(&self) -> bool {
-        matches!(self.phase, Phase::Complete)
+        self.completed_at.is_some()
+    }
+
+    /// Returns true if its switches have to be loaded, with the number for [`Reducer::restart`],
+    /// before it goes on to the mappers' next inputs: the numbers of epochs are used up.
+    pub fn wants_load(&self) -> bool {
+        self.has_next_inputs() && self.base > MAX_BASE
+    }
+
+    /// Returns true if all mappers have asked with their next input.
+    fn has_next_inputs(&self) -> bool {
+        let is_ready = matches!(self.phase, Phase::Complete) && self.is_group();
+        is_ready && self.flows.iter().all(|flow| flow.next.is_some())
+    }
+
+    /// Returns true if mappers get the result, and may have one input after the other.
+    fn is_group(&self) -> bool {
+        self.config.flows.receivers > 0
     }
 
     /// Returns the time at which the result was complete.
@@ -294,7 +333,7 @@ impl Reducer {
             Phase::Waiting | Phase::Filling | Phase::Complete | Phase::Failed(_) => {}
         }
         for flow in &self.flows {
-            (flow.base, &flow.arrived, flow.keys, flow.since).hash(state);
+            (flow.base, &flow.arrived, flow.asked, flow.since).hash(state);
         }
         for collection in &self.collections {
             (collection.next_sequence, collection.next_slot).hash(state);
@@ -311,7 +350,7 @@ impl Reducer {
     /// Begins the open epochs again, since the switches have been loaded again under this
     /// number. What they held of these epochs is lost.
     pub fn restart(&mut self, incarnation: u32, now: Nanos) {
-        if incarnation <= self.incarnation || self.is_complete() {
+        if incarnation <= self.incarnation || self.is_complete() && !self.is_group() {
             return;
         }
         self.incarnation = incarnation;
@@ -324,9 +363,12 @@ impl Reducer {
         self.collections.fill_with(Collection::default);
         self.epochs.clear();
         self.base = 0;
-        if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
-            self.fill(now);
+        match self.phase {
+            Phase::Waiting | Phase::Failed(_) => {}
+            _ if self.is_complete() => self.phase = Phase::Complete,
+            _ => self.fill(now),
         }
+        self.advance(now);
     }
 
     /// Begins the open epochs again with another mapper of a flow, since the old one is dead or
@@ -354,9 +396,16 @@ impl Reducer {
             self.counts.strays += 1;
             return;
         }
-        if let Body::Question { pairs, since } = message.body {
+        if let Body::Question {
+            pairs,
+            since,
+            submission,
+            lanes,
+        } = message.body
+        {
             // A mapper that has seen no state yet knows no incarnation.
-            self.answer(header.flow, (pairs, since), now);
+            let asked = Asked { keys: pairs, lanes };
+            self.answer(header.flow, (asked, since, submission), now);
         } else if header.incarnation != self.incarnation {
             self.counts.strays += 1;
         } else {
@@ -368,7 +417,9 @@ impl Reducer {
                 Body::Bank(bank, _) | Body::BlockBank(bank, _) if header.kind == Kind::Reply => {
                     self.collect(message, *bank, now);
                 }
-                Body::Wanted(block) => self.tell(header.flow, *block, now),
+                Body::Wanted(block) if header.sequence == self.submission => {
+                    self.send_block(header.flow, *block, now);
+                }
                 Body::Nothing if header.kind == Kind::Clear => self.cleared(header, now),
                 _ => self.counts.strays += 1,
             }
@@ -377,7 +428,7 @@ impl Reducer {
     }
 
     /// Answers a mapper's question for the state.
-    fn answer(&mut self, flow: u16, (keys, since): (u64, u32), now: Nanos) {
+    fn answer(&mut self, flow: u16, (asked, since, submission): (Asked, u32, u32), now: Nanos) {
         let Some(received) = self.flows.get_mut(usize::from(flow)) else {
             self.counts.strays += 1;
             return;
@@ -388,30 +439,48 @@ impl Reducer {
             return;
         }
         received.heard_at = now;
-        received.keys = Some(keys);
-        if !matches!(self.phase, Phase::Waiting | Phase::Failed(_)) {
+        if submission == self.submission {
+            received.asked = Some(asked);
+        } else if submission == self.submission.wrapping_add(1) && self.completed_at.is_some() {
+            received.next = Some(asked);
+        } else {
+            self.counts.strays += 1;
+            return;
+        }
+        if self.is_group() {
+            self.first_asked_at.get_or_insert(now);
+        }
+        if submission == self.submission && !matches!(self.phase, Phase::Waiting | Phase::Failed(_))
+        {
             self.signal(flow);
         }
     }
 
-    /// Answers a mapper's question for a block of steps.
-    fn tell(&mut self, flow: u16, block: u32, now: Nanos) {
-        let layout = self.layout.as_ref();
-        let is_there = layout
-            .is_some_and(|layout| block < layout.scale_blocks && self.start >= layout.scale_blocks);
-        let steps = match is_there {
-            true => self.result.steps(block, self.config.mappers),
-            false => None,
+    /// Answers a mapper's question for a block: of steps, or of the result if mappers get it.
+    fn send_block(&mut self, flow: u16, block: u32, now: Nanos) {
+        let done = match self.is_complete() {
+            true => u32::MAX,
+            false => self.start,
         };
+        let mappers = self.config.mappers;
+        let body = self.layout.as_ref().and_then(|layout| {
+            let (is_scale, is_there) = (block < layout.scale_blocks, block < done);
+            match is_scale {
+                // A step is one of the combined scales of all blocks.
+                true if done >= layout.scale_blocks => self.result.steps(block, mappers),
+                false if is_there && self.is_group() => self.result.block(block, layout, mappers),
+                _ => None,
+            }
+        });
         let received = self.flows.get_mut(usize::from(flow));
-        let (Some(steps), Some(received)) = (steps, received) else {
+        let (Some(body), Some(received)) = (body, received) else {
             self.counts.strays += 1;
             return;
         };
         received.heard_at = now;
         let mut header = self.header(Kind::Result, flow, self.base);
+        header.sequence = self.submission;
         header.flags = header.flags.with(Flags::ACK);
-        let body = Body::Blocks(vec![steps]);
         self.send(flow, Message { header, body });
     }
 
@@ -425,6 +494,7 @@ impl Reducer {
         let state = State {
             base: self.base,
             since: self.flows[usize::from(flow)].since,
+            submission: self.submission,
             start: self.start,
             ends: self.epochs.iter().map(|epoch| epoch.end).collect(),
         };
@@ -525,11 +595,15 @@ impl Reducer {
                     self.finish_level(level, absorbed, now)
                 }
                 Phase::Clearing(left) if left.is_empty() => {
-                    self.fill(now);
+                    match self.is_complete() {
+                        true => self.phase = Phase::Complete,
+                        false => self.fill(now),
+                    }
                     // All messages of the next epoch may have arrived meanwhile.
                     true
                 }
-                Phase::Clearing(_) | Phase::Complete | Phase::Failed(_) => false,
+                Phase::Complete => self.begin_next(),
+                Phase::Clearing(_) | Phase::Failed(_) => false,
             };
             if !is_done {
                 return;
@@ -537,35 +611,66 @@ impl Reducer {
         }
     }
 
+    /// Goes on to the mappers' next inputs, when all mappers have theirs.
+    fn begin_next(&mut self) -> bool {
+        if !self.has_next_inputs() || self.wants_load() {
+            return false;
+        }
+        for flow in &mut self.flows {
+            flow.asked = flow.next.take();
+        }
+        self.submission = self.submission.wrapping_add(1);
+        self.result = Combined::default();
+        self.completed_at = None;
+        self.start = 0;
+        self.epochs.clear();
+        self.phase = Phase::Waiting;
+        true
+    }
+
     /// Begins when all mappers have reported their number of keys.
     fn begin(&mut self, now: Nanos) -> bool {
-        let keys: Option<Vec<u64>> = self.flows.iter().map(|flow| flow.keys).collect();
-        let Some(keys) = keys else {
+        let asked: Option<Vec<Asked>> = self.flows.iter().map(|flow| flow.asked).collect();
+        let Some(asked) = asked else {
             return false;
         };
+        self.first_asked_at = None;
         if self.config.flows.shape.is_vector() {
-            return self.begin_vector(&keys, now);
+            return self.begin_vector(&asked, now);
         }
         // The first epoch holds all keys even if no two mappers have the same.
-        let all: u64 = keys.iter().sum();
+        let all: u64 = asked.iter().map(|asked| asked.keys).sum();
         self.width = self.width_for(all, ALL_PLACES);
         self.fill(now);
         false
     }
 
     /// Begins with a vector: its blocks are known, and each epoch is a range of them.
-    fn begin_vector(&mut self, lengths: &[u64], now: Nanos) -> bool {
-        let expected = lengths.first().copied().unwrap_or(0);
-        let mut flows = (0..).zip(lengths);
-        if let Some((flow, found)) = flows.find(|(_, found)| **found != expected) {
-            self.phase = Phase::Failed(ReductionError::Lengths {
-                flow,
-                expected,
-                found: *found,
-            });
+    fn begin_vector(&mut self, asked: &[Asked], now: Nanos) -> bool {
+        let shape = self.config.flows.shape;
+        let first = asked.first();
+        let expected = first.map_or(0, |first| first.keys);
+        let operation = first.and_then(|first| first.lanes);
+        let operation = operation.unwrap_or(LaneOperation::of(shape));
+        for (flow, asked) in (0..).zip(asked) {
+            let found = asked.lanes.unwrap_or(LaneOperation::of(shape));
+            let failure = match asked.keys == expected {
+                _ if found != operation || !found.is_of(shape) => ReductionError::Operations {
+                    flow,
+                    expected: operation,
+                    found,
+                },
+                true => continue,
+                false => ReductionError::Lengths {
+                    flow,
+                    expected,
+                    found: asked.keys,
+                },
+            };
+            self.phase = Phase::Failed(failure);
             return false;
         }
-        let layout = Layout::new(expected, self.config.flows.shape.values);
+        let layout = Layout::new(expected, operation);
         let least = u64::from(layout.blocks).div_ceil(MAX_EPOCHS - 2);
         self.width = u64::from(self.config.slots).max(least);
         self.layout = Some(layout);
@@ -714,7 +819,7 @@ impl Reducer {
         let mut header = self.header(Kind::Collect, flow, self.base);
         if let Some(layout) = &self.layout {
             // An epoch is of scales or of values.
-            header.shape.operator = layout.operator(self.start, header.shape.operator);
+            header.shape.operator = layout.operator(self.start);
         }
         header.sequence = sequence;
         header.credit = request.transmissions as u16;
@@ -752,7 +857,10 @@ impl Reducer {
             self.round_trip.add(now.since(request.at));
         }
         collection.used = Some(bank.used);
-        collection.counts += bank.counts;
+        collection.counts += match self.layout {
+            Some(_) => bank.combined_blocks(),
+            None => bank.counts,
+        };
         let step = self.config.flows.pairs_per_message as u32;
         let expected = bank.used.saturating_sub(request.first).min(step);
         let found = pairs + u64::from(header.absorbed);
@@ -809,15 +917,18 @@ impl Reducer {
         // Keys of an epoch are in no other, so nothing is combined here.
         self.result.extend(epoch.partial);
         self.counts.epochs += 1;
-        if epoch.end == u32::MAX {
+        let is_last = epoch.end == u32::MAX;
+        if is_last {
             self.phase = Phase::Complete;
             self.completed_at = Some(now);
             for flow in 0..self.config.mappers {
                 self.signal(flow);
             }
-            return;
+            if !self.is_group() {
+                return;
+            }
         }
-        self.start = epoch.end + 1;
+        self.start = epoch.end.saturating_add(1);
         self.base += 1;
         let clearing = Clearing {
             at: now,
@@ -865,9 +976,8 @@ impl Reducer {
         let mut timed_out = 0;
         let is_due = |at: Nanos, transmissions: u32| at + round_trip.timeout(transmissions) <= now;
         match &mut self.phase {
-            Phase::Waiting | Phase::Filling => {
-                let patience = self.config.patience;
-                let silent = self.expected().find(|(_, at)| now.since(*at) > patience);
+            Phase::Waiting | Phase::Filling | Phase::Complete => {
+                let silent = self.expected().find(|(_, until)| *until < now);
                 if let Some((flow, _)) = silent {
                     self.phase = Phase::Failed(ReductionError::MapperSilent { flow });
                 }
@@ -909,21 +1019,31 @@ impl Reducer {
                 }
                 self.fail_if_silent(&waiting, now);
             }
-            Phase::Complete | Phase::Failed(_) => {}
+            Phase::Failed(_) => {}
         }
         self.round_trip.timed_out(timed_out);
     }
 
-    /// Iterates over the mappers that have to send something, each with the time at which it was
-    /// heard last.
+    /// Iterates over the mappers that have to send something, each with the time until which it
+    /// may be silent.
     fn expected(&self) -> impl Iterator<Item = (u16, Nanos)> {
-        let epoch = self.epochs.front();
-        let flows = self.flows.iter().enumerate();
-        let expected = flows.filter(move |(index, flow)| match epoch {
-            Some(epoch) => !epoch.flows[*index].is_complete(),
-            None => flow.keys.is_none(),
-        });
-        expected.map(|(index, flow)| (index as u16, flow.heard_at))
+        let Self { config, .. } = self;
+        let flows = (0..).zip(&self.flows);
+        flows.filter_map(move |(index, flow)| {
+            let is_missing = match (self.epochs.front(), &self.phase) {
+                (_, Phase::Complete) => flow.next.is_none(),
+                (Some(epoch), _) => !epoch.flows[usize::from(index)].is_complete(),
+                (None, _) => flow.asked.is_none(),
+            };
+            let until = match self.phase {
+                Phase::Waiting | Phase::Complete if self.is_group() => {
+                    self.first_asked_at.map(|at| at + config.waiting)
+                }
+                Phase::Complete => None,
+                _ => Some(flow.heard_at + config.patience),
+            };
+            until.filter(|_| is_missing).map(|until| (index, until))
+        })
     }
 
     fn fail_if_silent(&mut self, switches: &[usize], now: Nanos) {
@@ -944,9 +1064,9 @@ impl Reducer {
         }
         let deadline = |at: Nanos, transmissions| at + self.round_trip.timeout(transmissions);
         match &self.phase {
-            Phase::Waiting | Phase::Filling => {
-                let heard = self.expected().map(|(_, at)| at);
-                heard.min().map(|at| at + self.config.patience + Nanos(1))
+            Phase::Waiting | Phase::Filling | Phase::Complete => {
+                let until = self.expected().map(|(_, until)| until);
+                until.min().map(|until| until + Nanos(1))
             }
             Phase::Collecting { level, .. } => {
                 let of_level = self.of_level(*level);
@@ -960,7 +1080,7 @@ impl Reducer {
                 .values()
                 .map(|clearing| deadline(clearing.at, clearing.transmissions))
                 .min(),
-            Phase::Complete | Phase::Failed(_) => None,
+            Phase::Failed(_) => None,
         }
     }
 }

@@ -8,7 +8,7 @@ control Reduction@R@(inout headers_t hdr,
     // Places of keys: generation, slot. A place of another generation is empty.
     register<bit<64>>(@ALL_INDEX@) index_@R@;
     register<bit<@KEY_BITS@>>(@ALL_SLOTS@) keys_@R@;
-    // Number of combined pairs, value.
+    // Number of combined pairs, value. Of a vector: number of mappers, number of combined blocks.
     register<bit<@SLOT_VALUE_BITS@>>(@ALL_SLOTS@) values_@R@;
 @LANES@
     // For each flow and place of the window: incarnation, sequence number, pairs that were cut.
@@ -107,6 +107,7 @@ control Reduction@R@(inout headers_t hdr,
                 hdr.ipv4.total_length = hdr.ipv4.total_length + (bit<16>) filled * @PAIR_BYTES@;
                 hdr.udp.length = hdr.udp.length + (bit<16>) filled * @PAIR_BYTES@;
                 answer();
+@MULTICAST@
             }
         } else if (meta.is_reduced && hdr.agg.flow < @FLOWS@) {
             cell_number = (bit<32>) hdr.agg.flow * @WINDOW@ + (hdr.agg.sequence & (@WINDOW@ - 1));
@@ -118,6 +119,7 @@ control Reduction@R@(inout headers_t hdr,
                 read_base();
                 if (hdr.agg.epoch - open < 2) {
                     read_bank();
+@INPUTS@
 @ABSORB@
                     banks_@R@.write((bit<32>) hdr.agg.epoch[0:0], generation ++ used[23:0]);
                 }

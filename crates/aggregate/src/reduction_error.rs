@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::vector::LaneOperation;
+
 /// Failure of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReductionError {
@@ -24,6 +26,16 @@ pub enum ReductionError {
         expected: u64,
         /// Its own.
         found: u64,
+    },
+    /// A mapper has another operation for its vector than the first one, or one that the program
+    /// of the reduction does not have.
+    Operations {
+        /// Its flow.
+        flow: u16,
+        /// The first mapper's operation.
+        expected: LaneOperation,
+        /// Its own.
+        found: LaneOperation,
     },
     /// A mapper does not answer.
     MapperSilent {
@@ -56,6 +68,14 @@ impl fmt::Display for ReductionError {
                 f,
                 "mapper {flow} has a vector of {found} values, but mapper 0 one of {expected}; give \
                  all mappers vectors of one length"
+            ),
+            ReductionError::Operations {
+                flow,
+                expected,
+                found,
+            } => write!(
+                f,
+                "mapper {flow} wants {found}, but mapper 0 {expected}; give all mappers one operation"
             ),
             ReductionError::MapperSilent { flow } => {
                 write!(f, "mapper {flow} does not answer")

@@ -53,6 +53,7 @@ impl<A: Copy> Role<A> {
             message.body,
             Body::Receipts(_) | Body::Taken | Body::State(_)
         ) || header.kind == Kind::Result && header.flags.has(Flags::ACK);
+        let is_reply = header.kind == Kind::Reply;
         let is_request = header.kind == Kind::Collect
             || header.kind == Kind::Clear && !header.flags.has(Flags::ACK);
         match self {
@@ -67,6 +68,10 @@ impl<A: Copy> Role<A> {
             {
                 reducer.receive(message, now);
                 true
+            }
+            Role::Mapper { mapper, job, .. } if is_reply && *job == header.job => {
+                mapper.receive(message, now);
+                mapper.gets_result()
             }
             _ => false,
         }

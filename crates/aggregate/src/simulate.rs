@@ -12,7 +12,7 @@ use crate::datagram::Endpoint;
 use crate::host::{HostNode, HostRole, Roles, endpoint};
 use crate::mapper::{Mapper, MapperCounts};
 use crate::message::PORTS;
-use crate::pair::Pair;
+use crate::pair::{Operator, Pair};
 use crate::plan::{Plan, PlannedReduction, SWITCH_MAC, switch_address};
 use crate::reducer::{Reducer, ReducerCounts};
 use crate::reduction_error::ReductionError;
@@ -58,7 +58,7 @@ pub enum Failure {
 }
 
 /// Parameters of a simulated run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunOptions {
     /// Number of epochs that mappers may send at once.
     pub open_epochs: u16,
@@ -70,6 +70,17 @@ pub struct RunOptions {
     pub failures: Vec<(Nanos, Failure)>,
     /// Mappers that begin late, by index of the reduction and of the mapper.
     pub late: Vec<(usize, usize, Nanos)>,
+    /// For each reduction, the next vectors of its mappers, if these get the result.
+    pub next: Vec<Vec<NextInput>>,
+}
+
+/// Next vectors of a reduction's mappers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NextInput {
+    /// The vector of each mapper.
+    pub inputs: Vec<Input>,
+    /// The operator.
+    pub operator: Operator,
 }
 
 impl Default for RunOptions {
@@ -80,6 +91,7 @@ impl Default for RunOptions {
             end: Nanos::from_secs(600),
             failures: Vec::new(),
             late: Vec::new(),
+            next: Vec::new(),
         }
     }
 }
@@ -91,6 +103,8 @@ pub struct Outcome {
     pub result: Vec<Pair>,
     /// The reduced vector, if it is one and complete.
     pub vector: Option<Vector>,
+    /// If mappers get the result: the results of each, one for each of its inputs.
+    pub received: Vec<Vec<Vector>>,
     /// The failure, if it failed.
     pub failure: Option<ReductionError>,
     /// True if the result is complete.
@@ -153,6 +167,8 @@ pub struct Run {
     since: Vec<Vec<u32>>,
     /// For each reduction: time of its end.
     ended: Vec<Option<Nanos>>,
+    /// For each reduction and mapper: the results that it has got.
+    received: Vec<Vec<Vec<Vector>>>,
 }
 
 /// The first number of a load. 0 is none.
@@ -218,6 +234,10 @@ impl Run {
         }
         Ok(Run {
             ended: vec![None; plan.reductions.len()],
+            received: inputs
+                .iter()
+                .map(|mappers| vec![Vec::new(); mappers.len()])
+                .collect(),
             attempts: vec![ATTEMPT; plan.reductions.len()],
             since: inputs
                 .iter()
@@ -249,7 +269,7 @@ impl Run {
         let mut failures = self.options.failures.clone();
         failures.sort_by_key(|(at, _)| *at);
         let mut failures = failures.into_iter().peekable();
-        while self.simulation.now() < self.options.end && !self.note_ends() {
+        while self.simulation.now() < self.options.end && !self.go_on()? {
             if !observe(&self.simulation) {
                 break;
             }
@@ -349,6 +369,7 @@ impl Run {
         }
         self.attempts[reduction] += 1;
         self.since[reduction].fill(0);
+        self.received[reduction].fill(Vec::new());
         self.ended[reduction] = None;
         self.load(None, make)?;
         let planned = &self.plan.reductions[reduction];
@@ -432,6 +453,46 @@ impl Run {
         }
     }
 
+    /// Gives mappers that have the result their next vectors. Returns true if all reductions have
+    /// ended.
+    fn go_on(&mut self) -> Result<bool, RunError> {
+        let now = self.simulation.now();
+        let mut woken = Vec::new();
+        for (host, roles) in &self.hosts {
+            for role in roles.borrow_mut().iter_mut() {
+                let Role::Mapper {
+                    mapper, job, flow, ..
+                } = role
+                else {
+                    continue;
+                };
+                let (index, flow) = (usize::from(*job) - 1, usize::from(*flow));
+                if mapper.attempt() != self.attempts[index] {
+                    continue;
+                }
+                let Some(result) = mapper.take_result() else {
+                    continue;
+                };
+                let received = &mut self.received[index][flow];
+                let next = self.options.next.get(index);
+                let next = next.and_then(|next| next.get(received.len()));
+                received.push(result);
+                if let Some(NextInput { inputs, operator }) = next {
+                    let submitted = mapper.submit(inputs[flow].clone(), *operator, now);
+                    submitted.map_err(|error| RunError::Input {
+                        host: format!("{host:?}"),
+                        error,
+                    })?;
+                    woken.push(*host);
+                }
+            }
+        }
+        for host in woken {
+            self.simulation.wake(NodeId::Host(host))?;
+        }
+        Ok(self.note_ends())
+    }
+
     /// Notes the reductions that have ended. Returns true if all have, and their mappers know.
     fn note_ends(&mut self) -> bool {
         let now = self.simulation.now();
@@ -475,10 +536,15 @@ impl Run {
     /// Returns the outcome of each reduction.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let reductions = self.plan.reductions.iter().zip(&self.ended);
-        let outcome = |(planned, ended): (&PlannedReduction, &Option<Nanos>)| {
+        let reductions = reductions.zip(&self.received);
+        let outcome = |((planned, ended), received): (
+            (&PlannedReduction, &Option<Nanos>),
+            &Vec<Vec<Vector>>,
+        )| {
             let mut outcome = Outcome {
                 result: Vec::new(),
                 vector: None,
+                received: received.clone(),
                 failure: None,
                 is_complete: false,
                 reducer: ReducerCounts::default(),

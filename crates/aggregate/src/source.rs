@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use crate::mapper::FlowConfig;
 use crate::message::{Body, HEADER_BYTES, large_bytes};
-use crate::pair::{KeyClass, Operator, Pair, Shape, ValueClass};
-use crate::vector::{BlockContent, Blocks, Input, LaneBlock, Next};
+use crate::pair::{Operator, Pair, Shape, ValueClass};
+use crate::vector::{BlockContent, Blocks, Input, Next};
 
 /// Error for a key that does not fit into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub enum InputError {
     Key(KeyTooLongError),
     /// Pairs for a vector, or a vector of the other class, or for pairs.
     OtherClass,
+    /// The result of the vector before has not been taken.
+    Busy,
 }
 
 impl fmt::Display for InputError {
@@ -77,6 +79,9 @@ impl fmt::Display for InputError {
                 "its data are not of the classes of the reduction; use `keys none` for the map \
                  function gradients alone",
             ),
+            InputError::Busy => {
+                f.write_str("the result of its last vector has not been taken; wait for it")
+            }
         }
     }
 }
@@ -98,22 +103,45 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Creates a source of nothing.
+    pub(crate) fn none() -> Source {
+        Source::Pairs {
+            small: Ordered::new(Vec::new()),
+            large: Ordered::new(Vec::new()),
+        }
+    }
+
     /// Creates the source of a flow.
     pub(crate) fn new(config: &FlowConfig, input: Input) -> Result<Source, InputError> {
-        let Shape { keys, values, .. } = config.shape;
-        match (input, keys, values) {
-            (Input::Integers(vector), KeyClass::Block, ValueClass::I32) => {
-                Ok(Source::Blocks(Blocks::of_integers(vector)))
+        let is_vector = config.shape.is_vector();
+        match (input, config.shape.values) {
+            (Input::Pairs(pairs), _) if !is_vector => {
+                Source::of_pairs(config, pairs).map_err(InputError::Key)
             }
-            (Input::Floats(vector), KeyClass::Block, ValueClass::F32) => {
-                Ok(Source::Blocks(Blocks::of_floats(vector)))
+            (input @ Input::Integers(_), ValueClass::I32)
+            | (input @ Input::Floats(_), ValueClass::F32)
+                if is_vector =>
+            {
+                Source::of_vector(config, input, config.shape.operator)
             }
-            (
-                Input::Pairs(pairs),
-                KeyClass::B8 | KeyClass::B16 | KeyClass::B32 | KeyClass::B64,
-                _,
-            ) => Source::of_pairs(config, pairs).map_err(InputError::Key),
             _ => Err(InputError::OtherClass),
+        }
+    }
+
+    /// Creates the source of a vector. The program of floats takes integers too.
+    pub(crate) fn of_vector(
+        config: &FlowConfig,
+        input: Input,
+        operator: Operator,
+    ) -> Result<Source, InputError> {
+        let blocks = match input {
+            Input::Integers(vector) => Blocks::of_integers(vector, operator),
+            Input::Floats(vector) if operator == Operator::Add => Blocks::of_floats(vector),
+            _ => return Err(InputError::OtherClass),
+        };
+        match blocks.layout().operation().is_of(config.shape) {
+            true => Ok(Source::Blocks(blocks)),
+            false => Err(InputError::OtherClass),
         }
     }
 
@@ -155,19 +183,19 @@ impl Source {
         }
     }
 
-    /// Returns the number of a block of the result that is needed to go on, when all before
-    /// `start` is in the result.
-    pub(crate) fn wanted(&self, start: u32) -> Option<u32> {
+    /// Returns the blocks of a vector.
+    pub(crate) fn blocks(&self) -> Option<&Blocks> {
         match self {
-            Source::Blocks(blocks) if start >= blocks.layout().scale_blocks => blocks.wanted(),
-            _ => None,
+            Source::Blocks(blocks) => Some(blocks),
+            Source::Pairs { .. } => None,
         }
     }
 
-    /// Takes a block of the result.
-    pub(crate) fn learn(&mut self, block: &LaneBlock) {
-        if let Source::Blocks(blocks) = self {
-            blocks.learn(block);
+    /// Returns the blocks of a vector.
+    pub(crate) fn blocks_mut(&mut self) -> Option<&mut Blocks> {
+        match self {
+            Source::Blocks(blocks) => Some(blocks),
+            Source::Pairs { .. } => None,
         }
     }
 
@@ -177,7 +205,7 @@ impl Source {
         match self {
             Source::Blocks(blocks) => match blocks.next(end) {
                 Next::Ready(BlockContent::Lanes(block)) => {
-                    let operator = blocks.layout().operator(block.number, operator);
+                    let operator = blocks.layout().operator(block.number);
                     Next::Ready((operator, Body::Blocks(vec![block])))
                 }
                 Next::Ready(BlockContent::Floats(block)) => {

@@ -2,9 +2,13 @@
 //!
 //! docs/internals/aggregate.md explains scales and steps, and has the bound of the error.
 
+use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::pair::{Operator, Pair, ValueClass};
+use serde::{Deserialize, Serialize};
+
+use crate::pair::{Operator, Pair, Shape, ValueClass};
 
 /// Number of lanes of a block. A message has one block.
 pub const LANES: usize = 256;
@@ -66,6 +70,59 @@ impl Input {
 impl From<Vec<Pair>> for Input {
     fn from(pairs: Vec<Pair>) -> Input {
         Input::Pairs(pairs)
+    }
+}
+
+/// Operation on the values of a vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LaneOperation {
+    /// The sum of floats.
+    AddFloats,
+    /// An operator on integers.
+    Integers(Operator),
+}
+
+impl LaneOperation {
+    /// Returns the operation of a reduction's shape.
+    pub(crate) fn of(shape: Shape) -> LaneOperation {
+        match shape.values {
+            ValueClass::F32 => LaneOperation::AddFloats,
+            _ => LaneOperation::Integers(shape.operator),
+        }
+    }
+
+    /// Returns true if the switch program of a shape has it: that of floats adds integers and finds
+    /// their maximum too.
+    pub(crate) fn is_of(self, shape: Shape) -> bool {
+        let of_floats = LaneOperation::of(shape) == LaneOperation::AddFloats;
+        match self {
+            LaneOperation::Integers(Operator::Add | Operator::Max) if of_floats => true,
+            _ => self == LaneOperation::of(shape),
+        }
+    }
+
+    /// Returns the code on the wire: the class of values, then the operator.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            LaneOperation::AddFloats => ValueClass::F32.code() << 4 | Operator::Add.code(),
+            LaneOperation::Integers(operator) => ValueClass::I32.code() << 4 | operator.code(),
+        }
+    }
+
+    /// Returns the operation with a code.
+    pub(crate) fn from_code(code: u8) -> Option<LaneOperation> {
+        let operators = Operator::ALL.map(LaneOperation::Integers).into_iter();
+        let mut all = operators.chain([LaneOperation::AddFloats]);
+        all.find(|operation| operation.code() == code)
+    }
+}
+
+impl fmt::Display for LaneOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaneOperation::AddFloats => f.write_str("add of f32"),
+            LaneOperation::Integers(operator) => write!(f, "{} of i32", operator.name()),
+        }
     }
 }
 
@@ -203,37 +260,50 @@ pub(crate) struct Layout {
     pub(crate) scale_blocks: u32,
     /// Number of all blocks.
     pub(crate) blocks: u32,
+    /// The operation on the values.
+    operation: LaneOperation,
 }
 
 impl Layout {
     /// Returns the blocks of a vector. More than [`MAX_VALUES`] are cut off.
-    pub(crate) fn new(values: u64, class: ValueClass) -> Layout {
+    pub(crate) fn new(values: u64, operation: LaneOperation) -> Layout {
         let values = values.min(MAX_VALUES);
         let value_blocks = values.div_ceil(LANES as u64) as u32;
-        let scale_blocks = match class {
-            ValueClass::F32 => value_blocks.div_ceil(LANES as u32),
-            _ => 0,
+        let scale_blocks = match operation {
+            LaneOperation::AddFloats => value_blocks.div_ceil(LANES as u32),
+            LaneOperation::Integers(_) => 0,
         };
         Layout {
             values,
             scale_blocks,
             blocks: scale_blocks + value_blocks,
+            operation,
         }
     }
 
+    /// Returns the operation on the values.
+    pub(crate) fn operation(&self) -> LaneOperation {
+        self.operation
+    }
+
     /// Returns the operator of a block.
-    pub(crate) fn operator(&self, block: u32, operator: Operator) -> Operator {
-        match block < self.scale_blocks {
-            true => Operator::Max,
-            false => operator,
+    pub(crate) fn operator(&self, block: u32) -> Operator {
+        match self.operation {
+            LaneOperation::AddFloats if block < self.scale_blocks => Operator::Max,
+            LaneOperation::AddFloats => Operator::Add,
+            LaneOperation::Integers(operator) => operator,
         }
+    }
+
+    /// Returns the places of a block's values in the vector.
+    pub(crate) fn values_at(&self, block: u32) -> Range<usize> {
+        let start = (block - self.scale_blocks) as usize * LANES;
+        start..(start + LANES).min(self.values as usize)
     }
 
     /// Returns the values of a block.
     fn values_of<'v, T>(&self, values: &'v [T], block: u32) -> &'v [T] {
-        let start = (block - self.scale_blocks) as usize * LANES;
-        let end = (start + LANES).min(values.len());
-        &values[start..end]
+        &values[self.values_at(block)]
     }
 
     /// Returns the values that a block of scales is about, in parts of a block each.
@@ -244,14 +314,53 @@ impl Layout {
     }
 }
 
+/// Exponents of the steps of a vector's blocks, by blocks of scales, as far as they are known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Steps {
+    blocks: Vec<Option<Box<[i32]>>>,
+    /// All blocks before this one are known.
+    known: usize,
+}
+
+impl Steps {
+    fn new(layout: &Layout) -> Steps {
+        Steps {
+            blocks: vec![None; layout.scale_blocks as usize],
+            known: 0,
+        }
+    }
+
+    /// Returns the exponent of the step of a block of values.
+    pub(crate) fn get(&self, value_block: u32) -> Option<i32> {
+        let index = value_block as usize;
+        let steps = self.blocks.get(index / LANES)?.as_ref()?;
+        steps.get(index % LANES).copied()
+    }
+
+    /// Returns the blocks that are not known.
+    pub(crate) fn unknown(&self) -> impl Iterator<Item = u32> {
+        let blocks = self.blocks.iter().enumerate().skip(self.known);
+        let unknown = blocks.filter(|(_, steps)| steps.is_none());
+        unknown.map(|(number, _)| number as u32)
+    }
+
+    fn learn(&mut self, number: u32, steps: impl Iterator<Item = i32>) {
+        if let Some(block @ None) = self.blocks.get_mut(number as usize) {
+            *block = Some(steps.collect());
+        }
+        while self.blocks.get(self.known).is_some_and(Option::is_some) {
+            self.known += 1;
+        }
+    }
+}
+
 /// Source of the messages of a vector.
 #[derive(Clone)]
 pub(crate) struct Blocks {
     values: Values,
     layout: Layout,
     next: u32,
-    /// Exponents of the steps, as far as they are known.
-    steps: Vec<i32>,
+    steps: Steps,
 }
 
 #[derive(Clone)]
@@ -279,20 +388,23 @@ pub(crate) enum Next<T> {
 }
 
 impl Blocks {
-    pub(crate) fn of_integers(values: Arc<[i32]>) -> Blocks {
-        Blocks::new(values.len(), ValueClass::I32, Values::Integers(values))
+    pub(crate) fn of_integers(values: Arc<[i32]>, operator: Operator) -> Blocks {
+        let operation = LaneOperation::Integers(operator);
+        Blocks::new(values.len(), operation, Values::Integers(values))
     }
 
     pub(crate) fn of_floats(values: Arc<[f32]>) -> Blocks {
-        Blocks::new(values.len(), ValueClass::F32, Values::Floats(values))
+        let operation = LaneOperation::AddFloats;
+        Blocks::new(values.len(), operation, Values::Floats(values))
     }
 
-    fn new(count: usize, class: ValueClass, values: Values) -> Blocks {
+    fn new(count: usize, operation: LaneOperation, values: Values) -> Blocks {
+        let layout = Layout::new(count as u64, operation);
         Blocks {
             values,
-            layout: Layout::new(count as u64, class),
             next: 0,
-            steps: Vec::new(),
+            steps: Steps::new(&layout),
+            layout,
         }
     }
 
@@ -300,27 +412,30 @@ impl Blocks {
         self.layout
     }
 
-    /// Returns the place and the number of known steps: what decides what is next.
-    pub(crate) fn progress(&self) -> (u32, usize) {
-        (self.next, self.steps.len())
+    /// Returns the place and the steps that are known: what decides what is next.
+    pub(crate) fn progress(&self) -> (u32, &Steps) {
+        (self.next, &self.steps)
+    }
+
+    /// Returns the steps that are known.
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     pub(crate) fn rewind(&mut self, start: u32) {
         self.next = start;
     }
 
-    /// Returns the block of steps that is needed next, if some are not known.
-    pub(crate) fn wanted(&self) -> Option<u32> {
-        let block = (self.steps.len() / LANES) as u32;
-        (block < self.layout.scale_blocks).then_some(block)
-    }
-
     /// Takes a block of steps.
     pub(crate) fn learn(&mut self, block: &LaneBlock) {
-        if self.wanted() == Some(block.number) {
-            self.steps
-                .extend(block.lanes.iter().map(|lane| *lane as i32));
-        }
+        let steps = block.lanes.iter().map(|lane| *lane as i32);
+        self.steps.learn(block.number, steps);
+    }
+
+    /// Takes a block of combined scales of this number of mappers.
+    pub(crate) fn learn_scales(&mut self, block: &LaneBlock, mappers: u64) {
+        let steps = block.lanes.iter().map(|scale| step_of(*scale, mappers));
+        self.steps.learn(block.number, steps);
     }
 
     /// Returns the content of the next message up to a block.
@@ -340,8 +455,7 @@ impl Blocks {
                 BlockContent::Lanes(LaneBlock::new(number, blocks.map(scale_of)))
             }
             Values::Floats(values) => {
-                let index = (number - layout.scale_blocks) as usize;
-                let Some(step) = self.steps.get(index).copied() else {
+                let Some(step) = self.steps.get(number - layout.scale_blocks) else {
                     return Next::Waiting;
                 };
                 let values = layout.values_of(values, number).iter();

@@ -18,7 +18,8 @@ fn check(seeds: std::ops::Range<u64>) {
             && all.repeats > 0
             && all.restarts > 0
             && all.native > 0
-            && all.vectors > 0,
+            && all.vectors > 0
+            && all.received > 0,
         "{all:?}"
     );
 }

@@ -38,6 +38,7 @@ fn device(shape: Shape, engine: &dyn Engine) -> Device {
         window: 4,
         flows: FLOWS,
         pairs_per_message: PAIRS,
+        is_multicast: false,
     }]);
     let program = driver::compile_text("switch.p4", &text);
     let program = Arc::new(program.unwrap_or_else(|error| panic!("{error}")));

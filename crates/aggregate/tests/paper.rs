@@ -46,6 +46,7 @@ fn wrong_keys(loss: f64, reading: SequenceReading) -> (usize, usize) {
         reducer: HostId(MAPPERS),
         slots: 30_000,
         tiers: 1,
+        to_all: false,
     };
     let plan = Plan::new(&topology, &[request]).unwrap_or_else(|error| panic!("{error}"));
     let of_mapper = |mapper: usize| {

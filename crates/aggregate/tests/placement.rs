@@ -31,6 +31,7 @@ fn request(name: &str, mappers: Vec<(HostId, u64)>, reducer: HostId) -> Reductio
         reducer,
         slots: 10,
         tiers: 2,
+        to_all: false,
     }
 }
 

@@ -37,6 +37,7 @@ fn links(tiers: u16) -> Vec<String> {
         reducer: HostId(3),
         slots: 10,
         tiers,
+        to_all: false,
     };
     let plan = Plan::new(&topology, &[request]).unwrap_or_else(|error| panic!("{error}"));
     let name = |node| topology.name_of(node);

@@ -49,6 +49,7 @@ fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
         reducer: HostId(MAPPERS),
         slots: 250,
         tiers,
+        to_all: false,
     };
     let inputs = (0..MAPPERS).map(|mapper| {
         let lanes = 0..BLOCKS * LANES;

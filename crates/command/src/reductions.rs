@@ -77,6 +77,7 @@ pub fn requests(
                 reducer: host_of(reducer.host, &reducer.name)?,
                 slots: reducer.slots,
                 tiers: reducer.tiers,
+                to_all: reducer.to_all,
             })
         })
         .collect()

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aggregate::{
-    Failure, Input, KeyClass, LANES, Operator, Outcome, Pair, Plan, ReductionRequest, Run,
-    RunOptions, Shape, ValueClass, Vector,
+    Failure, Input, KeyClass, LANES, NextInput, Operator, Outcome, Pair, Plan, ReductionRequest,
+    Run, RunOptions, Shape, ValueClass, Vector,
 };
 use exec::Engine;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
@@ -45,6 +45,8 @@ pub(crate) struct Summary {
     pub(crate) native: usize,
     /// Reductions of vectors.
     pub(crate) vectors: usize,
+    /// Results that mappers have got.
+    pub(crate) received: usize,
 }
 
 impl Summary {
@@ -57,6 +59,7 @@ impl Summary {
         self.restarts += other.restarts;
         self.native += other.native;
         self.vectors += other.vectors;
+        self.received += other.received;
     }
 }
 
@@ -99,6 +102,7 @@ impl Case {
                 slots: slots as u32,
                 // A reduction that no switch can take is an error of the plan.
                 tiers: if has_slots { tiers } else { 0 },
+                to_all: shape.is_vector() && rng.one_in(2),
             });
             inputs.push(
                 (0..count)
@@ -110,6 +114,8 @@ impl Case {
                     .collect(),
             );
         }
+        let next = requests.iter();
+        let next: Vec<Vec<NextInput>> = next.map(|it| random_next(&mut rng, it)).collect();
         let open_epochs = rng.between(1, 4) as u16;
         let restarts = (0..rng.below(3)).map(|_| {
             let at = Nanos(rng.below(3_000_000));
@@ -119,6 +125,7 @@ impl Case {
         let mut options = RunOptions {
             open_epochs,
             failures: restarts.collect(),
+            next,
             ..RunOptions::default()
         };
         add_failures(&mut rng, &requests, &mut options);
@@ -180,8 +187,10 @@ impl Case {
             ..Summary::default()
         };
         let cases = self.requests.iter().zip(&self.inputs);
-        for ((request, inputs), outcome) in cases.zip(run.outcomes()) {
-            compare(request, inputs, &outcome)?;
+        for (number, ((request, inputs), outcome)) in cases.zip(run.outcomes()).enumerate() {
+            let next = &self.options.next[number];
+            compare((request, inputs, next), &outcome)?;
+            summary.received += outcome.received.iter().map(Vec::len).sum::<usize>();
             summary.vectors += usize::from(request.shape.is_vector());
             summary.pairs += outcome.reducer.pairs;
             summary.absorbed += outcome.reducer.absorbed;
@@ -195,7 +204,10 @@ impl Case {
 
 /// Compares an outcome with a plain map over all pairs, or with a vector that is reduced in one
 /// pass.
-fn compare(request: &ReductionRequest, inputs: &[Input], outcome: &Outcome) -> Result<(), String> {
+fn compare(
+    (request, inputs, next): (&ReductionRequest, &[Input], &[NextInput]),
+    outcome: &Outcome,
+) -> Result<(), String> {
     let name = &request.name;
     if let Some(failure) = outcome.failure {
         return Err(format!("{name}: {failure}"));
@@ -204,11 +216,26 @@ fn compare(request: &ReductionRequest, inputs: &[Input], outcome: &Outcome) -> R
         return Err(format!("{name}: it does not end: {outcome:?}"));
     }
     if request.shape.is_vector() {
-        let expected = Vector::of(inputs, request.shape.operator);
-        return match outcome.vector == expected {
-            true => Ok(()),
-            false => Err(format!("{name}: another vector than expected")),
-        };
+        let first = Vector::of(inputs, request.shape.operator);
+        let next = next.iter();
+        let next = next.map(|next| Vector::of(&next.inputs, next.operator));
+        let expected: Option<Vec<Vector>> = [first].into_iter().chain(next).collect();
+        let expected = expected.unwrap_or_default();
+        if outcome.vector.as_ref() != expected.last() {
+            return Err(format!("{name}: another vector than expected"));
+        }
+        if request.to_all {
+            let expected: Vec<Vector> = expected.into_iter().map(in_32_bits).collect();
+            for (mapper, received) in outcome.received.iter().enumerate() {
+                if *received != expected {
+                    let count = received.len();
+                    return Err(format!(
+                        "{name}: other vectors at mapper {mapper} ({count})"
+                    ));
+                }
+            }
+        }
+        return Ok(());
     }
     let mut expected: BTreeMap<&[u8], i128> = BTreeMap::new();
     let pairs = inputs.iter().filter_map(|input| match input {
@@ -243,12 +270,53 @@ fn compare(request: &ReductionRequest, inputs: &[Input], outcome: &Outcome) -> R
     }
 }
 
+/// Returns what mappers get: integers in 32 bits, so that sums wrap around.
+fn in_32_bits(vector: Vector) -> Vector {
+    match vector {
+        Vector::Integers(values) => {
+            let values = values.into_iter().map(|value| i64::from(value as i32));
+            Vector::Integers(values.collect())
+        }
+        floats => floats,
+    }
+}
+
+/// Returns the next vectors of a reduction, in some cases.
+fn random_next(rng: &mut Rng, request: &ReductionRequest) -> Vec<NextInput> {
+    let count = match request.to_all {
+        true => rng.below(4),
+        false => 0,
+    };
+    let next = (0..count).map(|_| {
+        let len = rng.below(12 * LANES as u64) as usize;
+        let is_float = request.shape.values == ValueClass::F32;
+        let operator = match is_float {
+            true => [Operator::Add, Operator::Max][rng.index(2)],
+            false => request.shape.operator,
+        };
+        let are_floats = is_float && operator == Operator::Add && rng.one_in(2);
+        let mappers = request.mappers.iter();
+        let inputs = mappers.map(|_| match are_floats {
+            true => random_floats(rng, len),
+            false => random_integers(rng, len),
+        });
+        NextInput {
+            inputs: inputs.collect(),
+            operator,
+        }
+    });
+    next.collect()
+}
+
 /// Adds dead, slow and late mappers, and new attempts, to some runs.
 fn add_failures(rng: &mut Rng, requests: &[ReductionRequest], options: &mut RunOptions) {
     for (reduction, request) in requests.iter().enumerate() {
         let at = Nanos(rng.below(3_000_000));
         let mapper = rng.index(request.mappers.len());
-        match rng.below(8) {
+        let kind = rng.below(8);
+        match kind {
+            // A mapper that is started again has the first vector alone.
+            0 if !options.next[reduction].is_empty() => {}
             0 => {
                 let host = request.mappers[rng.index(request.mappers.len())].0;
                 let retry = Failure::RetryMapper {

@@ -345,6 +345,7 @@ impl Explorer {
             window: WINDOW,
             flows: MAPPERS as u32 + 1,
             pairs_per_message: 2,
+            is_multicast: false,
         };
         let text = (small.edit)(emit(&[reduction]));
         let program = driver::compile_text("switch.p4", &text);
@@ -557,6 +558,7 @@ impl Explorer {
             window: WINDOW,
             pairs_per_message: 2,
             datagram_bytes: 1472,
+            receivers: 0,
         };
         let content = read_registers(&self.devices[0]);
         let mut state = State {
@@ -582,6 +584,7 @@ impl Explorer {
                 slots: PLANNED_SLOTS,
                 open_epochs: 2,
                 patience: Nanos(u64::MAX / 4),
+                waiting: Nanos(u64::MAX / 4),
             },
             1,
         );

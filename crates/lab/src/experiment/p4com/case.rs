@@ -85,6 +85,7 @@ impl Case<'_> {
             reducer: self.fabric.reducer,
             slots: self.slots,
             tiers: match self.scheme {
+            to_all: false,
                 Scheme::Direct => 0,
                 Scheme::Paper(_) | Scheme::P4com => self.tiers,
             },
