@@ -151,6 +151,17 @@ impl PartialEq for Vector {
 impl Eq for Vector {}
 
 impl Vector {
+    /// Returns what a mapper gets of it: sums of integers wrap around in 32 bits.
+    pub fn in_32_bits(self) -> Vector {
+        match self {
+            Vector::Integers(values) => {
+                let values = values.into_iter();
+                Vector::Integers(values.map(|value| i64::from(value as i32)).collect())
+            }
+            floats @ Vector::Floats(_) => floats,
+        }
+    }
+
     /// Reduces vectors in one pass over each, without blocks on a wire. `None` if they have not
     /// one length and class.
     pub fn of(inputs: &[Input], operator: Operator) -> Option<Vector> {

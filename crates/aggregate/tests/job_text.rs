@@ -30,7 +30,7 @@ fn a_job_has_parts_mappers_and_reducers() {
 fn a_job_has_vectors() {
     let job = format!(
         "{DATA}map m = gradients(d)\n\
-         reduce r = add(m) at 10.0.9.2 keys none values f32\n"
+         reduce r = add(m) at 10.0.9.2 keys none values f32 to all\n"
     );
     let job = Job::read(&job).expect("the job is right");
     assert_eq!(job.mappers[0].function, MapFunction::Gradients);
@@ -38,6 +38,7 @@ fn a_job_has_vectors() {
     assert_eq!(reducer.shape.keys, KeyClass::Block);
     assert_eq!(reducer.shape.values, ValueClass::F32);
     assert_eq!(reducer.slots, 1000);
+    assert!(reducer.to_all);
 }
 
 /// Checks the place and the beginning of the message of the first error.
@@ -117,6 +118,8 @@ fn each_error_has_its_place() {
     );
     check(&option("memory 0"), "3:38: \"0\" is no value of memory");
     check(&option("tiers 5"), "3:37: \"5\" is no value of tiers");
+    check(&option("to some"), "3:34: \"some\" is no value of to");
+    check(&option("to all"), "3:8: pairs go to the reducer alone");
     check(
         &option("speed 5"),
         "3:31: \"speed\" is no option of a reducer",

@@ -283,6 +283,8 @@ impl Planned {
 struct Ran {
     result: Vec<Pair>,
     vector: Option<Vector>,
+    /// The vector that each mapper has got.
+    received: Vec<Vector>,
     failure: Option<String>,
     is_complete: bool,
     took: Nanos,
@@ -299,6 +301,7 @@ impl From<RealOutcome> for Ran {
         Ran {
             result: outcome.result,
             vector: None,
+            received: Vec::new(),
             failure: outcome.failure,
             is_complete: outcome.is_complete,
             took: outcome.took,
@@ -328,6 +331,8 @@ struct OutcomeJson<'a> {
     is_verified: Option<bool>,
     result: Vec<(String, String)>,
     vector: Option<VectorJson>,
+    /// Number of mappers that have got the result.
+    receivers: Option<usize>,
 }
 
 /// Summary of a reduced vector.
@@ -483,6 +488,7 @@ fn simulate(
         Ran {
             result: outcome.result,
             vector: outcome.vector,
+            received: outcome.received.into_iter().flatten().collect(),
             failure: outcome.failure.map(|failure| failure.to_string()),
             is_complete: outcome.is_complete,
             took: outcome.ended_at,
@@ -505,7 +511,11 @@ fn outcomes<'a>(
     let of_reduction = reductions.enumerate().map(|(number, (request, ran))| {
         let is_verified = inputs.filter(|_| ran.is_complete).map(|inputs| {
             if request.shape.is_vector() {
-                return ran.vector == Vector::of(&inputs[number], request.shape.operator);
+                let expected = Vector::of(&inputs[number], request.shape.operator);
+                let is_equal = ran.vector == expected;
+                let expected = expected.map(Vector::in_32_bits);
+                let mut received = ran.received.iter();
+                return is_equal && received.all(|vector| Some(vector) == expected.as_ref());
             }
             WrongKeys::of(request.shape.operator, &inputs[number], &ran.result)
                 == WrongKeys::default()
@@ -525,6 +535,7 @@ fn outcomes<'a>(
             retried_mappers: ran.retries.map(|(_, retried)| retried),
             is_verified,
             vector: ran.vector.as_ref().map(VectorJson::new),
+            receivers: request.to_all.then_some(ran.received.len()),
             result: ran
                 .result
                 .iter()
@@ -568,6 +579,10 @@ fn show(outcome: &OutcomeJson<'_>, clock: &str) {
     ));
     let bytes = amount::bytes(*reducer_link_bytes);
     out::line(&format!("  {bytes} on the reducer's link"));
+    if let Some(receivers) = outcome.receivers {
+        let mappers = amount::count(receivers as u64, "mapper");
+        out::line(&format!("  {mappers} got the result"));
+    }
     if let Some(is_verified) = outcome.is_verified {
         let text = if is_verified {
             "equal to"

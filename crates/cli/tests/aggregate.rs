@@ -99,7 +99,7 @@ fn vectors_are_verified_when_simulated_and_refused_elsewhere() {
             mapper + 1
         );
     }
-    text += "reduce sum = add(m0, m1, m2) at 10.0.9.2 keys none values f32\n";
+    text += "reduce sum = add(m0, m1, m2) at 10.0.9.2 keys none values f32 to all\n";
     let job = dir.with("vectors.job", text);
     let run = ["run", &job, "--fabric", FABRIC, "--json"];
     for scheme in ["p4com", "direct"] {
@@ -108,6 +108,7 @@ fn vectors_are_verified_when_simulated_and_refused_elsewhere() {
         let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(outcome[0]["is_verified"], true);
         assert_eq!(outcome[0]["vector"]["values"], 1000);
+        assert_eq!(outcome[0]["receivers"], 3);
     }
     for elsewhere in [&["--real"][..], &["--scheme", "paper"]] {
         let output = aggregate(&[&run[..], elsewhere].concat());

@@ -225,7 +225,7 @@ fn compare(
             return Err(format!("{name}: another vector than expected"));
         }
         if request.to_all {
-            let expected: Vec<Vector> = expected.into_iter().map(in_32_bits).collect();
+            let expected: Vec<Vector> = expected.into_iter().map(Vector::in_32_bits).collect();
             for (mapper, received) in outcome.received.iter().enumerate() {
                 if *received != expected {
                     let count = received.len();
@@ -267,17 +267,6 @@ fn compare(
             expected.len(),
             found.len()
         )),
-    }
-}
-
-/// Returns what mappers get: integers in 32 bits, so that sums wrap around.
-fn in_32_bits(vector: Vector) -> Vector {
-    match vector {
-        Vector::Integers(values) => {
-            let values = values.into_iter().map(|value| i64::from(value as i32));
-            Vector::Integers(values.collect())
-        }
-        floats => floats,
     }
 }
 

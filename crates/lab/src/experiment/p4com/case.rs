@@ -84,8 +84,8 @@ impl Case<'_> {
                 .collect(),
             reducer: self.fabric.reducer,
             slots: self.slots,
-            tiers: match self.scheme {
             to_all: false,
+            tiers: match self.scheme {
                 Scheme::Direct => 0,
                 Scheme::Paper(_) | Scheme::P4com => self.tiers,
             },
