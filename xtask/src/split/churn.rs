@@ -39,8 +39,13 @@ const OUTSIDE: u64 = 0xc633_6407;
 /// Interval in which frames are sent.
 const BEAT: Duration = Duration::from_millis(5);
 
-/// Maximum growth of a process after its warm-up, in KiB: free memory of the allocator.
+/// Maximum growth of a process after its warm-up, in KiB: free memory of the allocator. Queues
+/// grow and shrink with the load of the machine, so the least sizes of the first and the last
+/// quarter of the time are compared.
 const GROWTH: u64 = 8192;
+
+/// Time between two samples of the sizes.
+const SAMPLE: Duration = Duration::from_secs(5);
 
 /// Rate and time of the churn.
 pub(crate) struct Churn {
@@ -60,6 +65,16 @@ pub(crate) fn run(root: &Path, binary: &Path, churn: &Churn) -> Outcome {
         true => Ok(()),
         false => Err(report["failure"].as_str().unwrap_or_default().to_owned()),
     }
+}
+
+/// Returns the least size of each process.
+fn least(samples: &[Vec<u64>]) -> Vec<u64> {
+    let mut samples = samples.iter().cloned();
+    let least = samples.reduce(|least, sizes| {
+        let both = least.into_iter().zip(sizes);
+        both.map(|(least, size)| least.min(size)).collect()
+    });
+    least.unwrap_or_default()
 }
 
 fn run_in(root: &Path, binary: &Path, churn: &Churn, directory: &Path) -> Result<Value, String> {
@@ -93,9 +108,17 @@ fn run_in(root: &Path, binary: &Path, churn: &Churn, directory: &Path) -> Result
             .collect::<Vec<u64>>()
     };
     source.send_until(start + warm_up, churn.flows_per_second);
-    let begin = sizes();
-    source.send_until(start + churn.time, churn.flows_per_second);
-    let end = sizes();
+    let mut samples = vec![sizes()];
+    while start.elapsed() < churn.time {
+        let end = (start.elapsed() + SAMPLE).min(churn.time);
+        source.send_until(start + end, churn.flows_per_second);
+        samples.push(sizes());
+    }
+    let quarter = samples.len().div_ceil(4);
+    let (begin, end) = (
+        least(&samples[..quarter]),
+        least(&samples[samples.len() - quarter..]),
+    );
     let seconds = start.elapsed().as_secs_f64();
     let processes = split.all().zip(begin.iter().zip(&end));
     let processes = processes.map(|(process, (begin, end))| {
