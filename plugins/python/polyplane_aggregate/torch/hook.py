@@ -1,6 +1,6 @@
 """Communication hook of DistributedDataParallel: gradients are summed by the network."""
 
-from __future__ import annotations
+import typing
 
 import torch
 import torch.distributed as dist
@@ -20,8 +20,8 @@ class State:
     """
 
     def __init__(self, path: str, group: str, rank: int, size: int, fallback: str = "auto",
-                 slots: int | None = None, tiers: int | None = None, seconds: float = 300,
-                 process_group=None):
+                 slots: typing.Optional[int] = None, tiers: typing.Optional[int] = None,
+                 seconds: float = 300, process_group=None):
         """Joins the group; returns as soon as all ranks have."""
         self.fallback = check(fallback)
         self.size = size
@@ -53,6 +53,7 @@ class State:
         return self.counts.report()
 
 
+# DDP compares the annotations with types: this file has none as text.
 def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket's gradients over all ranks. For `model.register_comm_hook(state, hook)`."""
     gradients = bucket.buffer()

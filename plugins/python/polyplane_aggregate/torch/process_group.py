@@ -105,6 +105,7 @@ class PolyplaneGroup(dist.ProcessGroup):
         self._repeats = None
         if network is not None and self._fallback == "auto":
             self._repeats = self._new_gloo("repeats", store, rank, size, timeout)
+        self._set_default_backend(self.BackendType.GLOO)
         for device in ("cpu", "cuda"):
             self._register_backend(torch.device(device), self.BackendType.GLOO, self._gloo)
 
