@@ -5,7 +5,7 @@ import time
 import unittest
 
 from fake_agent import Faults
-from ranks import dist, initialize, needs_torch, run_ranks, torch, train
+from ranks import dist, is_current, initialize, needs_torch, run_ranks, torch, train
 
 if torch is not None:
     import polyplane_aggregate.torch as network
@@ -77,6 +77,9 @@ class Hook(unittest.TestCase):
         cases = (("float32", "auto", "network"), ("bfloat16", "auto", "network"),
                  ("float64", "auto", "avg of float64"), ("float32", "always", "fallback is always"))
         for dtype, fallback, counted in cases:
+            if dtype == "bfloat16" and not is_current:
+                # gloo cannot send the parameters when the model is made.
+                continue
             with self.subTest(dtype=dtype, fallback=fallback):
                 outcomes = run_ranks(RANKS, buckets, getattr(torch, dtype), fallback,
                                      agent=fallback != "always")
