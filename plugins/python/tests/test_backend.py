@@ -1,5 +1,6 @@
 """The process group `polyplane` against the fake agent, beside gloo."""
 
+import datetime
 import math
 import os
 import subprocess
@@ -31,9 +32,9 @@ def made(rank, dtype, shape=(7, 100)):
     generator = torch.Generator().manual_seed(rank)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
-    # All bits: sums wrap.
+    # Of all sizes: sums wrap.
     least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
-    return torch.randint(least, most + 1, shape, generator=generator).to(dtype)
+    return torch.randint(least, most, shape, generator=generator).to(dtype)
 
 
 def all_reduce_everything(rank, size, path):
@@ -65,7 +66,7 @@ def all_reduce_everything(rank, size, path):
     several = [torch.full((1000,), float(number)) for number in range(20)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in several]
     for number, (tensor, work) in enumerate(zip(several, works)):
-        work.wait()
+        work.wait(datetime.timedelta(seconds=60))
         if not torch.equal(tensor, torch.full((1000,), 3.0 * number)):
             wrong.append(f"work {number}")
     average = torch.tensor([7 + rank], dtype=torch.int32)
@@ -152,6 +153,15 @@ def reduce_until_error(rank, size, path, *environment):
     return "no error"
 
 
+def train_until_error(rank, size, path):
+    begin(rank, size, path)
+    try:
+        train(rank)
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
 def fail_to_start(rank, size, path, *environment):
     begin(rank, size, path, **dict(environment))
 
@@ -206,8 +216,9 @@ class Backend(unittest.TestCase):
 
     def test_an_error_of_the_network_is_raised_on_all_ranks(self):
         faults = Faults(error=(2, "rank 2 at 10.0.1.13 is gone"))
-        for outcome in run_ranks(RANKS, reduce_until_error, faults=faults):
-            self.assertIn("group all: rank 2 at 10.0.1.13 is gone", outcome)
+        for run in (reduce_until_error, train_until_error):
+            for outcome in run_ranks(RANKS, run, faults=faults):
+                self.assertIn("group all: rank 2 at 10.0.1.13 is gone", outcome)
 
     def test_without_fallback_what_the_network_cannot_do_is_an_error(self):
         never = ("POLYPLANE_FALLBACK", "never")

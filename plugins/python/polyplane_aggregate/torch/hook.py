@@ -63,7 +63,7 @@ def hook(state: State, bucket: dist.GradBucket) -> torch.futures.Future[torch.Te
         plan = lanes.plan(gradients, lanes.AVERAGE)
     if not isinstance(plan, str):
         state.counts["network"] += 1
-        return lanes.reduce(state.group, gradients, plan, state.size, gradients)
+        return lanes.reduce(state.group, gradients, plan, state.size, gradients)[0]
     if state.fallback == "never":
         raise refuse(f"bucket {bucket.index()}: {plan}")
     state.counts[plan] += 1

@@ -62,8 +62,11 @@ def plan(tensor: torch.Tensor, op) -> Plan | str:
 
 
 def reduce(group: Group, tensor: torch.Tensor, how: Plan, size: int, result,
-           not_a_number: typing.Callable | None = None) -> torch.futures.Future:
-    """Reduces a tensor in place, asynchronously. `result` is what the future then has.
+           not_a_number: typing.Callable | None = None) -> tuple:
+    """Reduces a tensor in place, asynchronously.
+
+    Returns a future of torch, which then has `result`, and that of the group, which is complete
+    before, and has the failure.
 
     `not_a_number` takes over where a minimum or maximum meets NaN; it runs on the thread that
     receives results, in the order of the reductions.
@@ -76,7 +79,7 @@ def reduce(group: Group, tensor: torch.Tensor, how: Plan, size: int, result,
     begun = torch.futures.Future(devices=devices)
 
     def finish(_):
-        # Raised here, the text gets through DDP, which drops that of `Future.set_exception`.
+        # Raised here its text gets through DDP, which has no use for `Future.set_exception`.
         failure = reduced.exception()
         if failure is not None:
             raise AggregateError(str(failure))
@@ -96,7 +99,7 @@ def reduce(group: Group, tensor: torch.Tensor, how: Plan, size: int, result,
 
     finished = begun.then(finish)
     reduced.add_done_callback(lambda _: begun.set_result(None))
-    return finished
+    return finished, reduced
 
 
 def memory(tensor: torch.Tensor):

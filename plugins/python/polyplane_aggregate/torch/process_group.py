@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import datetime
 import os
 import uuid
 
@@ -88,6 +90,45 @@ def _group_name(store, rank: int) -> str:
     return f"{name}/{store.get('polyplane_start').decode()}"
 
 
+class Reduction(dist.Work):
+    """Reduction that is under way. torch's own work over a future does not raise its error."""
+
+    def __init__(self, finished, reduced):
+        super().__init__()
+        self._finished = finished
+        self._reduced = reduced
+
+    def wait(self, timeout=datetime.timedelta(0)):
+        """Waits for the result, and raises the error if there is none. A time-out of 0 is none."""
+        seconds = timeout.total_seconds() or None
+        _, missing = concurrent.futures.wait([self._reduced], seconds)
+        if missing:
+            raise AggregateError(f"no result within {seconds:g} s")
+        failure = self._reduced.exception()
+        if failure is not None:
+            raise AggregateError(str(failure))
+        self._finished.wait()
+        return True
+
+    def is_completed(self):
+        return self._finished.done()
+
+    def is_success(self):
+        return self._reduced.done() and self._reduced.exception() is None
+
+    def exception(self):
+        return self._reduced.exception() if self._reduced.done() else None
+
+    def get_future(self):
+        return self._finished
+
+    def result(self):
+        return self._finished.value()
+
+    def synchronize(self):
+        self.wait()
+
+
 class PolyplaneGroup(dist.ProcessGroup):
     """Process group that reduces by the network, and has gloo for all else.
 
@@ -130,8 +171,7 @@ class PolyplaneGroup(dist.ProcessGroup):
         (tensor,) = tensors
         plan = lanes.plan(tensor, opts.reduceOp)
         repeat = None if self._repeats is None else lambda: self._repeat(tensors, opts)
-        future = lanes.reduce(self._network, tensor, plan, self.size(), tensors, repeat)
-        return torch._C._distributed_c10d._create_work_from_future(future)
+        return Reduction(*lanes.reduce(self._network, tensor, plan, self.size(), tensors, repeat))
 
     def shutdown(self):
         """Leaves the group of the network."""
