@@ -67,6 +67,8 @@ def main():
     parser.add_argument("--hook", action="store_true", help="gradients by the network, rest by gloo")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=8, help="images of a rank and step")
+    # Of larger rates, two runs with gloo that round differently have other losses soon.
+    parser.add_argument("--rate", type=float, default=0.001, help="learning rate")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -80,7 +82,7 @@ def main():
         group = os.environ.get("POLYPLANE_GROUP", "resnet_shape")
         state = network.State(os.environ["POLYPLANE_ENGINE"], group, rank, size)
         model.register_comm_hook(state, network.hook)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     start = time.monotonic()
     for step in range(options.steps):
         images, classes = batch_of(step, rank, options.batch)

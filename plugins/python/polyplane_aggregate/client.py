@@ -19,6 +19,9 @@ HELLO_SECONDS = 10.0
 # Seconds that the agent has beside the time that it waits for other ranks.
 GRACE_SECONDS = 30.0
 
+# Seconds that the agent has to end the connection of a rank that leaves.
+LEAVE_SECONDS = 5.0
+
 # Values of one REDUCE frame. Longer vectors are sent as several.
 PIECE_VALUES = 1 << 26
 
@@ -297,14 +300,17 @@ class Group(Agent):
             self._is_leaving = True
             self._condition.notify()
         self._writer.join()
-        self._end("has left")
+        # The agent ends the connection when it has taken notice.
+        self._shut(socket.SHUT_WR)
+        self._reader.join(LEAVE_SECONDS)
+        self._end()
 
     def close(self):
         """Ends the connection at once. For the other ranks this is a failure of this rank."""
-        self._end("has closed its connection")
+        self._end()
 
-    def _end(self, why: str):
-        self._fail(f"rank {self.rank} {why}")
+    def _end(self):
+        self._fail(f"rank {self.rank} has closed its connection")
         self._shut()
         for thread in (self._writer, self._reader):
             if thread is not threading.current_thread():
@@ -351,10 +357,10 @@ class Group(Agent):
         except OSError:
             pass
 
-    def _shut(self):
-        """Ends the connection, which wakes the reading thread."""
+    def _shut(self, how=socket.SHUT_RDWR):
+        """Ends the connection or a direction of it, which wakes who waits for it."""
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(how)
         except OSError:
             pass
 
@@ -391,6 +397,9 @@ class Group(Agent):
         """Fails all that is under way, and all that comes, with the first reason."""
         with self._condition:
             if self._failure is None:
+                if self._is_leaving:
+                    # The agent ends the connection of a rank that leaves.
+                    why = f"rank {self.rank} has left"
                 self._failure = AggregateError(self._named(why))
             pieces = [*self._pending, *self._unsent]
             self._pending, self._unsent = collections.deque(), collections.deque()

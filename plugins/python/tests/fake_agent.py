@@ -326,7 +326,10 @@ class FakeAgent:
     def serve_group(self, connection, join):
         name, rank, size, seconds = (join[key] for key in ("group", "rank", "size", "seconds"))
         with self.lock:
-            group = self.groups.setdefault(name, Members(size))
+            group = self.groups.get(name)
+            if group is None or group.failure or rank in group.left:
+                # The others of a group that has ended may still be on their way out.
+                group = self.groups[name] = Members(size)
         with group.condition:
             if not 0 <= rank < size or size != group.size or rank in group.of_rank:
                 text = f"rank {rank} of {size} cannot join {name}: it has {sorted(group.of_rank)} " \

@@ -29,13 +29,13 @@ class WithAgent(unittest.TestCase):
         self.addCleanup(agent.__exit__)
         return agent
 
-    def ranks(self, count, run, **options):
+    def ranks(self, count, run, seconds=30):
         """Runs a function for each rank's group, at once. Returns results or errors, by rank."""
         outcomes = [None] * count
 
         def of_rank(rank):
             try:
-                with Group(self.path, "g", rank, count, seconds=5, **options) as group:
+                with Group(self.path, "g", rank, count, seconds=seconds) as group:
                     outcomes[rank] = run(group)
             except Exception as error:
                 outcomes[rank] = error
@@ -109,19 +109,19 @@ class Groups(WithAgent):
         self.assertEqual(agent.received.count(fake_agent.REDUCE), 8)
 
     def test_submitting_does_not_wait_for_results(self):
-        self.agent(delay=0.3)
+        self.agent(delay=0.5)
 
         def run(group):
             start = time.monotonic()
-            futures = [group.submit(bytes(1 << 20)) for _ in range(4)]
+            futures = [group.submit(bytes(1 << 20), Operation.MAX_I32) for _ in range(4)]
             submitted = time.monotonic() - start
             for future in futures:
                 future.result(30)
             return submitted, time.monotonic() - start
 
         for submitted, ended in self.ranks(2, run):
-            self.assertLess(submitted, 0.5)
-            self.assertGreater(ended, 1.1)
+            self.assertGreater(ended, 2)
+            self.assertLess(submitted, ended / 2)
 
     def test_the_agents_error_is_raised_by_all_that_is_under_way_and_comes(self):
         self.agent(error=(1, "switch s1 is gone: start it again"))
@@ -159,11 +159,11 @@ class Groups(WithAgent):
 
         def run(group):
             if group.rank == 0:
-                time.sleep(7)
+                time.sleep(3)
             return group.reduce(bytes(4))
 
-        outcomes = self.ranks(2, run)
-        self.assert_errors(outcomes, "ranks [0] did not submit within 5 s")
+        outcomes = self.ranks(2, run, seconds=1)
+        self.assert_errors(outcomes, "ranks [0] did not submit within 1 s")
 
     def test_unlike_vectors_are_an_error_on_all_ranks(self):
         self.agent()
