@@ -64,7 +64,7 @@ def batch_of(step, rank, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=("gloo", "polyplane"), default="gloo")
-    parser.add_argument("--hook", action="store_true", help="gradients by the network, rest by gloo")
+    parser.add_argument("--hook", action="store_true", help="gradients by the network")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=8, help="images of a rank and step")
     # Of larger rates, two runs with gloo that round differently have other losses soon.

@@ -12,7 +12,7 @@ import struct
 
 PROTOCOL = 1
 
-# Bytes that a frame has at most behind its length.
+# Bytes that a frame has at most, without its length.
 MAX_FRAME = (1 << 30) + 64
 
 # Values that a REDUCE frame has at most.

@@ -317,8 +317,9 @@ class FakeAgent:
         items = list(result.items())
         sent = items[self.faults.lost_pairs:]
         for start in range(0, len(sent), 100):
-            body = b"".join(len(key).to_bytes(2, "big") + key + value.to_bytes(8, "big", signed=True)
-                            for key, value in sent[start:start + 100])
+            body = b""
+            for key, value in sent[start:start + 100]:
+                body += len(key).to_bytes(2, "big") + key + value.to_bytes(8, "big", signed=True)
             connection.send(PAIRS, body)
         end = {"keys": len(items), "switches": ["s1"], "bytes": 1234, "attempts": 1, "retried": 0}
         connection.send(COLLECTED, json.dumps(end).encode())
@@ -332,8 +333,8 @@ class FakeAgent:
                 group = self.groups[name] = Members(size)
         with group.condition:
             if not 0 <= rank < size or size != group.size or rank in group.of_rank:
-                text = f"rank {rank} of {size} cannot join {name}: it has {sorted(group.of_rank)} " \
-                       f"of {group.size}"
+                has = f"{sorted(group.of_rank)} of {group.size}"
+                text = f"rank {rank} of {size} cannot join {name}: it has {has}"
                 connection.send(ERROR, text.encode())
                 return
             group.of_rank[rank] = connection

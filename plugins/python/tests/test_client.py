@@ -333,7 +333,8 @@ class FakeSums(unittest.TestCase):
         lanes = ((1.5, 2.5), (inf, 1.0), (inf, -inf), (nan, 1.0), (3e38, 3e38), (-inf, 0.0))
         inputs = [array.array("f", values).tobytes() for values in zip(*lanes)]
         sums = array.array("f", fake_agent.sum_of_floats(inputs))
-        self.assertEqual([str(value) for value in sums], ["4.0", "inf", "nan", "nan", "inf", "-inf"])
+        expected = ["4.0", "inf", "nan", "nan", "inf", "-inf"]
+        self.assertEqual([str(value) for value in sums], expected)
 
     @unittest.skipIf(fake_agent.numpy is None, "numpy is not installed")
     def test_sums_by_numpy_have_the_same_bits(self):
