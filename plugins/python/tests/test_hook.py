@@ -5,7 +5,7 @@ import time
 import unittest
 
 from fake_agent import Faults
-from ranks import dist, is_current, initialize, needs_torch, run_ranks, torch, train
+from ranks import is_current, initialize, needs_torch, run_ranks, torch, train
 
 if torch is not None:
     import polyplane_aggregate.torch as network
