@@ -109,14 +109,23 @@ impl Stream {
     /// # Errors
     /// The time is 0.
     pub fn set_timeouts(&self, read: Option<Duration>) -> io::Result<()> {
+        self.set_patience(read, PATIENCE)
+    }
+
+    /// Sets the times after which a read without bytes, and a write of which nothing is taken,
+    /// fail.
+    ///
+    /// # Errors
+    /// A time is 0.
+    pub(crate) fn set_patience(&self, read: Option<Duration>, write: Duration) -> io::Result<()> {
         match self {
             Stream::Unix(stream) => {
                 stream.set_read_timeout(read)?;
-                stream.set_write_timeout(Some(PATIENCE))
+                stream.set_write_timeout(Some(write))
             }
             Stream::Tcp(stream) => {
                 stream.set_read_timeout(read)?;
-                stream.set_write_timeout(Some(PATIENCE))
+                stream.set_write_timeout(Some(write))
             }
         }
     }
