@@ -5,6 +5,8 @@
 
 mod engines;
 mod reduction;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

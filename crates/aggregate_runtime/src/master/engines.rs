@@ -135,9 +135,12 @@ impl Master {
         }
     }
 
-    /// Sends an answer to an engine.
+    /// Sends an answer to an engine. An agent that is lost has told its engines itself.
     pub(super) fn answer(&mut self, engine: EngineId, order: EngineOrder) {
         let EngineId { host, number } = engine;
+        if !self.agents[host.0].is_connected {
+            return;
+        }
         let order = AgentOrder::Engine {
             engine: number,
             order,
