@@ -48,6 +48,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Removes the file of a Unix socket.
+    pub(crate) fn remove_file(&self) {
+        if let Address::Unix(path) = self {
+            // It may have been removed already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Returns true if other machines may reach it.
     ///
     /// # Errors

@@ -321,7 +321,7 @@ fn an_engine_that_goes_away_cancels_its_reduction() {
     drop(engine);
     let job = wait_for(&site, "failed");
     let failure = job["reductions"][0]["failure"].to_string();
-    assert!(failure.contains("its engine on r"), "{job}");
+    assert!(failure.contains("collected on r: its engine"), "{job}");
     site.is_clean();
 
     // So do `cancel` and the end of the master, with a name.

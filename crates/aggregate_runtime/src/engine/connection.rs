@@ -4,7 +4,6 @@
 //! frames for an engine go to the thread that writes to it.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -134,13 +133,13 @@ impl EngineOutbox {
 
 /// The open socket of engines. Its file is removed with it.
 pub(crate) struct EngineSocket {
-    path: PathBuf,
+    address: Address,
 }
 
 impl Drop for EngineSocket {
     fn drop(&mut self) {
         // The thread that accepts has the listener to the end of the process.
-        let _ = std::fs::remove_file(&self.path);
+        self.address.remove_file();
     }
 }
 
@@ -159,11 +158,11 @@ impl EngineSocket {
     /// # Errors
     /// It is no Unix socket, or another process listens there.
     pub(crate) fn open(address: &Address, sink: EngineSink) -> Result<EngineSocket, String> {
-        let Address::Unix(path) = address else {
+        if let Address::Tcp(_) = address {
             return Err(format!(
                 "{address}: engines are on this host; give --engines unix:PATH"
             ));
-        };
+        }
         let listener = Listener::bind(address)?;
         let accept = move || {
             let count = Arc::new(AtomicUsize::new(0));
@@ -179,7 +178,8 @@ impl EngineSocket {
         let thread = thread::Builder::new().name("engines".to_owned());
         let started = thread.spawn(accept);
         started.map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(EngineSocket { path: path.clone() })
+        let address = address.clone();
+        Ok(EngineSocket { address })
     }
 }
 

@@ -34,8 +34,7 @@ pub(super) enum Origin {
 /// A group of ranks.
 #[derive(Debug)]
 pub(super) struct Group {
-    name: String,
-    /// Size and options, as its first rank gives them.
+    /// Name, size and options, as its first rank gives them.
     first: JoinRequest,
     first_host: HostId,
     since: Nanos,
@@ -125,8 +124,12 @@ impl Master {
                 self.leave(engine);
                 return;
             }
-            EngineRequest::Gone { why } | EngineRequest::Failed { why } => {
-                self.engine_failed(engine, &why);
+            EngineRequest::Gone { why } => {
+                self.engine_failed(engine, &format!("its engine: {why}"), true);
+                return;
+            }
+            EngineRequest::Failed { why } => {
+                self.engine_failed(engine, &why, false);
                 return;
             }
         };
@@ -191,7 +194,9 @@ impl Master {
         self.jobs.iter_mut().find_map(|(number, job)| {
             let is_open = job.cleaned_by.is_none();
             match &mut job.origin {
-                Origin::Group(group) if is_open && group.name == name => Some((*number, group)),
+                Origin::Group(group) if is_open && group.first.group == name => {
+                    Some((*number, group))
+                }
                 _ => None,
             }
         })
@@ -203,7 +208,6 @@ impl Master {
         let own_host = host_name(self, engine.host);
         let Some((number, group)) = self.group(&name) else {
             let group = Group {
-                name: name.clone(),
                 since: now,
                 first_host: engine.host,
                 ranks: BTreeMap::from([(rank, (engine.host, Some(engine)))]),
@@ -266,7 +270,7 @@ impl Master {
             return;
         };
         let request = ReductionRequest {
-            name: group.name.clone(),
+            name: group.first.group.clone(),
             shape: Shape {
                 operator: Operator::Add,
                 keys: KeyClass::Block,
@@ -277,7 +281,7 @@ impl Master {
             slots: group.first.slots,
             tiers: group.first.tiers,
         };
-        let name = format!("group {}", group.name);
+        let name = format!("group {}", group.first.group);
         let sources = ranks.iter().map(|(rank, _, engine)| Source {
             who: format!("rank {rank}"),
             from: MapSource::Engine {
@@ -365,7 +369,7 @@ impl Master {
     }
 
     /// Ends the job of an engine that has gone or cannot go on.
-    fn engine_failed(&mut self, engine: EngineId, why: &str) {
+    fn engine_failed(&mut self, engine: EngineId, why: &str, has_gone: bool) {
         let Some(number) = self.job_of(engine) else {
             return;
         };
@@ -375,10 +379,16 @@ impl Master {
         };
         let failure = match &mut job.origin {
             Origin::Client => return,
-            Origin::Collect(_) => format!("its engine on {host}: {why}"),
+            Origin::Collect(collector) => {
+                collector.take_if(|_| has_gone);
+                format!("{}, collected on {host}: {why}", job.name)
+            }
             Origin::Group(group) => {
                 let rank = group.rank_of(engine).unwrap_or_default();
-                format!("group {}: rank {rank} on {host}: {why}", group.name)
+                if has_gone && let Some((_, engine)) = group.ranks.get_mut(&rank) {
+                    *engine = None;
+                }
+                format!("group {}: rank {rank} on {host}: {why}", group.first.group)
             }
         };
         self.fail_job(number, failure);
@@ -395,7 +405,7 @@ impl Master {
         });
         let lost: Vec<EngineId> = engines.filter(|engine| engine.host == host).collect();
         for engine in lost {
-            self.engine_failed(engine, why);
+            self.engine_failed(engine, why, true);
         }
     }
 
@@ -408,7 +418,7 @@ impl Master {
                 && !group.has_joined()
                 && now.since(group.since) > Nanos::from_secs(group.first.seconds)
             {
-                let (name, seconds) = (&group.name, group.first.seconds);
+                let (name, seconds) = (&group.first.group, group.first.seconds);
                 let missing = list(&group.missing());
                 let failure = format!(
                     "group {name}: {missing} did not join within {seconds} s; start them, or give \
@@ -432,7 +442,7 @@ impl Master {
             (None, missing) => format!("waits for {}", list(&missing)),
         };
         job.reductions.is_empty().then(|| ReductionReport {
-            name: group.name.clone(),
+            name: group.first.group.clone(),
             job: 0,
             step,
             attempts: 0,
