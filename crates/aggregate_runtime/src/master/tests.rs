@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use aggregate::{Job, KeyClass, MapperCounts, Operator, ReducerCounts, Shape, ValueClass};
+use aggregate::{Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shape, ValueClass};
 
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
