@@ -737,7 +737,8 @@ impl Master {
                     reduction.phase = Phase::Ready;
                     self.is_load_wanted = true;
                 }
-                Phase::Running if reduction.parts.iter().any(is_ready) => {
+                // A load that is under way begins one of them.
+                Phase::Running if self.load.is_none() && reduction.parts.iter().any(is_ready) => {
                     self.is_load_wanted = true;
                 }
                 _ => {}

@@ -126,7 +126,8 @@ impl Reduction {
                 expected,
                 found,
             } => format!(
-                "{} has a vector of {found} values, but {} one of {expected}; give all vectors one                  length",
+                "{} has a vector of {found} values, but {} one of {expected}; give all vectors one \
+                 length",
                 self.who(topology, Some(flow)),
                 self.who(topology, Some(0))
             ),

@@ -41,7 +41,7 @@ impl Desk {
         for host in 0..HOSTS {
             let name = host_name(host);
             text += &format!(
-                "[[host]]\nname = \"{name}\"\nip = \"10.46.0.{}/24\"\n\
+                "[[host]]\nname = \"{name}\"\nmac = \"02:00:00:00:46:0{host}\"\nip = \"10.46.0.{}/24\"\n\
                  [[link]]\nends = [\"{name}\", \"tor:{host}\"]\n",
                 host + 1
             );
