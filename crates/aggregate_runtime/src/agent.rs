@@ -3,22 +3,24 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aggregate::{Input, Mapper, Message, PORTS, Reducer, Role};
+use aggregate::{Input, MapFunction, Mapper, Message, PORTS, Reducer, Role, Shape};
 use packet::Nanos;
 use port::{Poller, bind_datagrams};
 use support::wakeup::WakeupFd;
 
+use crate::engine::{EngineNumber, Engines, PartStore, mapper_of, stored, wants_load};
 use crate::inbox::Inbox;
 use crate::order::{
-    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PeerKind, ReduceOrder,
-    lines_of,
+    AgentOrder, AgentReport, AttemptId, BeginOrder, EngineRequest, Hello, MapOrder, MapSource,
+    PeerKind, ReduceOrder, lines_of,
 };
-use crate::stream::{Listener, Stream, write_line};
+use crate::stream::{Address, Listener, Stream, write_line};
 
 /// Datagrams that are received, or sent, before the others have their turn.
 const BATCH: usize = 64;
@@ -38,8 +40,11 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
-/// Makes the input of a mapper. Returns an error message on failure.
-pub type MapPart = dyn Fn(&MapOrder) -> Result<Input, String> + Send + Sync;
+/// Longest wait for a master.
+const LOOK: Duration = Duration::from_secs(3600);
+
+/// Makes the input of a mapper from a file. Returns an error message on failure.
+pub type MapPart = dyn Fn(&MapFunction, &Path, Shape) -> Result<Input, String> + Send + Sync;
 
 /// End of the work for a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +59,12 @@ pub enum Served {
 struct Member {
     role: Role<SocketAddrV4>,
     at: AttemptId,
+    /// The engine with the vectors of a mapper, or the one that gets the result of a reducer.
+    engine: Option<EngineNumber>,
     begun: Instant,
     has_ended: bool,
+    /// True if the master knows that a reducer wants a load.
+    wants_load: bool,
     /// Bytes of the frames with messages for it.
     bytes: u64,
 }
@@ -105,6 +114,7 @@ pub struct Agent {
     mapped: Receiver<Mapped>,
     sender: Sender<Mapped>,
     wakeup: Arc<WakeupFd>,
+    engines: Engines,
     /// Number of the connection to a master.
     connection: u64,
     prepared: Vec<Prepared>,
@@ -137,6 +147,7 @@ impl Agent {
             _ => format!("{own}: {error}"),
         })?;
         let wakeup = WakeupFd::armed().map_err(|error| format!("no wake-up: {error}"))?;
+        let wakeup = Arc::new(wakeup);
         let (sender, mapped) = mpsc::channel();
         Ok(Agent {
             address,
@@ -144,7 +155,8 @@ impl Agent {
             map,
             mapped,
             sender,
-            wakeup: Arc::new(wakeup),
+            engines: Engines::new(address, Arc::clone(&wakeup)),
+            wakeup,
             connection: 0,
             prepared: Vec::new(),
             members: Vec::new(),
@@ -152,6 +164,41 @@ impl Agent {
             waiting: None,
             buffer: vec![0; MAX_DATAGRAM],
         })
+    }
+
+    /// Opens a Unix socket for engines.
+    ///
+    /// # Errors
+    /// It is no Unix socket, or another process listens there.
+    pub fn open_engines(&mut self, address: &Address) -> Result<(), String> {
+        self.engines.open(address)
+    }
+
+    /// Waits for the connection of a master. `None`: `stop` is readable, or the master has gone
+    /// again. Engines that need a master are refused meanwhile.
+    ///
+    /// # Errors
+    /// The operating system refuses to wait.
+    pub fn accept(
+        &mut self,
+        listener: &Listener,
+        stop: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<Stream>, String> {
+        let mut poller = Poller::new();
+        loop {
+            self.wakeup.rearm();
+            self.engines.refuse();
+            let stop = stop.unwrap_or(listener.as_fd());
+            let fds = [listener.as_fd(), stop, self.wakeup.fd()];
+            let waited = poller.wait(fds, LOOK);
+            waited.map_err(|error| format!("cannot wait for a master: {error}"))?;
+            if poller.is_ready(0) {
+                return Ok(listener.accept().ok());
+            }
+            if poller.is_ready(1) {
+                return Ok(None);
+            }
+        }
     }
 
     /// Carries out the orders of a master until the connection ends or `stop` is readable. Then
@@ -171,6 +218,11 @@ impl Agent {
         self.members.clear();
         self.waiting = None;
         stream.shut_down();
+        self.engines.end_all(&match &served {
+            Ok(()) => "the agent is stopped".to_owned(),
+            Err(End::Gone(why)) => format!("the master has gone: {why}"),
+            Err(End::Failed(why)) => why.clone(),
+        });
         match served {
             Ok(()) => Ok(Served::Stopped),
             Err(End::Gone(why)) => Ok(Served::Gone(why)),
@@ -196,10 +248,11 @@ impl Agent {
         let mut is_known = false;
         let (mut heard, mut told) = (Instant::now(), Instant::now());
         while !inbox.is_closed() {
-            let has_more = self.receive()? | self.send();
-            for report in self.ends() {
+            let has_more = self.receive()?;
+            for report in self.drive().into_iter().chain(self.ends()) {
                 write_line(stream, &report).map_err(gone)?;
             }
+            let has_more = has_more | self.send();
             if told.elapsed() >= ALIVE {
                 told = Instant::now();
                 write_line(stream, &AgentReport::Alive).map_err(gone)?;
@@ -232,7 +285,8 @@ impl Agent {
             }
             if poller.is_ready(2) {
                 self.wakeup.rearm();
-                for report in self.take_mapped() {
+                let reports = self.take_mapped().into_iter();
+                for report in reports.chain(self.engines.take_events()) {
                     write_line(stream, &report).map_err(gone)?;
                 }
             }
@@ -297,6 +351,7 @@ impl Agent {
                 self.members.retain(|member| member.at != at);
                 self.turn = 0;
             }
+            AgentOrder::Engine { engine, order } => self.engines.obey(engine, order),
         }
         None
     }
@@ -305,13 +360,11 @@ impl Agent {
     fn prepare_mapper(&mut self, order: MapOrder) -> Option<AgentReport> {
         let (at, flow) = (AttemptId::of(&order.flows), Some(order.flow));
         let (map, sender) = (Arc::clone(&self.map), self.sender.clone());
+        let store = self.engines.store();
         let (wakeup, connection) = (Arc::clone(&self.wakeup), self.connection);
         let thread = thread::Builder::new().name("map".to_owned());
         let started = thread.spawn(move || {
-            let mapper = map(&order).and_then(|input| {
-                let mapper = Mapper::new(order.flows, order.flow, input);
-                mapper.map(Box::new).map_err(|error| error.to_string())
-            });
+            let mapper = mapper(&order, &*map, &store).map(Box::new);
             // The agent may have ended.
             let _ = sender.send(Mapped {
                 connection,
@@ -352,24 +405,35 @@ impl Agent {
         let Some(index) = prepared.position(|prepared| prepared.id() == (at, flow)) else {
             return;
         };
-        let role = match self.prepared.swap_remove(index) {
-            Prepared::Mapper(order, mapper) => Role::Mapper {
-                mapper: Box::new(mapper.replacing_since(number)),
-                job: at.job,
-                flow: order.flow,
-                reducer: endpoint(order.reducer),
-            },
-            Prepared::Reducer(order) => Role::Reducer {
-                reducer: Box::new(Reducer::new(order.config(), number)),
-                job: at.job,
-                flows: order.addresses.iter().copied().map(endpoint).collect(),
-            },
+        let (role, engine) = match self.prepared.swap_remove(index) {
+            Prepared::Mapper(order, mapper) => {
+                let role = Role::Mapper {
+                    mapper: Box::new(mapper.replacing_since(number)),
+                    job: at.job,
+                    flow: order.flow,
+                    reducer: endpoint(order.reducer),
+                };
+                match order.source {
+                    MapSource::Engine { engine } => (role, Some(engine)),
+                    MapSource::Part { .. } | MapSource::Stored { .. } => (role, None),
+                }
+            }
+            Prepared::Reducer(order) => {
+                let role = Role::Reducer {
+                    reducer: Box::new(Reducer::new(order.config(), number)),
+                    job: at.job,
+                    flows: order.addresses.iter().copied().map(endpoint).collect(),
+                };
+                (role, order.engine)
+            }
         };
         self.members.push(Member {
             role,
             at,
+            engine,
             begun: Instant::now(),
             has_ended: false,
+            wants_load: false,
             bytes: 0,
         });
     }
@@ -447,12 +511,36 @@ impl Agent {
         None
     }
 
-    /// Returns the reports of members that have ended.
+    /// Moves the vectors of engines on, and asks for loads.
+    fn drive(&mut self) -> Vec<AgentReport> {
+        let mut reports = Vec::new();
+        for member in &mut self.members {
+            let now = member.now();
+            match (&mut member.role, member.engine) {
+                (Role::Mapper { mapper, .. }, Some(engine)) => {
+                    reports.extend(self.engines.drive(engine, mapper, now));
+                }
+                (Role::Reducer { reducer, .. }, _) => {
+                    let wants = wants_load(reducer);
+                    if wants && !std::mem::replace(&mut member.wants_load, wants) {
+                        reports.push(AgentReport::LoadWanted { at: member.at });
+                    }
+                    member.wants_load = wants;
+                }
+                (Role::Mapper { .. }, None) => {}
+            }
+        }
+        reports
+    }
+
+    /// Returns the reports of members that have ended. A mapper of an engine ends with its group.
     fn ends(&mut self) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
             match &member.role {
-                Role::Mapper { mapper, flow, .. } if mapper.is_complete() => {
+                Role::Mapper { mapper, flow, .. }
+                    if mapper.is_complete() && member.engine.is_none() =>
+                {
                     reports.push(AgentReport::Mapped {
                         at: member.at,
                         flow: *flow,
@@ -462,7 +550,7 @@ impl Agent {
                 Role::Reducer { reducer, .. }
                     if reducer.is_complete() || reducer.failure().is_some() =>
                 {
-                    report_reducer(reducer, member, &mut reports);
+                    report_reducer(reducer, member, &mut self.engines, &mut reports);
                 }
                 _ => continue,
             }
@@ -494,14 +582,39 @@ enum End {
     Failed(String),
 }
 
-/// Reports the end of a reduction, with the result if it is complete.
-fn report_reducer(reducer: &Reducer, member: &Member, reports: &mut Vec<AgentReport>) {
+/// Makes a mapper with its input.
+fn mapper(order: &MapOrder, map: &MapPart, store: &PartStore) -> Result<Mapper, String> {
+    let input = match &order.source {
+        MapSource::Part { function, path } => map(function, path, order.flows.shape),
+        MapSource::Stored { name } => stored(store, name),
+        MapSource::Engine { .. } => return mapper_of(order.flows, order.flow),
+    };
+    let mapper = Mapper::new(order.flows, order.flow, input?);
+    mapper.map_err(|error| error.to_string())
+}
+
+/// Reports the end of a reduction, with the result if it is complete. That of an engine is kept
+/// for it.
+fn report_reducer(
+    reducer: &Reducer,
+    member: &Member,
+    engines: &mut Engines,
+    reports: &mut Vec<AgentReport>,
+) {
     let at = member.at;
     let mut keys = 0;
     if reducer.is_complete() {
         let result = reducer.result();
         keys = result.len() as u64;
-        reports.extend(lines_of(&result).map(|pairs| AgentReport::Pairs { at, pairs }));
+        if let Some(engine) = member.engine {
+            if let Err(why) = engines.keep_result(engine, (result, member.bytes)) {
+                let request = EngineRequest::Failed { why };
+                reports.push(AgentReport::Engine { engine, request });
+                return;
+            }
+        } else {
+            reports.extend(lines_of(&result).map(|pairs| AgentReport::Pairs { at, pairs }));
+        }
     }
     let ended = reducer.completed_at().unwrap_or(member.now());
     reports.push(AgentReport::Reduced {

@@ -6,6 +6,8 @@
 //! - [`Agent`] is the process of a host: it gives mappers and reducers a UDP socket and a clock.
 //! - [`Master`] admits jobs, numbers attempts and loads, and answers failures. It has no I/O.
 //! - [`Site`] is a master with its connections: [`AgentLink`]s, [`SwitchLink`]s and clients.
+//! - An agent has a Unix socket for engines, which store parts, collect reductions of these, and
+//!   reduce vectors in groups.
 //! - [`AgentOrder`], [`AgentReport`], [`Request`] and [`Answer`] are lines of JSON between them.
 //!
 //! Invariants:
@@ -18,6 +20,7 @@
 
 mod agent;
 mod agent_link;
+mod engine;
 mod inbox;
 mod master;
 mod order;
@@ -28,11 +31,12 @@ mod switch_link;
 
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
+pub use engine::{CollectRequest, EngineNumber, JoinRequest, StoredPart};
 pub use inbox::Inbox;
 pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
 pub use order::{
-    AgentOrder, AgentReport, AttemptId, BeginOrder, Hello, MapOrder, PROTOCOL, PeerKind,
-    ReduceOrder,
+    AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, EngineRequest, Hello, MapOrder,
+    MapSource, PROTOCOL, PeerKind, ReduceOrder,
 };
 pub use request::{Answer, OutcomeLine, Request, add_pairs, end_lines, join_outcomes};
 pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};

@@ -3,23 +3,26 @@
 //! No I/O and no clock: reports and times go in, [`Action`]s come out. docs/internals/aggregate.md
 //! has the order of its steps.
 
+mod engines;
 mod reduction;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use aggregate::{
-    Job, MapperCounts, Pair, Plan, PlanError, ReducerCounts, ReductionError, ReductionRequest,
-    RunOptions,
-};
+use aggregate::{Job, MapperCounts, Plan, PlanError, ReductionError, ReductionRequest, RunOptions};
 use fabric::Topology;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use packet::Nanos;
-use serde::{Deserialize, Serialize};
 
-use reduction::{Part, Phase, Reduction, map_order, reduce_order};
+pub use report::{JobReport, RealOutcome, ReductionReport};
 
-use crate::order::{AgentOrder, AgentReport, AttemptId, BeginOrder, from_text};
+use engines::{EngineId, Origin};
+use reduction::{Part, Phase, Reduction, Source, map_order, reduce_order};
+
+use crate::order::{
+    AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, MapSource, from_text,
+};
 
 /// Time that an agent or a switch gets to come back.
 const RETURN: Nanos = Nanos::from_secs(15);
@@ -53,77 +56,6 @@ pub struct SwitchLoad {
     pub program: String,
     /// The entries.
     pub entries: String,
-}
-
-/// Outcome of a reduction between real hosts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RealOutcome {
-    /// The reduced pairs, sorted by key. They go in lines of their own.
-    #[serde(skip)]
-    pub result: Vec<Pair>,
-    /// The failure, if it failed.
-    pub failure: Option<String>,
-    /// True if the result is complete.
-    pub is_complete: bool,
-    /// Counters of the reducer.
-    pub reducer: ReducerCounts,
-    /// Counters of the mappers that have reported their end.
-    pub mappers: Vec<MapperCounts>,
-    /// Time from the begin of the last attempt to the end.
-    #[serde(skip)]
-    pub took: Nanos,
-    /// Bytes of the frames with messages to the reducer.
-    pub bytes: u64,
-    /// Number of attempts that began.
-    pub attempts: u32,
-    /// Number of mappers that were started again.
-    pub retried: u32,
-}
-
-impl RealOutcome {
-    /// Returns the outcome without the reduced pairs.
-    pub(crate) fn without_result(&self) -> RealOutcome {
-        RealOutcome {
-            result: Vec::new(),
-            failure: self.failure.clone(),
-            mappers: self.mappers.clone(),
-            ..*self
-        }
-    }
-}
-
-/// State of a job, as it is reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobReport {
-    /// Its number.
-    pub number: u32,
-    /// Its name.
-    pub name: String,
-    /// `running`, `complete`, `failed` or `cancelled`.
-    pub state: String,
-    /// Its reductions.
-    pub reductions: Vec<ReductionReport>,
-}
-
-/// State of a reduction, as it is reported.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReductionReport {
-    /// Its name.
-    pub name: String,
-    /// Number of the reduction in messages.
-    pub job: u16,
-    /// The step that it is at.
-    pub step: String,
-    /// Number of attempts that began.
-    pub attempts: u32,
-    /// Number of mappers that were started again.
-    pub retried: u32,
-    /// Names of the switches that reduce.
-    pub switches: Vec<String>,
-    /// Number of keys of the result so far.
-    pub keys: u64,
-    /// The failure, if it failed.
-    pub failure: Option<String>,
 }
 
 /// An agent, as the master knows it.
@@ -161,6 +93,9 @@ struct Load {
 #[derive(Debug)]
 struct JobState {
     name: String,
+    origin: Origin,
+    /// The failure of a group that has not begun.
+    failure: Option<String>,
     reductions: Vec<Reduction>,
     is_cancelled: bool,
     /// The load after which the switches have nothing of it, if all of its reductions have ended.
@@ -239,20 +174,84 @@ impl Master {
         (job, directory): (&Job, PathBuf),
         requests: &[ReductionRequest],
     ) -> Result<u32, String> {
+        let sources = job.reducers.iter().map(|line| {
+            let sources = line.mappers.iter().map(|mapper| {
+                let mapper = &job.mappers[*mapper];
+                Source {
+                    who: format!("mapper {}", mapper.name),
+                    from: MapSource::Part {
+                        function: mapper.function.clone(),
+                        path: directory.join(&job.parts[mapper.part].path),
+                    },
+                }
+            });
+            sources.collect()
+        });
+        self.admit(name.to_owned(), requests, sources.collect(), Origin::Client)
+    }
+
+    /// Admits a job with these mappers, and returns its number.
+    ///
+    /// # Errors
+    /// As for [`Master::submit`].
+    fn admit(
+        &mut self,
+        name: String,
+        requests: &[ReductionRequest],
+        sources: Vec<Vec<Source>>,
+        origin: Origin,
+    ) -> Result<u32, String> {
+        let reductions = self.plan(requests, sources)?;
+        let number = self.new_job(name, origin);
+        self.begin_reductions(number, reductions);
+        Ok(number)
+    }
+
+    /// Adds a job without reductions, and returns its number.
+    fn new_job(&mut self, name: String, origin: Origin) -> u32 {
+        self.last_job += 1;
+        let state = JobState {
+            name,
+            origin,
+            failure: None,
+            reductions: Vec::new(),
+            is_cancelled: false,
+            cleaned_by: None,
+            has_ended: false,
+        };
+        self.jobs.insert(self.last_job, state);
+        self.last_job
+    }
+
+    /// Gives a job its reductions.
+    fn begin_reductions(&mut self, number: u32, mut reductions: Vec<Reduction>) {
+        for reduction in &mut reductions {
+            reduction.at.attempt = next_attempt(&mut self.last_attempt);
+            self.plan.reductions.push(reduction.planned.clone());
+        }
+        if let Some(job) = self.jobs.get_mut(&number) {
+            job.reductions = reductions;
+        }
+    }
+
+    /// Plans reductions with these mappers.
+    ///
+    /// # Errors
+    /// As for [`Master::submit`].
+    fn plan(
+        &mut self,
+        requests: &[ReductionRequest],
+        sources: Vec<Vec<Source>>,
+    ) -> Result<Vec<Reduction>, String> {
         let planned = Plan::new(&self.with_free_slots(), requests);
         let planned = planned.map_err(|error| refusal(&error, requests))?;
         let mut reductions = Vec::new();
-        for (mut planned, line) in planned.reductions.into_iter().zip(&job.reducers) {
+        for (mut planned, sources) in planned.reductions.into_iter().zip(sources) {
             self.last_reduction = self.free_number();
             planned.job = self.last_reduction;
-            let mappers = line.mappers.iter().map(|mapper| {
-                let mapper = &job.mappers[*mapper];
-                let part = directory.join(&job.parts[mapper.part].path);
-                (mapper.name.clone(), mapper.function.clone(), part)
-            });
-            let count = line.mappers.len();
+            let count = sources.len();
             let reduction = Reduction {
-                mappers: mappers.collect(),
+                sources,
                 at: AttemptId {
                     job: planned.job,
                     attempt: 0,
@@ -272,20 +271,7 @@ impl Master {
             self.check_presence(&reduction)?;
             reductions.push(reduction);
         }
-        for reduction in &mut reductions {
-            reduction.at.attempt = next_attempt(&mut self.last_attempt);
-            self.plan.reductions.push(reduction.planned.clone());
-        }
-        self.last_job += 1;
-        let state = JobState {
-            name: name.to_owned(),
-            reductions,
-            is_cancelled: false,
-            cleaned_by: None,
-            has_ended: false,
-        };
-        self.jobs.insert(self.last_job, state);
-        Ok(self.last_job)
+        Ok(reductions)
     }
 
     /// Returns an error if an agent or a switch of a reduction is not there.
@@ -352,84 +338,8 @@ impl Master {
             return Err(format!("job {number} has ended already"));
         }
         job.is_cancelled = true;
-        for index in 0..job.reductions.len() {
-            self.end(number, index);
-        }
+        self.end_all(number);
         Ok(())
-    }
-
-    /// Returns the state of all jobs.
-    pub fn jobs(&self) -> Vec<JobReport> {
-        let all = self.jobs.iter();
-        all.map(|(number, job)| self.report_of(*number, job))
-            .collect()
-    }
-
-    /// Returns the state of a job.
-    ///
-    /// # Errors
-    /// There is no such job.
-    pub fn job(&self, number: u32) -> Result<JobReport, String> {
-        let job = self.jobs.get(&number).ok_or_else(|| unknown(number))?;
-        Ok(self.report_of(number, job))
-    }
-
-    fn report_of(&self, number: u32, job: &JobState) -> JobReport {
-        let mut outcomes = job.reductions.iter().map(|it| &it.outcome);
-        let state = match (job.has_ended, job.is_cancelled) {
-            (false, _) => "running",
-            (true, true) => "cancelled",
-            (true, false) if outcomes.all(|outcome| outcome.is_complete) => "complete",
-            (true, false) => "failed",
-        };
-        let reductions = job.reductions.iter().map(|reduction| {
-            let switches = reduction.planned.switches.iter();
-            ReductionReport {
-                name: reduction.planned.request.name.clone(),
-                job: reduction.planned.job,
-                step: self.step_of(reduction),
-                attempts: reduction.outcome.attempts,
-                retried: reduction.outcome.retried,
-                switches: switches
-                    .map(|it| self.topology.switches[it.switch.0].name.clone())
-                    .collect(),
-                keys: reduction.outcome.result.len() as u64,
-                failure: reduction.outcome.failure.clone(),
-            }
-        });
-        JobReport {
-            number,
-            name: job.name.clone(),
-            state: state.to_owned(),
-            reductions: reductions.collect(),
-        }
-    }
-
-    fn step_of(&self, reduction: &Reduction) -> String {
-        let hosts = reduction.hosts().into_iter();
-        let mut lost = hosts.filter(|host| !self.agents[host.0].is_connected);
-        match (reduction.phase, lost.next()) {
-            (Phase::Ended, _) => "ended".to_owned(),
-            (Phase::Complete(_), _) => "complete".to_owned(),
-            (_, Some(host)) => {
-                format!("waits for {}", reduction.role_on(&self.topology, host))
-            }
-            (Phase::Preparing, None) => "maps".to_owned(),
-            (Phase::Ready, None) => "loads switches".to_owned(),
-            (Phase::Running, None) => "reduces".to_owned(),
-        }
-    }
-
-    /// Takes the outcomes of a job that has ended. Results are taken once.
-    pub fn take_outcomes(&mut self, number: u32) -> Vec<RealOutcome> {
-        let job = self.jobs.get_mut(&number);
-        let reductions = job.map(|job| job.reductions.iter_mut());
-        let taken = reductions.into_iter().flatten().map(|reduction| {
-            let mut outcome = reduction.outcome.clone();
-            outcome.result = std::mem::take(&mut reduction.outcome.result);
-            outcome
-        });
-        taken.collect()
     }
 
     /// Notes that an agent takes orders.
@@ -444,7 +354,8 @@ impl Master {
             agent.lost.0 = now;
         }
         agent.is_connected = false;
-        agent.lost.1 = why;
+        agent.lost.1 = why.clone();
+        self.engines_lost(host, &why);
         let mut again = Vec::new();
         for (number, index, reduction) in open(&mut self.jobs) {
             let request = &reduction.planned.request;
@@ -534,22 +445,36 @@ impl Master {
         }
     }
 
-    /// Takes a report of an agent.
-    pub fn report(&mut self, report: AgentReport, now: Nanos) {
+    /// Takes a report of the agent of a host.
+    pub fn report(&mut self, host: HostId, report: AgentReport, now: Nanos) {
         let at = match &report {
             AgentReport::Alive => return,
+            AgentReport::Engine { engine, request } => {
+                let number = *engine;
+                self.engine_asks(EngineId { host, number }, request.clone(), now);
+                return;
+            }
             AgentReport::Ready { at, .. }
             | AgentReport::Refused { at, .. }
             | AgentReport::Pairs { at, .. }
             | AgentReport::Reduced { at, .. }
-            | AgentReport::Mapped { at, .. } => *at,
+            | AgentReport::Mapped { at, .. }
+            | AgentReport::LoadWanted { at } => *at,
         };
         let found = all(&mut self.jobs).find(|(_, _, it)| it.at == at && it.phase != Phase::Ended);
-        let Some((number, index, reduction)) = found else {
+        let Some((number, index, _)) = found else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        let (is_of_engine, is_group) = (job.origin.is_of_engine(), job.origin.is_group());
+        let Some(reduction) = job.reductions.get_mut(index) else {
             return;
         };
         match report {
-            AgentReport::Alive => {}
+            AgentReport::Alive | AgentReport::Engine { .. } => {}
+            AgentReport::LoadWanted { .. } => self.is_load_wanted = true,
             AgentReport::Ready { flow, .. } => {
                 let part = match flow {
                     None => Some(&mut reduction.reducer),
@@ -584,9 +509,13 @@ impl Master {
                 outcome.reducer = counts;
                 outcome.took = Nanos(nanoseconds);
                 outcome.bytes = bytes;
-                if arrived == keys {
+                outcome.keys = keys;
+                if is_group {
+                    // It goes on until its ranks leave.
+                } else if is_of_engine || arrived == keys {
                     outcome.is_complete = true;
                     reduction.phase = Phase::Complete(now);
+                    self.tell_collected(number);
                 } else {
                     let lost = format!("{arrived} of the {keys} keys of the result were reported");
                     self.fail(number, index, lost);
@@ -604,13 +533,18 @@ impl Master {
 
     /// Begins another attempt after a failure that may be past, else fails.
     fn answer_failure(&mut self, number: u32, index: usize, failure: ReductionError) {
+        let is_group = self
+            .jobs
+            .get(&number)
+            .is_some_and(|job| job.origin.is_group());
         let Some(reduction) = reduction_of(&mut self.jobs, number, index) else {
             return;
         };
-        if !reduction.has_lost_switch {
+        // Ranks have results of this attempt, so a group has no other one.
+        if is_group || !reduction.has_lost_switch {
             reduction.failures += 1;
             let is_silence = !matches!(failure, ReductionError::Unbalanced { .. });
-            if !is_silence || reduction.failures >= MAX_FAILURES {
+            if is_group || !is_silence || reduction.failures >= MAX_FAILURES {
                 let failure = reduction.explain(&self.topology, failure);
                 self.fail(number, index, failure);
                 return;
@@ -654,6 +588,58 @@ impl Master {
         self.end(number, index);
     }
 
+    /// Fails a job with all of its reductions.
+    fn fail_job(&mut self, number: u32, failure: String) {
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        job.failure = Some(failure.clone());
+        for reduction in job
+            .reductions
+            .iter_mut()
+            .filter(|it| it.phase != Phase::Ended)
+        {
+            reduction.outcome.failure = Some(failure.clone());
+            reduction.outcome.is_complete = false;
+        }
+        self.end_all(number);
+    }
+
+    /// Ends all reductions of a job.
+    fn end_all(&mut self, number: u32) {
+        let count = self.jobs.get(&number).map_or(0, |job| job.reductions.len());
+        for index in 0..count {
+            self.end(number, index);
+        }
+        if count == 0 {
+            self.note_end(number);
+        }
+    }
+
+    /// Notes that all reductions of a job have ended. Engines that wait for it get an error.
+    fn note_end(&mut self, number: u32) {
+        let cleaned_by = self.number + 1;
+        self.is_load_wanted = true;
+        let Some(job) = self.jobs.get_mut(&number) else {
+            return;
+        };
+        job.cleaned_by = Some(cleaned_by);
+        let of_reductions = job.reductions.iter();
+        let of_reduction = of_reductions
+            .filter_map(|it| it.outcome.failure.clone())
+            .next();
+        let error = match (&job.failure, of_reduction) {
+            _ if job.is_cancelled => format!("{}: job {number} was cancelled", job.name),
+            (Some(failure), _) => failure.clone(),
+            (None, Some(failure)) => format!("{}: {failure}", job.name),
+            (None, None) => format!("{}: it has ended", job.name),
+        };
+        for engine in job.origin.take_engines() {
+            let error = error.clone();
+            self.answer(engine, EngineOrder::Failed { error });
+        }
+    }
+
     /// Ends a reduction.
     fn end(&mut self, number: u32, index: usize) {
         let Some(reduction) = reduction_of(&mut self.jobs, number, index) else {
@@ -667,11 +653,9 @@ impl Master {
         self.drop_attempt(number, index);
         self.plan.reductions.retain(|planned| planned.job != own);
         self.is_load_wanted = true;
-        if let Some(job) = self.jobs.get_mut(&number) {
-            let mut reductions = job.reductions.iter();
-            if reductions.all(|reduction| reduction.phase == Phase::Ended) {
-                job.cleaned_by = Some(self.number + 1);
-            }
+        let job = self.jobs.get(&number);
+        if job.is_some_and(|job| job.reductions.iter().all(|it| it.phase == Phase::Ended)) {
+            self.note_end(number);
         }
     }
 
@@ -679,6 +663,7 @@ impl Master {
     pub fn poll(&mut self, now: Nanos) -> Option<Action> {
         if self.actions.is_empty() {
             self.notice_absence(now);
+            self.end_late_groups(now);
             self.prepare();
             self.end_complete(now);
             self.follow_load(now);
@@ -717,10 +702,20 @@ impl Master {
 
     /// Gives orders to prepare what is absent, and notes who is ready.
     fn prepare(&mut self) {
-        for (_, _, reduction) in open(&mut self.jobs) {
+        let jobs = self.jobs.values_mut();
+        let reductions = jobs.flat_map(|job| {
+            let JobState {
+                reductions, origin, ..
+            } = job;
+            let origin = &*origin;
+            reductions
+                .iter_mut()
+                .map(move |reduction| (reduction, origin))
+        });
+        for (reduction, origin) in reductions.filter(|(reduction, _)| reduction.is_open()) {
             let request = &reduction.planned.request;
             if reduction.reducer == Part::Absent && self.agents[request.reducer.0].is_connected {
-                let order = reduce_order(reduction, &self.topology, &self.options);
+                let order = reduce_order((reduction, origin), &self.topology, &self.options);
                 let order = AgentOrder::Reduce(order);
                 self.actions
                     .push_back(Action::Order(request.reducer, order));
@@ -742,7 +737,8 @@ impl Master {
                     reduction.phase = Phase::Ready;
                     self.is_load_wanted = true;
                 }
-                Phase::Running if reduction.parts.iter().any(is_ready) => {
+                // A load that is under way begins one of them.
+                Phase::Running if self.load.is_none() && reduction.parts.iter().any(is_ready) => {
                     self.is_load_wanted = true;
                 }
                 _ => {}
@@ -833,7 +829,8 @@ impl Master {
             return;
         };
         let number = load.number;
-        for (_, _, reduction) in open(&mut self.jobs) {
+        let mut begun = Vec::new();
+        for (job, _, reduction) in open(&mut self.jobs) {
             let at = reduction.at;
             let is_in_load = load.attempts.get(&at.job) == Some(&at.attempt);
             let mut switches = reduction.planned.switches.iter();
@@ -856,6 +853,7 @@ impl Master {
                     reduction.parts.fill(Part::Begun);
                     reduction.phase = Phase::Running;
                     reduction.outcome.attempts += 1;
+                    begun.push(job);
                 }
                 Phase::Running => {
                     // One mapper a load: a reducer takes each number once. Others want a load.
@@ -879,12 +877,16 @@ impl Master {
                 Phase::Preparing | Phase::Complete(_) | Phase::Ended => {}
             }
         }
+        for job in begun {
+            self.tell_joined(job);
+        }
         for (job_number, job) in &mut self.jobs {
             if !job.has_ended && job.cleaned_by.is_some_and(|by| by <= number) {
                 job.has_ended = true;
                 self.actions.push_back(Action::Ended(*job_number));
             }
         }
+        self.forget_old_jobs();
     }
 }
 
@@ -939,3 +941,6 @@ fn refusal(error: &PlanError, requests: &[ReductionRequest]) -> String {
     }
     error.to_string()
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,8 @@ use aggregate::{
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::{CollectRequest, EngineNumber, JoinRequest};
+
 /// Pairs of a line of a result.
 const PAIRS_PER_LINE: usize = 1000;
 
@@ -121,8 +123,64 @@ pub enum AgentOrder {
         /// The reduction.
         at: AttemptId,
     },
+    /// Answer an engine.
+    Engine {
+        /// The engine.
+        engine: EngineNumber,
+        /// The answer.
+        order: EngineOrder,
+    },
     /// The master is there. It is sent each second.
     Alive,
+}
+
+/// Answer to an engine of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineOrder {
+    /// Its reduction or its group has failed.
+    Failed {
+        /// The error.
+        error: String,
+    },
+    /// Its result is complete, as the agent has reported.
+    Collected {
+        /// Names of the switches that reduced.
+        switches: Vec<String>,
+        /// Number of attempts that began.
+        attempts: u32,
+        /// Number of mappers that were started again.
+        retried: u32,
+    },
+    /// All ranks of its group are there.
+    Joined {
+        /// Names of the switches that reduce.
+        switches: Vec<String>,
+        /// The host of the reducer.
+        reducer: Ipv4Addr,
+    },
+}
+
+/// Request of an engine of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineRequest {
+    /// Reduce stored parts, with the reducer on its host.
+    Collect(CollectRequest),
+    /// Join a group.
+    Join(JoinRequest),
+    /// It has left its group, and nothing of it is under way.
+    Left,
+    /// Its connection has ended.
+    Gone {
+        /// The reason.
+        why: String,
+    },
+    /// It cannot go on.
+    Failed {
+        /// The reason.
+        why: String,
+    },
 }
 
 /// Attempt of a reduction.
@@ -163,12 +221,33 @@ pub struct MapOrder {
     pub flows: FlowConfig,
     /// Number of its flow.
     pub flow: u16,
-    /// Its function.
-    pub function: MapFunction,
-    /// Its part.
-    pub part: PathBuf,
+    /// Where its input comes from.
+    pub source: MapSource,
     /// The host of its reducer.
     pub reducer: Ipv4Addr,
+}
+
+/// Source of a mapper's input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MapSource {
+    /// A map function of a file.
+    Part {
+        /// The function.
+        function: MapFunction,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Pairs that an engine has stored in the agent.
+    Stored {
+        /// Their name.
+        name: String,
+    },
+    /// Vectors that an engine submits.
+    Engine {
+        /// The engine.
+        engine: EngineNumber,
+    },
 }
 
 /// A reducer to run.
@@ -188,6 +267,8 @@ pub struct ReduceOrder {
     pub patience_ms: u64,
     /// The hosts of the mappers and the addresses of the switches, by flow.
     pub addresses: Vec<Ipv4Addr>,
+    /// The engine that gets the result. `None`: the master.
+    pub engine: Option<EngineNumber>,
 }
 
 impl ReduceOrder {
@@ -209,6 +290,7 @@ impl ReduceOrder {
             open_epochs,
             patience_ms: patience.0 / 1_000_000,
             addresses,
+            engine: None,
         }
     }
 
@@ -254,13 +336,13 @@ pub enum AgentReport {
         /// The pairs.
         pairs: Vec<(String, i128)>,
     },
-    /// A reduction has ended. Its pairs have been reported.
+    /// A reduction has ended. Its pairs have been reported, or are kept for their engine.
     Reduced {
         /// The reduction.
         at: AttemptId,
         /// The failure, if it failed.
         failure: Option<ReductionError>,
-        /// Number of pairs that have been reported.
+        /// Number of pairs of the result.
         keys: u64,
         /// Counters of the reducer.
         counts: ReducerCounts,
@@ -277,6 +359,18 @@ pub enum AgentReport {
         flow: u16,
         /// Counters of the mapper.
         counts: MapperCounts,
+    },
+    /// A reducer needs a load of its switches, with a new number, before it goes on.
+    LoadWanted {
+        /// The reduction.
+        at: AttemptId,
+    },
+    /// An engine asks.
+    Engine {
+        /// The engine.
+        engine: EngineNumber,
+        /// The request.
+        request: EngineRequest,
     },
 }
 

@@ -175,7 +175,7 @@ impl<'a> Site<'a> {
                 self.master
                     .agent_lost(host, format!("its agent is not there: {why}"), now);
             }
-            Event::Report(_, report) => self.master.report(report, now),
+            Event::Report(host, report) => self.master.report(host, report, now),
             Event::SwitchConnected(switch) => {
                 let name = self.master.topology().switches[switch.0].name.clone();
                 self.note(format!("switch {name}"), "is there");

@@ -48,6 +48,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Removes the file of a Unix socket.
+    pub(crate) fn remove_file(&self) {
+        if let Address::Unix(path) = self {
+            // It may have been removed already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     /// Returns true if other machines may reach it.
     ///
     /// # Errors
@@ -109,14 +117,23 @@ impl Stream {
     /// # Errors
     /// The time is 0.
     pub fn set_timeouts(&self, read: Option<Duration>) -> io::Result<()> {
+        self.set_patience(read, PATIENCE)
+    }
+
+    /// Sets the times after which a read without bytes, and a write of which nothing is taken,
+    /// fail.
+    ///
+    /// # Errors
+    /// A time is 0.
+    pub(crate) fn set_patience(&self, read: Option<Duration>, write: Duration) -> io::Result<()> {
         match self {
             Stream::Unix(stream) => {
                 stream.set_read_timeout(read)?;
-                stream.set_write_timeout(Some(PATIENCE))
+                stream.set_write_timeout(Some(write))
             }
             Stream::Tcp(stream) => {
                 stream.set_read_timeout(read)?;
-                stream.set_write_timeout(Some(PATIENCE))
+                stream.set_write_timeout(Some(write))
             }
         }
     }

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 
-use aggregate::{MapFunction, PlannedReduction, ReductionError, RunOptions, switch_address};
+use aggregate::{PlannedReduction, ReductionError, RunOptions, switch_address};
 use fabric::Topology;
 use fabric::topology::{HostId, SwitchId};
 use packet::Nanos;
 
 use super::RealOutcome;
-use crate::order::{AttemptId, MapOrder, ReduceOrder};
+use super::engines::Origin;
+use crate::order::{AttemptId, MapOrder, MapSource, ReduceOrder};
+
+/// Time without a message after which a mapper or a switch of a group counts as failed. A lost
+/// switch gets its time to come back before: a group has one attempt.
+const GROUP_PATIENCE: Nanos = Nanos::from_secs(20);
 
 /// State of a mapper or a reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +44,19 @@ pub(super) enum Phase {
     Ended,
 }
 
+/// A mapper's name, and where its input comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// As it is named in failures, without its host.
+    pub(super) who: String,
+    pub(super) from: MapSource,
+}
+
 /// A reduction of a job.
 #[derive(Debug)]
 pub(super) struct Reduction {
     pub(super) planned: PlannedReduction,
-    /// Name, function and part of each mapper.
-    pub(super) mappers: Vec<(String, MapFunction, PathBuf)>,
+    pub(super) sources: Vec<Source>,
     pub(super) at: AttemptId,
     pub(super) phase: Phase,
     pub(super) reducer: Part,
@@ -82,8 +93,8 @@ impl Reduction {
             return format!("reducer {} on {}", request.name, host(request.reducer));
         };
         let index = usize::from(flow);
-        match (self.mappers.get(index), request.mappers.get(index)) {
-            (Some((name, ..)), Some((at, _))) => format!("mapper {name} on {}", host(*at)),
+        match (self.sources.get(index), request.mappers.get(index)) {
+            (Some(source), Some((at, _))) => format!("{} on {}", source.who, host(*at)),
             _ => {
                 let mut switches = self.planned.switches.iter();
                 let found = switches.find(|planned| planned.place.flow == flow);
@@ -110,6 +121,16 @@ impl Reduction {
             ReductionError::MapperSilent { flow } | ReductionError::SwitchSilent { flow } => {
                 format!("{} does not answer", self.who(topology, Some(flow)))
             }
+            ReductionError::Lengths {
+                flow,
+                expected,
+                found,
+            } => format!(
+                "{} has a vector of {found} values, but {} one of {expected}; give all vectors one \
+                 length",
+                self.who(topology, Some(flow)),
+                self.who(topology, Some(0))
+            ),
             other => other.to_string(),
         }
     }
@@ -117,19 +138,17 @@ impl Reduction {
 
 /// Returns the order for a mapper.
 pub(super) fn map_order(reduction: &Reduction, flow: usize, topology: &Topology) -> MapOrder {
-    let (_, function, part) = &reduction.mappers[flow];
     MapOrder {
         flows: reduction.planned.flow_config(reduction.at.attempt),
         flow: flow as u16,
-        function: function.clone(),
-        part: part.clone(),
+        source: reduction.sources[flow].from.clone(),
         reducer: topology.hosts[reduction.planned.request.reducer.0].address,
     }
 }
 
 /// Returns the order for a reducer.
 pub(super) fn reduce_order(
-    reduction: &Reduction,
+    (reduction, origin): (&Reduction, &Origin),
     topology: &Topology,
     options: &RunOptions,
 ) -> ReduceOrder {
@@ -139,11 +158,18 @@ pub(super) fn reduce_order(
         patience,
         ..
     } = *options;
+    let patience = match origin.is_group() {
+        true => GROUP_PATIENCE,
+        false => patience,
+    };
     let mappers = planned.request.mappers.iter();
     let mappers = mappers.map(|(host, _)| topology.hosts[host.0].address);
     let switches = planned.switches.iter();
     let switches = switches.map(|it| switch_address(it.switch));
     let addresses: Vec<Ipv4Addr> = mappers.chain(switches).collect();
     let config = planned.reducer_config(reduction.at.attempt, open_epochs, patience);
-    ReduceOrder::new(config, addresses)
+    ReduceOrder {
+        engine: origin.collector().map(|engine| engine.number),
+        ..ReduceOrder::new(config, addresses)
+    }
 }

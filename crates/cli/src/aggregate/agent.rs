@@ -2,21 +2,16 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aggregate_runtime::{Address, Agent, Listener, Served, Stream};
 use clap::Args;
 use command::reductions;
-use port::Poller;
 use runtime::ProcessSetup;
 
 use crate::{Ended, out};
-
-/// Longest wait for a master.
-const WAIT: Duration = Duration::from_secs(3600);
 
 #[derive(Args)]
 #[command(
@@ -33,6 +28,9 @@ pub(super) struct AgentOptions {
     /// Allow an address that other machines reach, on a network where all may run programs here.
     #[arg(long, requires = "listen")]
     listen_beyond_loopback: bool,
+    /// Unix socket for engines of this host: unix:PATH. All who may open it may use the network.
+    #[arg(long, value_name = "ADDRESS", requires = "listen")]
+    engines: Option<Address>,
     /// Take orders of the one connection that is standard input, and end with it.
     #[arg(long, hide = true, conflicts_with = "listen")]
     on_stdin: bool,
@@ -40,9 +38,7 @@ pub(super) struct AgentOptions {
 
 /// Runs the agent of a host until a signal, or until its only connection ends.
 pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let map = Arc::new(|order: &aggregate_runtime::MapOrder| {
-        reductions::map_part(&order.function, &order.part, order.flows.shape)
-    });
+    let map = Arc::new(reductions::map_part);
     let Some(address) = &options.listen else {
         if !options.on_stdin {
             return Err("give --listen unix:PATH or --listen HOST:PORT, for the master".to_owned());
@@ -58,25 +54,20 @@ pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended,
     let mut agent = Agent::new(options.address, map)?;
     let listener = Listener::bind(address)?;
     early.begin_work();
+    if let Some(engines) = &options.engines {
+        agent.open_engines(engines)?;
+        out::note(&format!("engines are served at {engines}"));
+    }
     out::note(&format!(
         "the agent of {} is served at {}",
         options.address,
         listener.address()
     ));
-    let mut poller = Poller::new();
     while early.take_signal().is_none() {
-        let signal: Option<BorrowedFd<'_>> = early.signal_fd();
-        let fds = [listener.as_fd()].into_iter().chain(signal);
-        let waited = poller.wait(fds, WAIT);
-        waited.map_err(|error| format!("cannot wait for a master: {error}"))?;
-        if !poller.is_ready(0) {
-            continue;
-        }
-        // It may have gone again.
-        let Ok(mut stream) = listener.accept() else {
+        let Some(mut stream) = agent.accept(&listener, early.signal_fd())? else {
             continue;
         };
-        if let Served::Gone(why) = agent.serve(&mut stream, Some(&listener), signal)? {
+        if let Served::Gone(why) = agent.serve(&mut stream, Some(&listener), early.signal_fd())? {
             out::note(&format!("the master has gone: {why}"));
         }
     }

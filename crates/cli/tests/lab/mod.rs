@@ -6,6 +6,7 @@ pub(crate) mod authority;
 pub(crate) mod cables;
 pub(crate) mod host;
 pub(crate) mod scrape;
+pub(crate) mod site;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;

@@ -1,0 +1,728 @@
+//! Tests of the master: reports and times go in, actions come out.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use aggregate::{Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shape, ValueClass};
+
+use super::*;
+use crate::engine::{CollectRequest, JoinRequest, StoredPart};
+use crate::order::EngineRequest;
+
+const HOSTS: usize = 4;
+
+/// The host of the reducer.
+const REDUCER: HostId = HostId(3);
+
+const TOR: SwitchId = SwitchId(0);
+
+/// A master of three mappers, a reducer and a switch, all connected, and what it has ordered.
+struct Desk {
+    master: Master,
+    now: Nanos,
+    /// Actions in order, in words.
+    log: Vec<String>,
+    /// The last load of the switch.
+    load: u32,
+    /// The attempt of the last order to a reducer.
+    at: AttemptId,
+}
+
+fn host_name(host: usize) -> String {
+    match host {
+        3 => "r".to_owned(),
+        _ => format!("w{host}"),
+    }
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let mut text = "name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = 20000\n".to_owned();
+        for host in 0..HOSTS {
+            let name = host_name(host);
+            text += &format!(
+                "[[host]]\nname = \"{name}\"\nmac = \"02:00:00:00:46:0{host}\"\nip = \"10.46.0.{}/24\"\n\
+                 [[link]]\nends = [\"{name}\", \"tor:{host}\"]\n",
+                host + 1
+            );
+        }
+        let topology = Topology::read("site", &text, Path::new("."));
+        let topology = topology.unwrap_or_else(|error| panic!("{error}"));
+        let mut master = Master::new(topology, 100).unwrap();
+        (0..HOSTS).for_each(|host| master.agent_connected(HostId(host)));
+        master.switch_connected(TOR);
+        let at = AttemptId { job: 0, attempt: 0 };
+        let mut desk = Desk {
+            master,
+            now: Nanos::from_secs(1),
+            log: Vec::new(),
+            load: 0,
+            at,
+        };
+        desk.turn();
+        desk.loaded();
+        desk.take();
+        desk
+    }
+
+    /// Takes all actions that are due.
+    fn turn(&mut self) {
+        while let Some(action) = self.master.poll(self.now) {
+            let word = match action {
+                Action::Load(SwitchId(_), load) => {
+                    let is_empty = !load.program.contains("register");
+                    assert!(load.number > self.load, "numbers of loads grow");
+                    self.load = load.number;
+                    let what = if is_empty { "empty" } else { "program" };
+                    format!("load {what}")
+                }
+                Action::Ended(job) => format!("ended {job}"),
+                Action::Order(host, order) => {
+                    let name = host_name(host.0);
+                    match order {
+                        AgentOrder::Map(order) => format!("{name} map {}", order.flow),
+                        AgentOrder::Reduce(order) => {
+                            self.at = AttemptId::of(&order.flows);
+                            format!(
+                                "{name} reduce{}",
+                                if order.engine.is_some() {
+                                    " for engine"
+                                } else {
+                                    ""
+                                }
+                            )
+                        }
+                        AgentOrder::Begin(begin) => match begin.flow {
+                            None => format!("{name} begin reducer"),
+                            Some(flow) => format!("{name} begin {flow}"),
+                        },
+                        AgentOrder::Restart { .. } => format!("{name} restart"),
+                        AgentOrder::Replace { flow, .. } => format!("{name} replace {flow}"),
+                        AgentOrder::Drop { .. } => format!("{name} drop"),
+                        AgentOrder::Alive => "alive".to_owned(),
+                        AgentOrder::Engine { engine, order } => match order {
+                            EngineOrder::Failed { error } => format!("{name}/{engine} {error}"),
+                            EngineOrder::Collected { attempts, .. } => {
+                                format!("{name}/{engine} collected {attempts}")
+                            }
+                            EngineOrder::Joined { switches, reducer } => {
+                                format!("{name}/{engine} joined {} {reducer}", switches.join(" "))
+                            }
+                        },
+                    }
+                }
+            };
+            self.log.push(word);
+        }
+    }
+
+    /// Takes the actions since the last call.
+    fn take(&mut self) -> Vec<String> {
+        self.turn();
+        std::mem::take(&mut self.log)
+    }
+
+    /// Checks the actions since the last call.
+    fn expect(&mut self, words: &[&str]) {
+        assert_eq!(self.take(), words);
+    }
+
+    fn loaded(&mut self) {
+        self.master.switch_loaded(TOR, self.load, Ok(()));
+    }
+
+    fn report(&mut self, host: usize, report: AgentReport) {
+        self.master.report(HostId(host), report, self.now);
+    }
+
+    fn ready(&mut self) {
+        let at = self.at;
+        for flow in [Some(0), Some(1), Some(2), None] {
+            self.report(0, AgentReport::Ready { at, flow });
+        }
+    }
+
+    fn reduced(&mut self, failure: Option<ReductionError>) {
+        let reduced = AgentReport::Reduced {
+            at: self.at,
+            failure,
+            keys: 1,
+            counts: ReducerCounts::default(),
+            nanoseconds: 7,
+            bytes: 9,
+        };
+        self.report(3, reduced);
+    }
+
+    fn pairs(&mut self) {
+        let pairs = vec![("6b".to_owned(), 5)];
+        let at = self.at;
+        self.report(3, AgentReport::Pairs { at, pairs });
+    }
+
+    fn mapped(&mut self) {
+        let at = self.at;
+        for flow in 0..3 {
+            let counts = MapperCounts::default();
+            self.report(0, AgentReport::Mapped { at, flow, counts });
+        }
+    }
+
+    fn submit(&mut self) -> u32 {
+        let text = "data p0 = 10.46.0.1:a\ndata p1 = 10.46.0.2:a\ndata p2 = 10.46.0.3:a\n\
+                    map m0 = words(p0)\nmap m1 = words(p1)\nmap m2 = words(p2)\n\
+                    reduce total = add(m0, m1, m2) at 10.46.0.4 memory 500\n";
+        let job = Job::read(text).unwrap();
+        let line = &job.reducers[0];
+        let request = ReductionRequest {
+            name: line.name.clone(),
+            shape: line.shape,
+            mappers: (0..3).map(|host| (HostId(host), 0)).collect(),
+            reducer: REDUCER,
+            slots: line.slots,
+            tiers: line.tiers,
+        };
+        let directory = PathBuf::from("/data");
+        self.master
+            .submit("words", (&job, directory), &[request])
+            .unwrap()
+    }
+
+    /// Submits a job that reduces.
+    fn run(&mut self) -> u32 {
+        let number = self.submit();
+        self.expect(&["r reduce", "w0 map 0", "w1 map 1", "w2 map 2"]);
+        self.ready();
+        self.expect(&["load program"]);
+        self.loaded();
+        self.expect(&BEGUN);
+        number
+    }
+
+    fn ask(&mut self, host: usize, engine: u64, request: EngineRequest) {
+        self.report(host, AgentReport::Engine { engine, request });
+    }
+
+    fn collect(&mut self, addresses: &[u8]) {
+        let mappers = addresses.iter().map(|last| StoredPart {
+            host: Ipv4Addr::new(10, 46, 0, *last),
+            part: format!("part{last}"),
+        });
+        let request = CollectRequest {
+            name: "stage".to_owned(),
+            shape: Shape {
+                operator: Operator::Add,
+                keys: KeyClass::B16,
+                values: ValueClass::I64,
+            },
+            slots: 500,
+            tiers: 1,
+            mappers: mappers.collect(),
+        };
+        self.ask(3, 7, EngineRequest::Collect(request));
+    }
+
+    fn join(&mut self, host: usize, rank: u16, size: u16) {
+        let request = JoinRequest {
+            group: "ddp".to_owned(),
+            rank,
+            size,
+            slots: 100,
+            tiers: 1,
+            seconds: 60,
+        };
+        self.ask(host, 20 + u64::from(rank), EngineRequest::Join(request));
+    }
+
+    /// Lets a group of three ranks begin.
+    fn group(&mut self) {
+        // The lowest rank's host has the reducer, in whatever order they come.
+        for rank in [2, 0, 1] {
+            self.expect(&[]);
+            self.join(rank, rank as u16, 3);
+        }
+        self.expect(&["w0 reduce", "w0 map 0", "w1 map 1", "w2 map 2"]);
+        self.ready();
+        self.expect(&["load program"]);
+        self.loaded();
+        self.expect(&[
+            "w0 begin reducer",
+            "w0 begin 0",
+            "w1 begin 1",
+            "w2 begin 2",
+            "w0/20 joined tor 10.46.0.1",
+            "w1/21 joined tor 10.46.0.1",
+            "w2/22 joined tor 10.46.0.1",
+        ]);
+    }
+
+    fn state(&self) -> String {
+        let last = self.master.jobs().pop().unwrap();
+        let step = last.reductions.first().map(|it| it.step.clone());
+        format!("{} {}", last.state, step.unwrap_or_default())
+    }
+}
+
+const BEGUN: [&str; 4] = ["r begin reducer", "w0 begin 0", "w1 begin 1", "w2 begin 2"];
+
+const DROPPED: [&str; 5] = ["w0 drop", "w1 drop", "w2 drop", "r drop", "load empty"];
+
+#[test]
+fn a_job_is_prepared_loaded_begun_and_forgotten() {
+    let mut desk = Desk::new();
+    let number = desk.run();
+    assert_eq!(desk.state(), "running reduces");
+    desk.pairs();
+    desk.reduced(None);
+    desk.expect(&[]);
+    assert_eq!(desk.state(), "running complete");
+    desk.mapped();
+    desk.expect(&DROPPED);
+    desk.loaded();
+    desk.expect(&[&format!("ended {number}")]);
+    assert_eq!(desk.state(), "complete ended");
+    let outcome = desk.master.take_outcomes(number).remove(0);
+    assert!(outcome.is_complete);
+    assert_eq!(outcome.result, [Pair::new(*b"k", 5)]);
+    assert_eq!(
+        (outcome.bytes, outcome.attempts, outcome.retried),
+        (9, 1, 0)
+    );
+}
+
+/// A fault in a job that reduces.
+type Fault = fn(&mut Desk);
+
+#[test]
+fn each_fault_of_a_job_has_its_answer() {
+    let lose = |desk: &mut Desk, host: usize| {
+        let why = "its agent is not there".to_owned();
+        desk.master.agent_lost(HostId(host), why, desk.now);
+    };
+    let cases: Vec<(&str, Fault, &[&str])> = vec![
+        (
+            "a lost switch",
+            |desk| {
+                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
+            },
+            &["r restart"],
+        ),
+        (
+            "a lost switch that is back",
+            |desk| {
+                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
+                desk.turn();
+                desk.master.switch_connected(TOR);
+                desk.turn();
+                desk.loaded();
+            },
+            &["r restart", "load program", "r restart"],
+        ),
+        (
+            "a switch that does not come back",
+            |desk| {
+                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
+                desk.turn();
+                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            },
+            &[
+                "r restart",
+                "w0 drop",
+                "w1 drop",
+                "w2 drop",
+                "r drop",
+                "ended 1",
+            ],
+        ),
+        (
+            "a first silence",
+            |desk| {
+                desk.reduced(Some(ReductionError::MapperSilent { flow: 1 }));
+            },
+            &[
+                "w0 drop", "w1 drop", "w2 drop", "r drop", "r reduce", "w0 map 0", "w1 map 1",
+                "w2 map 2",
+            ],
+        ),
+        (
+            "counts that differ",
+            |desk| {
+                desk.reduced(Some(ReductionError::Unbalanced {
+                    epoch: 0,
+                    expected: 1,
+                    found: 2,
+                }));
+            },
+            &DROPPED,
+        ),
+        (
+            "a refused load",
+            |desk| {
+                desk.master.switch_connected(TOR);
+                desk.turn();
+                desk.master
+                    .switch_loaded(TOR, desk.load, Err("no".to_owned()));
+            },
+            &["load program", "w0 drop", "w1 drop", "w2 drop", "r drop"],
+        ),
+        (
+            "a result with a lost line",
+            |desk| desk.reduced(None),
+            &DROPPED,
+        ),
+        ("a cancel", |desk| desk.master.cancel(1).unwrap(), &DROPPED),
+    ];
+    for (name, fault, words) in cases {
+        let mut desk = Desk::new();
+        desk.run();
+        fault(&mut desk);
+        assert_eq!(desk.take(), words, "{name}");
+    }
+    // A mapper's agent that comes back has its mapper replaced, one a load.
+    let mut desk = Desk::new();
+    desk.run();
+    lose(&mut desk, 1);
+    desk.expect(&[]);
+    assert_eq!(desk.state(), "running waits for mapper m1 on w1");
+    desk.master.agent_connected(HostId(1));
+    desk.expect(&["w1 map 1"]);
+    let (at, flow) = (desk.at, Some(1));
+    desk.report(1, AgentReport::Ready { at, flow });
+    desk.expect(&["load program"]);
+    desk.loaded();
+    desk.expect(&["r replace 1", "w1 begin 1"]);
+    // The reducer's begins another attempt, and a stale report changes nothing.
+    lose(&mut desk, 3);
+    let old = desk.at;
+    desk.expect(&[
+        "w0 drop", "w1 drop", "w2 drop", "w0 map 0", "w1 map 1", "w2 map 2",
+    ]);
+    desk.master.agent_connected(REDUCER);
+    desk.expect(&["r reduce"]);
+    assert!(desk.at.attempt != old.attempt);
+    desk.report(
+        0,
+        AgentReport::Ready {
+            at: old,
+            flow: None,
+        },
+    );
+    desk.expect(&[]);
+    // An agent that stays away is named.
+    lose(&mut desk, 0);
+    desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+    desk.expect(&["w1 drop", "w2 drop", "r drop", "load empty"]);
+    let job = desk.master.job(1).unwrap();
+    let failure = job.reductions[0].failure.clone().unwrap();
+    assert_eq!(failure, "mapper m0 on w0: its agent is not there");
+}
+
+#[test]
+fn stored_parts_are_collected_by_the_engine_that_asked() {
+    let mut desk = Desk::new();
+    desk.collect(&[1, 2, 3]);
+    desk.expect(&["r reduce for engine", "w0 map 0", "w1 map 1", "w2 map 2"]);
+    desk.ready();
+    desk.expect(&["load program"]);
+    desk.loaded();
+    desk.expect(&BEGUN);
+    // A new attempt has the same engine.
+    desk.reduced(Some(ReductionError::MapperSilent { flow: 0 }));
+    let again = desk.take();
+    assert_eq!(
+        &again[4..],
+        ["r reduce for engine", "w0 map 0", "w1 map 1", "w2 map 2"]
+    );
+    desk.ready();
+    desk.expect(&["load program"]);
+    desk.loaded();
+    desk.expect(&BEGUN);
+    desk.reduced(None);
+    desk.expect(&["r/7 collected 2"]);
+    desk.mapped();
+    desk.expect(&DROPPED);
+    desk.loaded();
+    desk.expect(&["ended 1"]);
+    assert_eq!(desk.master.job(1).unwrap().reductions[0].keys, 1);
+}
+
+#[test]
+fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_none() {
+    let mut desk = Desk::new();
+    desk.collect(&[1, 99]);
+    let said = desk.take();
+    assert!(
+        said[0].contains("r/7 stage: 10.46.0.99 is no host of the topology site"),
+        "{said:?}"
+    );
+    let cases: Vec<(&str, Fault, &[&str])> = vec![
+        (
+            "a refusal",
+            |desk| {
+                let at = desk.at;
+                let error = "no part part2 is stored".to_owned();
+                desk.report(
+                    1,
+                    AgentReport::Refused {
+                        at,
+                        flow: Some(1),
+                        error,
+                    },
+                );
+            },
+            &[
+                "r/7 stage: mapper part2 on w1: no part part2 is stored",
+                "load empty",
+            ],
+        ),
+        (
+            "a cancel",
+            |desk| desk.master.cancel(1).unwrap(),
+            &["r/7 stage: job 1 was cancelled", "load empty"],
+        ),
+        (
+            "a value that does not fit",
+            |desk| {
+                desk.ask(
+                    3,
+                    7,
+                    EngineRequest::Failed {
+                        why: "it does not fit".to_owned(),
+                    },
+                );
+            },
+            &["r/7 stage, collected on r: it does not fit", "load empty"],
+        ),
+        (
+            "an agent that does not come back",
+            |desk| {
+                desk.master.agent_lost(HostId(0), "no".to_owned(), desk.now);
+                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            },
+            &["r/7 stage: mapper part1 on w0: no", "load empty"],
+        ),
+    ];
+    for (name, fault, words) in cases {
+        let mut desk = Desk::new();
+        desk.collect(&[1, 2, 3]);
+        desk.ready_to_run();
+        fault(&mut desk);
+        let said = desk.take();
+        let said: Vec<&String> = said.iter().filter(|it| !it.ends_with("drop")).collect();
+        assert_eq!(said, words, "{name}");
+        // It has one answer.
+        desk.ask(
+            3,
+            7,
+            EngineRequest::Gone {
+                why: "gone".to_owned(),
+            },
+        );
+        desk.expect(&[]);
+    }
+    for is_agent in [false, true] {
+        let mut desk = Desk::new();
+        desk.collect(&[1, 2, 3]);
+        desk.ready_to_run();
+        match is_agent {
+            true => desk.master.agent_lost(REDUCER, "lost".to_owned(), desk.now),
+            false => desk.ask(
+                3,
+                7,
+                EngineRequest::Gone {
+                    why: "gone".to_owned(),
+                },
+            ),
+        }
+        let said = desk.take();
+        assert!(said.contains(&"load empty".to_owned()), "{said:?}");
+        desk.loaded();
+        desk.expect(&["ended 1"]);
+        assert_eq!(desk.state(), "failed ended");
+    }
+}
+
+impl Desk {
+    /// Lets the last reduction begin.
+    fn ready_to_run(&mut self) {
+        self.turn();
+        self.ready();
+        self.turn();
+        self.loaded();
+        self.take();
+    }
+}
+
+#[test]
+fn a_group_begins_with_its_last_rank_and_ends_when_all_have_left() {
+    let mut desk = Desk::new();
+    desk.join(2, 2, 3);
+    desk.expect(&[]);
+    assert_eq!(desk.state(), "running waits for ranks 0, 1");
+    desk.ask(
+        2,
+        22,
+        EngineRequest::Gone {
+            why: "gone".to_owned(),
+        },
+    );
+    desk.expect(&["ended 1"]);
+    assert_eq!(desk.state(), "failed ended");
+    desk.group();
+    // A load is answered with a restart.
+    let at = desk.at;
+    desk.report(0, AgentReport::LoadWanted { at });
+    desk.expect(&["load program"]);
+    desk.loaded();
+    desk.expect(&["w0 restart"]);
+    for rank in [1, 0] {
+        desk.ask(rank, 20 + rank as u64, EngineRequest::Left);
+        desk.expect(&[]);
+    }
+    // One that has left may end its connection.
+    desk.ask(
+        1,
+        21,
+        EngineRequest::Gone {
+            why: "gone".to_owned(),
+        },
+    );
+    desk.expect(&[]);
+    desk.ask(2, 22, EngineRequest::Left);
+    desk.expect(&["w0 drop", "w1 drop", "w2 drop", "load empty"]);
+    desk.loaded();
+    desk.expect(&["ended 2"]);
+    assert_eq!(desk.state(), "complete ended");
+    // The name is free again.
+    desk.group();
+}
+
+#[test]
+fn each_failure_of_a_group_is_told_to_all_of_its_ranks() {
+    let all = |text: &str| {
+        let ranks = (0..3).map(|rank| format!("w{rank}/2{rank} {text}"));
+        ranks.collect::<Vec<String>>()
+    };
+    let but = |rank: usize, text: &str| {
+        let mut said = all(text);
+        said.remove(rank);
+        said
+    };
+    let cases: Vec<(Fault, Vec<String>)> = vec![
+        (
+            |desk| {
+                desk.ask(
+                    1,
+                    21,
+                    EngineRequest::Gone {
+                        why: "it has gone".to_owned(),
+                    },
+                )
+            },
+            but(1, "group ddp: rank 1 on w1: its engine: it has gone"),
+        ),
+        (
+            |desk| {
+                desk.ask(
+                    1,
+                    21,
+                    EngineRequest::Failed {
+                        why: "no".to_owned(),
+                    },
+                )
+            },
+            all("group ddp: rank 1 on w1: no"),
+        ),
+        (
+            |desk| {
+                desk.master
+                    .agent_lost(HostId(2), "lost".to_owned(), desk.now)
+            },
+            but(2, "group ddp: rank 2 on w2: lost"),
+        ),
+        (
+            |desk| desk.reduced(Some(ReductionError::MapperSilent { flow: 2 })),
+            all("group ddp: rank 2 on w2 does not answer"),
+        ),
+        (
+            |desk| {
+                let (flow, expected, found) = (1, 8, 9);
+                desk.reduced(Some(ReductionError::Lengths {
+                    flow,
+                    expected,
+                    found,
+                }));
+            },
+            all(
+                "group ddp: rank 1 on w1 has a vector of 9 values, but rank 0 on w0 one of 8; give all \
+                 vectors one length",
+            ),
+        ),
+        (
+            |desk| {
+                desk.master.switch_lost(TOR, "lost".to_owned(), desk.now);
+                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            },
+            all("group ddp: switch tor: lost"),
+        ),
+        (
+            |desk| desk.master.cancel(1).unwrap(),
+            all("group ddp: job 1 was cancelled"),
+        ),
+    ];
+    for (fault, words) in cases {
+        let mut desk = Desk::new();
+        desk.group();
+        fault(&mut desk);
+        let said = desk.take().into_iter();
+        let said: Vec<String> = said.filter(|it| it.contains('/')).collect();
+        assert_eq!(said, words);
+        desk.loaded();
+        desk.turn();
+        assert!(desk.state().ends_with(" ended"), "{}", desk.state());
+    }
+}
+
+#[test]
+fn ranks_that_differ_or_do_not_come_end_the_group() {
+    let mut desk = Desk::new();
+    desk.join(0, 0, 3);
+    desk.join(1, 0, 3);
+    let said = desk.take();
+    assert!(
+        said[0].starts_with("w1/20 group ddp: an engine on w0 has rank 0;"),
+        "{said:?}"
+    );
+    assert_eq!(desk.state(), "running waits for ranks 1, 2");
+    desk.join(1, 1, 2);
+    let text =
+        "group ddp: rank 1 on w1 has size 2, but rank 0 on w0 has 3; give all ranks the same";
+    let words = [
+        format!("w0/20 {text}"),
+        format!("w1/21 {text}"),
+        "ended 1".to_owned(),
+    ];
+    assert_eq!(desk.take(), words);
+    desk.join(0, 0, 3);
+    desk.now = Nanos(desk.now.0 + Nanos::from_secs(60).0);
+    desk.expect(&[]);
+    desk.now = Nanos(desk.now.0 + 1);
+    let said = desk.take();
+    assert!(
+        said[0].contains("ranks 1, 2 did not join within 60 s"),
+        "{said:?}"
+    );
+    // One that no switch has room for.
+    let request = JoinRequest {
+        group: "big".to_owned(),
+        rank: 0,
+        size: 1,
+        slots: 15_000,
+        tiers: 1,
+        seconds: 60,
+    };
+    desk.ask(0, 30, EngineRequest::Join(request));
+    let said = desk.take();
+    let refusal = said.iter().find(|it| it.starts_with("w0/30")).unwrap();
+    assert!(refusal.contains("no room"), "{refusal}");
+}
