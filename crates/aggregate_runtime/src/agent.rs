@@ -14,11 +14,11 @@ use packet::Nanos;
 use port::{Poller, bind_datagrams};
 use support::wakeup::WakeupFd;
 
-use crate::engine::{EngineNumber, Engines, PartStore, mapper_of, stored, wants_load};
+use crate::engine::{EngineNumber, Engines, PartStore, stored};
 use crate::inbox::Inbox;
 use crate::order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineRequest, Hello, MapOrder, MapSource,
-    PeerKind, ReduceOrder, lines_of,
+    PeerKind, ReduceOrder, ResultTo, lines_of,
 };
 use crate::stream::{Address, Listener, Stream, write_line};
 
@@ -62,6 +62,8 @@ struct Member {
     /// The engine with the vectors of a mapper, or the one that gets the result of a reducer.
     engine: Option<EngineNumber>,
     begun: Instant,
+    /// True for the reducer of a group: a complete result is not its end.
+    goes_on: bool,
     has_ended: bool,
     /// True if the master knows that a reducer wants a load.
     wants_load: bool,
@@ -405,7 +407,7 @@ impl Agent {
         let Some(index) = prepared.position(|prepared| prepared.id() == (at, flow)) else {
             return;
         };
-        let (role, engine) = match self.prepared.swap_remove(index) {
+        let (role, engine, goes_on) = match self.prepared.swap_remove(index) {
             Prepared::Mapper(order, mapper) => {
                 let role = Role::Mapper {
                     mapper: Box::new(mapper.replacing_since(number)),
@@ -414,8 +416,8 @@ impl Agent {
                     reducer: endpoint(order.reducer),
                 };
                 match order.source {
-                    MapSource::Engine { engine } => (role, Some(engine)),
-                    MapSource::Part { .. } | MapSource::Stored { .. } => (role, None),
+                    MapSource::Engine { engine } => (role, Some(engine), false),
+                    MapSource::Part { .. } | MapSource::Stored { .. } => (role, None, false),
                 }
             }
             Prepared::Reducer(order) => {
@@ -424,7 +426,11 @@ impl Agent {
                     job: at.job,
                     flows: order.addresses.iter().copied().map(endpoint).collect(),
                 };
-                (role, order.engine)
+                match order.result {
+                    ResultTo::Master => (role, None, false),
+                    ResultTo::Engine { engine } => (role, Some(engine), false),
+                    ResultTo::Ranks => (role, None, true),
+                }
             }
         };
         self.members.push(Member {
@@ -432,6 +438,7 @@ impl Agent {
             at,
             engine,
             begun: Instant::now(),
+            goes_on,
             has_ended: false,
             wants_load: false,
             bytes: 0,
@@ -521,7 +528,7 @@ impl Agent {
                     reports.extend(self.engines.drive(engine, mapper, now));
                 }
                 (Role::Reducer { reducer, .. }, _) => {
-                    let wants = wants_load(reducer);
+                    let wants = reducer.wants_load();
                     if wants && !std::mem::replace(&mut member.wants_load, wants) {
                         reports.push(AgentReport::LoadWanted { at: member.at });
                     }
@@ -548,7 +555,7 @@ impl Agent {
                     });
                 }
                 Role::Reducer { reducer, .. }
-                    if reducer.is_complete() || reducer.failure().is_some() =>
+                    if reducer.is_complete() && !member.goes_on || reducer.failure().is_some() =>
                 {
                     report_reducer(reducer, member, &mut self.engines, &mut reports);
                 }
@@ -587,7 +594,7 @@ fn mapper(order: &MapOrder, map: &MapPart, store: &PartStore) -> Result<Mapper, 
     let input = match &order.source {
         MapSource::Part { function, path } => map(function, path, order.flows.shape),
         MapSource::Stored { name } => stored(store, name),
-        MapSource::Engine { .. } => return mapper_of(order.flows, order.flow),
+        MapSource::Engine { .. } => return Ok(Mapper::of_group(order.flows, order.flow)),
     };
     let mapper = Mapper::new(order.flows, order.flow, input?);
     mapper.map_err(|error| error.to_string())

@@ -36,7 +36,7 @@ pub use inbox::Inbox;
 pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
 pub use order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, EngineRequest, Hello, MapOrder,
-    MapSource, PROTOCOL, PeerKind, ReduceOrder,
+    MapSource, PROTOCOL, PeerKind, ReduceOrder, ResultTo,
 };
 pub use request::{Answer, OutcomeLine, Request, add_pairs, end_lines, join_outcomes};
 pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};

@@ -250,6 +250,21 @@ pub enum MapSource {
     },
 }
 
+/// Who gets the result of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultTo {
+    /// The master, with a report.
+    Master,
+    /// An engine of the reducer's host.
+    Engine {
+        /// The engine.
+        engine: EngineNumber,
+    },
+    /// All ranks of a group, by their mappers. The reducer goes on until it is dropped.
+    Ranks,
+}
+
 /// A reducer to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReduceOrder {
@@ -265,10 +280,12 @@ pub struct ReduceOrder {
     pub open_epochs: u16,
     /// Milliseconds without a message after which a mapper or a switch counts as failed.
     pub patience_ms: u64,
+    /// Milliseconds that mappers have for their next vector after the first one has it.
+    pub waiting_ms: u64,
     /// The hosts of the mappers and the addresses of the switches, by flow.
     pub addresses: Vec<Ipv4Addr>,
-    /// The engine that gets the result. `None`: the master.
-    pub engine: Option<EngineNumber>,
+    /// Who gets the result.
+    pub result: ResultTo,
 }
 
 impl ReduceOrder {
@@ -281,6 +298,7 @@ impl ReduceOrder {
             slots,
             open_epochs,
             patience,
+            waiting,
         } = config;
         ReduceOrder {
             flows,
@@ -289,8 +307,9 @@ impl ReduceOrder {
             slots,
             open_epochs,
             patience_ms: patience.0 / 1_000_000,
+            waiting_ms: waiting.0 / 1_000_000,
             addresses,
-            engine: None,
+            result: ResultTo::Master,
         }
     }
 
@@ -303,6 +322,7 @@ impl ReduceOrder {
             slots: self.slots,
             open_epochs: self.open_epochs,
             patience: Nanos::from_millis(self.patience_ms),
+            waiting: Nanos::from_millis(self.waiting_ms),
         }
     }
 }

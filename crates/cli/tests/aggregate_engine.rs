@@ -18,6 +18,7 @@ const ERROR: u8 = 1;
 const JOIN: u8 = 2;
 const JOINED: u8 = 3;
 const REDUCE: u8 = 4;
+const REDUCED: u8 = 5;
 const LEAVE: u8 = 6;
 const STORE: u8 = 7;
 const STORED: u8 = 8;
@@ -161,6 +162,41 @@ impl Engine {
         }
         ranks
     }
+}
+
+/// Operations of a REDUCE.
+const SUM_F32: u8 = 0;
+const SUM_I32: u8 = 1;
+const MAX_I32: u8 = 2;
+
+/// Returns the values that a rank submits, as 32 bits each, and what all ranks get.
+fn vectors(rng: &mut Rng, operation: u8, ranks: u16, len: u64) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let integers = (0..ranks).map(|_| {
+        let values = (0..len).map(|_| match operation {
+            // Sums of these are exact in floats.
+            SUM_F32 => rng.below(2001) as i32 - 1000,
+            _ => rng.bits() as i32,
+        });
+        values.collect::<Vec<i32>>()
+    });
+    let integers: Vec<Vec<i32>> = integers.collect();
+    let bytes = |value: i32| match operation {
+        SUM_F32 => (value as f32).to_le_bytes(),
+        _ => value.to_le_bytes(),
+    };
+    let body = |values: &Vec<i32>| {
+        let values = values.iter().flat_map(|value| bytes(*value));
+        [operation, 0, 0, 0].into_iter().chain(values).collect()
+    };
+    let combined = (0..len as usize).map(|lane| {
+        let lanes = integers.iter().map(|values| values[lane]);
+        match operation {
+            MAX_I32 => lanes.max().unwrap_or(0),
+            _ => lanes.fold(0, i32::wrapping_add),
+        }
+    });
+    let result = combined.flat_map(bytes).collect();
+    (integers.iter().map(body).collect(), result)
 }
 
 fn store_body(name: &str, part: &Part) -> Vec<u8> {
@@ -372,6 +408,74 @@ fn a_group_begins_when_all_ranks_are_there_and_ends_when_they_have_left() {
     for engine in [&mut first, &mut second, &mut other] {
         engine.send(LEAVE, &[]);
         assert_eq!(engine.receive(), None);
+    }
+    site.is_clean();
+}
+
+#[test]
+fn vectors_of_ranks_are_reduced_one_after_the_other_also_when_the_switch_is_lost() {
+    let Some(mut site) = Site::start("engine-vectors", FAST, &[]) else {
+        return;
+    };
+    site.wait_for_all();
+    let mut rng = Rng::new(46);
+    let mut ranks = Engine::joined(&site, "ddp", 3);
+    for round in 0..6u64 {
+        let submissions = (0..4).map(|number| {
+            let operation = [SUM_F32, SUM_I32, MAX_I32][rng.index(3)];
+            let len = match number {
+                0 => 300_000,
+                _ => rng.below(3000),
+            };
+            vectors(&mut rng, operation, 3, len)
+        });
+        let submissions: Vec<(Vec<Vec<u8>>, Vec<u8>)> = submissions.collect();
+        for (bodies, _) in &submissions {
+            for (engine, body) in ranks.iter_mut().zip(bodies) {
+                engine.send(REDUCE, body);
+            }
+        }
+        if round % 3 == 1 {
+            std::thread::sleep(Duration::from_millis(20 * round));
+            drop(site.switch.take());
+            site.start_switch();
+        }
+        for (number, (_, expected)) in submissions.iter().enumerate() {
+            for engine in &mut ranks {
+                let reduced = engine.expect(REDUCED);
+                assert!(reduced == *expected, "round {round}, vector {number}");
+            }
+        }
+    }
+    // Ranks that differ.
+    ranks[0].send(REDUCE, &[SUM_I32, 0, 0, 0, 1, 0, 0, 0]);
+    ranks[1].send(REDUCE, &[SUM_I32, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]);
+    ranks[2].send(REDUCE, &[SUM_I32, 0, 0, 0, 1, 0, 0, 0]);
+    for engine in &mut ranks {
+        engine.expect_end(&[
+            "rank 1 on w1 has a vector of 2 values",
+            "rank 0 on w0 one of 1",
+        ]);
+    }
+    let mut ranks = Engine::joined(&site, "ddp", 3);
+    for (engine, operation) in ranks.iter_mut().zip([SUM_I32, SUM_I32, SUM_F32]) {
+        engine.send(REDUCE, &[operation, 0, 0, 0, 1, 0, 0, 0]);
+    }
+    for engine in &mut ranks {
+        engine.expect_end(&["rank 2 on w2 wants add of f32", "rank 0 on w0 add of i32"]);
+    }
+    site.is_clean();
+    // A rank that has no vector while others wait.
+    let mut ranks: Vec<Engine> = (0..2).map(|host| Engine::new(&site, host)).collect();
+    for (rank, engine) in (0..).zip(&mut ranks) {
+        engine.join("late", rank, 2, 2);
+    }
+    ranks.iter_mut().for_each(|engine| {
+        engine.expect(JOINED);
+    });
+    ranks[0].send(REDUCE, &[SUM_I32, 0, 0, 0, 1, 0, 0, 0]);
+    for engine in &mut ranks {
+        engine.expect_end(&["rank 1 on w1 does not answer"]);
     }
     site.is_clean();
 }

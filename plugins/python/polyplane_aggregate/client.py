@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import errno
+import math
 import socket
 import threading
 import typing
@@ -225,7 +226,7 @@ class Group(Agent):
         self.rank = rank
         self.size = size
         join = {"group": name, "rank": rank, "size": size, "slots": slots, "tiers": tiers,
-                "seconds": seconds}
+                "seconds": math.ceil(seconds)}
         join = {key: value for key, value in join.items() if value is not None}
         try:
             self._socket.settimeout(seconds + GRACE_SECONDS)

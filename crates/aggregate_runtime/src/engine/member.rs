@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use aggregate::{FlowConfig, Input, Mapper, Reducer, Vector};
+use aggregate::Mapper;
 use packet::Nanos;
 
 use super::connection::EngineOutbox;
@@ -61,7 +61,7 @@ impl GroupMember {
     /// Call it after each message and each new vector.
     ///
     /// # Errors
-    /// A vector cannot be reduced, or a sum does not fit.
+    /// A vector cannot be reduced.
     pub(crate) fn drive(&mut self, mapper: &mut Mapper, now: Nanos) -> Result<(), String> {
         if self.has_failed {
             return Ok(());
@@ -73,58 +73,18 @@ impl GroupMember {
 
     fn move_on(&mut self, mapper: &mut Mapper, now: Nanos) -> Result<(), String> {
         if self.is_under_way
-            && let Some(vector) = take_result(mapper)
+            && let Some(vector) = mapper.take_result()
         {
             self.is_under_way = false;
-            check_range(&vector)?;
             self.outbox.reduced(vector);
         }
         if !self.is_under_way
-            && let Some(next) = self.queue.pop_front()
+            && let Some(Submission { operator, input }) = self.queue.pop_front()
         {
             self.is_under_way = true;
-            submit(mapper, next, now)?;
+            let submitted = mapper.submit(input, operator, now);
+            submitted.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
-}
-
-/// Returns an error if a sum of integers is none of 32 bits.
-fn check_range(vector: &Vector) -> Result<(), String> {
-    let Vector::Integers(values) = vector else {
-        return Ok(());
-    };
-    match values
-        .iter()
-        .position(|value| i32::try_from(*value).is_err())
-    {
-        Some(index) => Err(format!(
-            "value {index} of the result is {}, which does not fit into 32 bits; send smaller \
-             values",
-            values[index]
-        )),
-        None => Ok(()),
-    }
-}
-
-// The functions below are all that depends on the mapper and the reducer of a group. Until the
-// crate `aggregate` has these, a member can join and leave, and a submission is refused.
-
-/// Creates the mapper of a rank.
-pub(crate) fn mapper_of(flows: FlowConfig, flow: u16) -> Result<Mapper, String> {
-    let nothing: Input = Input::Floats(std::sync::Arc::new([]));
-    Mapper::new(flows, flow, nothing).map_err(|error| error.to_string())
-}
-
-fn submit(_: &mut Mapper, _: Submission, _: Nanos) -> Result<(), String> {
-    Err("this version reduces no vectors of groups yet".to_owned())
-}
-
-/// Returns true if a reducer needs a load of its switches before it goes on.
-pub(crate) fn wants_load(_: &Reducer) -> bool {
-    false
-}
-
-fn take_result(_: &mut Mapper) -> Option<Vector> {
-    None
 }

@@ -18,7 +18,6 @@ use support::wakeup::WakeupFd;
 
 pub use connection::EngineNumber;
 pub use frame::{CollectRequest, JoinRequest, StoredPart};
-pub(crate) use member::{mapper_of, wants_load};
 
 use connection::{EngineEvent, EngineOutbox, EngineSink, EngineSocket};
 use frame::FrameKind;

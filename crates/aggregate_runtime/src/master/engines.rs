@@ -56,6 +56,11 @@ impl Group {
         found.map(|(rank, _)| *rank)
     }
 
+    /// Returns the time that ranks have for their next vector after the first one has it.
+    pub(super) fn waiting(&self) -> Nanos {
+        Nanos::from_secs(self.first.seconds)
+    }
+
     fn has_joined(&self) -> bool {
         self.ranks.len() == usize::from(self.first.size)
     }
@@ -178,6 +183,7 @@ impl Master {
             reducer: engine.host,
             slots: request.slots,
             tiers: request.tiers,
+            to_all: false,
         };
         let name = name.clone();
         self.admit(
@@ -280,6 +286,7 @@ impl Master {
             reducer,
             slots: group.first.slots,
             tiers: group.first.tiers,
+            to_all: true,
         };
         let name = format!("group {}", group.first.group);
         let sources = ranks.iter().map(|(rank, _, engine)| Source {

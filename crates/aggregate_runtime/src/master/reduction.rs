@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use aggregate::{PlannedReduction, ReductionError, RunOptions, switch_address};
+use aggregate::{PlannedReduction, ReducerConfig, ReductionError, RunOptions, switch_address};
 use fabric::Topology;
 use fabric::topology::{HostId, SwitchId};
 use packet::Nanos;
 
 use super::RealOutcome;
-use super::engines::Origin;
-use crate::order::{AttemptId, MapOrder, MapSource, ReduceOrder};
+use super::engines::{EngineId, Origin};
+use crate::order::{AttemptId, MapOrder, MapSource, ReduceOrder, ResultTo};
 
 /// Time without a message after which a mapper or a switch of a group counts as failed. A lost
 /// switch gets its time to come back before: a group has one attempt.
@@ -131,7 +131,16 @@ impl Reduction {
                 self.who(topology, Some(flow)),
                 self.who(topology, Some(0))
             ),
-            other => other.to_string(),
+            ReductionError::Operations {
+                flow,
+                expected,
+                found,
+            } => format!(
+                "{} wants {found}, but {} {expected}; give all vectors one operation",
+                self.who(topology, Some(flow)),
+                self.who(topology, Some(0))
+            ),
+            other @ ReductionError::Unbalanced { .. } => other.to_string(),
         }
     }
 }
@@ -158,18 +167,30 @@ pub(super) fn reduce_order(
         patience,
         ..
     } = *options;
-    let patience = match origin.is_group() {
-        true => GROUP_PATIENCE,
-        false => patience,
-    };
     let mappers = planned.request.mappers.iter();
     let mappers = mappers.map(|(host, _)| topology.hosts[host.0].address);
     let switches = planned.switches.iter();
     let switches = switches.map(|it| switch_address(it.switch));
     let addresses: Vec<Ipv4Addr> = mappers.chain(switches).collect();
     let config = planned.reducer_config(reduction.at.attempt, open_epochs, patience);
-    ReduceOrder {
-        engine: origin.collector().map(|engine| engine.number),
-        ..ReduceOrder::new(config, addresses)
+    match origin {
+        Origin::Client => ReduceOrder::new(config, addresses),
+        Origin::Collect(collector) => ReduceOrder {
+            result: collector.map_or(ResultTo::Master, |EngineId { number, .. }| {
+                ResultTo::Engine { engine: number }
+            }),
+            ..ReduceOrder::new(config, addresses)
+        },
+        Origin::Group(group) => {
+            let config = ReducerConfig {
+                patience: GROUP_PATIENCE,
+                waiting: group.waiting(),
+                ..config
+            };
+            ReduceOrder {
+                result: ResultTo::Ranks,
+                ..ReduceOrder::new(config, addresses)
+            }
+        }
     }
 }

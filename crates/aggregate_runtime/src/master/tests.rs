@@ -7,7 +7,7 @@ use aggregate::{Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shap
 
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
-use crate::order::EngineRequest;
+use crate::order::{EngineRequest, ResultTo};
 
 const HOSTS: usize = 4;
 
@@ -85,7 +85,7 @@ impl Desk {
                             self.at = AttemptId::of(&order.flows);
                             format!(
                                 "{name} reduce{}",
-                                if order.engine.is_some() {
+                                if matches!(order.result, ResultTo::Engine { .. }) {
                                     " for engine"
                                 } else {
                                     ""
@@ -181,6 +181,7 @@ impl Desk {
             reducer: REDUCER,
             slots: line.slots,
             tiers: line.tiers,
+            to_all: line.to_all,
         };
         let directory = PathBuf::from("/data");
         self.master
