@@ -612,7 +612,7 @@ fn a_request_allocates_nothing() {
     use passes::split::FrameOption;
     use split::{FlightOptions, Requests, ServerPort, SwitchOptions, SwitchWorker};
 
-    let program = testkit::compile_text(&program(Key::Exact)).expect("compiles");
+    let program = testkit::compile_text(&program(Key::Exact, false)).expect("compiles");
     let program = passes::split::split(&program, &SplitOptions::default()).expect("splits");
     let layout = &program.plan.frame;
     let port = |server: u16| ServerPort {
