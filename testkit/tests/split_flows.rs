@@ -22,15 +22,10 @@ enum Key {
 }
 
 /// A program with a mirrored table that writes a number into the packet, and a count by flow.
-/// With `has_second`, a server goes on from this table to another one with the same key.
-fn program(key: Key, has_second: bool) -> String {
+fn program(key: Key) -> String {
     let key = match key {
         Key::Exact => "hdr.p.flow: exact;",
         Key::Prefix => "hdr.p.space: exact; hdr.p.address: lpm;",
-    };
-    let second = match has_second {
-        true => "second.apply();",
-        false => "",
     };
     format!(
         "#include <v1model.p4>\n\
@@ -47,12 +42,9 @@ fn program(key: Key, has_second: bool) -> String {
            direct_counter(CounterType.packets) found_packets;\n\
            @mirror(8) table t {{ key = {{ {key} }} actions = {{ found; NoAction; }} \
              default_action = NoAction(); counters = found_packets; size = 65536; }}\n\
-           action out_again() {{ s.egress_spec = 2; }}\n\
-           @mirror(8) table second {{ key = {{ {key} }} actions = {{ out_again; }} \
-             size = 65536; }}\n\
            apply {{\n\
              s.egress_spec = 2;\n\
-             t.apply(); {second}\n\
+             t.apply();\n\
              bit<32> count; counts.read(count, (bit<32>)hdr.p.flow);\n\
              hdr.p.count = count; counts.write((bit<32>)hdr.p.flow, count + 1);\n\
            }}\n}}\n\
@@ -98,7 +90,6 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     key: Key,
-    has_second: bool,
     policy: EntryPolicy,
     nesting: Nesting,
     order: Order,
@@ -117,7 +108,6 @@ impl Default for Setting {
     fn default() -> Self {
         Setting {
             key: Key::Exact,
-            has_second: false,
             policy: EntryPolicy::Asked,
             nesting: Nesting::Cover,
             order: Order::Strict,
@@ -149,11 +139,10 @@ struct Bed {
 }
 
 const TABLE: usize = 0;
-const SECOND: usize = 1;
 
 impl Bed {
     fn new(setting: Setting) -> Bed {
-        let program = testkit::compile_text(&program(setting.key, setting.has_second)).expect("compiles");
+        let program = testkit::compile_text(&program(setting.key)).expect("compiles");
         let options = SplitOptions::default();
         let program = passes::split::split(&program, &options).expect("splits");
         let local = LocalOptions {
@@ -204,26 +193,6 @@ impl Bed {
             action: 0,
             args: vec![value],
         })
-    }
-
-    /// Gives the second table an entry for each flow.
-    fn fill_second(&mut self) {
-        let device = self.split.coordinator_mut().whole_mut();
-        for flow in 0..FLOWS {
-            let entry = TableEntry {
-                keys: vec![KeyMatch::Exact(Value::truncated(flow.into(), 16))],
-                priority: None,
-                action: Action::Call(ActionCall {
-                    action: 0,
-                    args: Vec::new(),
-                }),
-                idle_timeout: None,
-                meter: None,
-                counter: None,
-            };
-            let made = device.apply(Change::Insert(TableId::from_index(SECOND), entry));
-            made.expect("the entry is new");
-        }
     }
 
     /// Inserts, changes or deletes an entry.
@@ -375,9 +344,6 @@ impl Bed {
     }
 
     fn run(mut self) -> Bed {
-        if self.setting.has_second {
-            self.fill_second();
-        }
         for _ in 0..40 {
             self.change();
         }
@@ -493,25 +459,6 @@ fn every_policy_gives_each_packet_an_entry_that_is_right() {
 }
 
 #[test]
-fn a_flow_keeps_its_order_over_two_tables() {
-    for seed in seeds() {
-        for policy in policies() {
-            for servers in [1, 3] {
-                Bed::new(Setting {
-                    has_second: true,
-                    policy,
-                    servers,
-                    links: DELAYS,
-                    seed,
-                    ..Setting::default()
-                })
-                .run();
-            }
-        }
-    }
-}
-
-#[test]
 fn nested_prefixes_are_right_with_every_rule() {
     for seed in seeds() {
         for nesting in Nesting::ALL {
@@ -612,7 +559,7 @@ fn a_request_allocates_nothing() {
     use passes::split::FrameOption;
     use split::{FlightOptions, Requests, ServerPort, SwitchOptions, SwitchWorker};
 
-    let program = testkit::compile_text(&program(Key::Exact, false)).expect("compiles");
+    let program = testkit::compile_text(&program(Key::Exact)).expect("compiles");
     let program = passes::split::split(&program, &SplitOptions::default()).expect("splits");
     let layout = &program.plan.frame;
     let port = |server: u16| ServerPort {
