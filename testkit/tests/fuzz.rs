@@ -87,6 +87,28 @@ fn flows_of_split_programs_get_what_one_device_gives_them() {
 }
 
 #[test]
+fn flows_of_split_programs_that_were_reordered_keep_their_order() {
+    // Seed and case fix program, events and delays as long as the generator draws them alike.
+    for case in [2250, 4634, 22948] {
+        let options = Options {
+            time: Duration::ZERO,
+            seed: 45,
+            only: Some(case),
+            corpus: Vec::new(),
+            limit: LIMIT,
+        };
+        let summary = run(Target::Split, &options).expect("findings can be written");
+        assert_eq!(summary.accepted, 1);
+        let findings = summary.findings.first();
+        assert!(
+            findings.is_none(),
+            "{}",
+            findings.map_or_else(String::new, |found| found.told(45))
+        );
+    }
+}
+
+#[test]
 fn what_was_found_before_stays_right() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings");
     let mut wrong = Vec::new();

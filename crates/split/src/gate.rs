@@ -5,6 +5,9 @@
 //! the earlier requests are answered, and opens the gate. Held requests then go on at their cut, as
 //! if they had just come there, before all other packets.
 //!
+//! A server goes on from a cut to later ones. So a request that would pass a held one of its flow on
+//! this way is held with it.
+//!
 //! ```text
 //! close -> earlier requests answered within 1 ms -> ready -> entry works -> open
 //!                        later: the entry is refused, open
@@ -91,5 +94,9 @@ impl Gate {
 #[derive(Debug)]
 pub(crate) struct HeldRequest {
     pub(crate) gate: GateId,
+    /// Number of the cut.
+    pub(crate) cut: u16,
+    /// Hash of the flow.
+    pub(crate) flow: u32,
     pub(crate) frame: Frame,
 }

@@ -9,7 +9,7 @@ use packet::{Frame, Nanos, PortId};
 use placement::ServerId;
 use placement::hash::RowHashes;
 
-use crate::gate::{HeldRequest, MAX_HELD};
+use crate::gate::{GateId, HeldRequest, MAX_HELD};
 use crate::requests::{CutOfRequests, NO_FLOW, Requests, SeenRequest};
 use crate::view::ViewReader;
 
@@ -122,12 +122,12 @@ impl SwitchWorker {
         self.tagged.clear();
         self.tagged.extend_from_slice(&cut.to_be_bytes());
         wire.append_key(frame, width, &mut self.tagged);
-        let gates = self.reader.view.gates.iter();
-        let gate = gates
-            .clone()
-            .find(|gate| gate.holds(cut, &self.tagged[2..]));
-        if let Some(gate) = gate.map(|gate| gate.id) {
-            return self.hold(gate, frame);
+        let mut gates = self.reader.view.gates.iter();
+        let gate = gates.find(|gate| gate.holds(cut, &self.tagged[2..]));
+        let flow = wire.flow(frame);
+        let gate = gate.map(|gate| gate.id);
+        if let Some(gate) = gate.or_else(|| self.gate_ahead(cut, flow)) {
+            return self.hold(gate, cut, flow, frame);
         }
         let server = match self.owner(cut, frame) {
             Some(owner) => {
@@ -136,7 +136,7 @@ impl SwitchWorker {
                 owner
             }
             None => {
-                let flow = match wire.flow(frame) {
+                let flow = match flow {
                     NO_FLOW => 1,
                     flow => flow,
                 };
@@ -183,9 +183,20 @@ impl SwitchWorker {
         server.ok_or(no_server)
     }
 
+    /// Returns the gate of a held request of this flow at a later cut. A server would take a
+    /// request from this cut past the later one, while the held request may still have to go to
+    /// a server.
+    fn gate_ahead(&self, cut: u16, flow: u32) -> Option<GateId> {
+        let mut held = self.held.iter();
+        let ahead = held.find(|held| held.flow == flow && held.cut > cut)?;
+        Some(ahead.gate)
+    }
+
     fn hold(
         &mut self,
-        gate: crate::gate::GateId,
+        gate: GateId,
+        cut: u16,
+        flow: u32,
         frame: &mut Frame,
     ) -> Result<Option<(PortId, SeenRequest)>, DropReason> {
         if self.held.len() >= MAX_HELD {
@@ -196,7 +207,12 @@ impl SwitchWorker {
         if let Some(server) = self.reader.view.servers.first() {
             frame.ingress = server.port;
         }
-        self.held.push_back(HeldRequest { gate, frame });
+        self.held.push_back(HeldRequest {
+            gate,
+            cut,
+            flow,
+            frame,
+        });
         self.requests.held.fetch_add(1, Relaxed);
         Ok(None)
     }

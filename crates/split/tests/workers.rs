@@ -13,28 +13,32 @@ use split::{
     SwitchWorker,
 };
 
-/// A plan with one cut at a table with an exact key of 16 bits.
+/// A plan with cuts at two tables with an exact key of 16 bits.
 fn plan() -> SplitPlan {
-    let table = ir::TableId::new(0);
+    let tables = [0, 1].map(ir::TableId::new);
     SplitPlan {
-        cuts: vec![CutPlan {
-            stage: "t".to_owned(),
-            kind: CutKind::Table(table),
-            name: "t".to_owned(),
-            owner: Some(OwnerPlan {
-                pool: "p".to_owned(),
-                first: 0,
-            }),
-        }],
+        cuts: tables
+            .map(|table| CutPlan {
+                stage: "t".to_owned(),
+                kind: CutKind::Table(table),
+                name: "t".to_owned(),
+                owner: Some(OwnerPlan {
+                    pool: "p".to_owned(),
+                    first: 0,
+                }),
+            })
+            .into(),
         resumes: vec!["end of ingress".to_owned()],
-        mirrored: vec![MirroredTable {
-            table,
-            entries: 8,
-            prefix_key: None,
-            key_widths: vec![16],
-            miss_action: 1,
-            is_captured: false,
-        }],
+        mirrored: tables
+            .map(|table| MirroredTable {
+                table,
+                entries: 8,
+                prefix_key: None,
+                key_widths: vec![16],
+                miss_action: 1,
+                is_captured: false,
+            })
+            .into(),
         server_stages: Vec::new(),
         recomputed: Vec::new(),
         live_bits: 0,
@@ -76,13 +80,17 @@ fn requests(servers: u16) -> Arc<Requests> {
     Arc::new(Requests::new(&plan(), options))
 }
 
-/// Returns a request with this key, of which the flow is the key too.
+/// Returns a request of the first cut with this key, of which the flow is the key too.
 fn request(key: u16) -> Frame {
+    request_at(1, key)
+}
+
+fn request_at(cut: u16, key: u16) -> Frame {
     let mut bytes = vec![0; 60];
     bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
     bytes[16..18].copy_from_slice(&key.to_be_bytes());
     // Options end at byte 38: cut, server, flow, sequence number.
-    bytes[26..28].copy_from_slice(&1u16.to_be_bytes());
+    bytes[26..28].copy_from_slice(&cut.to_be_bytes());
     bytes[30..34].copy_from_slice(&u32::from(key).to_be_bytes());
     Frame::from_bytes(&bytes).expect("a frame")
 }
@@ -115,7 +123,11 @@ impl Bed {
 
     /// Sends a request. Returns its frame if it left, or `None` if it is held.
     fn send(&mut self, key: u16) -> Result<Option<(u16, Frame)>, DropReason> {
-        let mut frame = request(key);
+        self.send_at(1, key)
+    }
+
+    fn send_at(&mut self, cut: u16, key: u16) -> Result<Option<(u16, Frame)>, DropReason> {
+        let mut frame = request_at(cut, key);
         self.worker.begin(self.now, &mut Vec::new());
         let sent = self.worker.address(&mut frame);
         self.worker.end([]);
@@ -133,28 +145,40 @@ impl Bed {
         result
     }
 
-    /// Returns the keys of held requests that go on.
+    /// Returns the keys of held requests of the first cut that go on.
     fn released(&mut self) -> Vec<u16> {
+        let released = self.released_at();
+        assert!(released.iter().all(|(cut, _)| *cut == 1));
+        released.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Returns the cuts and keys of held requests that go on.
+    fn released_at(&mut self) -> Vec<(u16, u16)> {
         let mut before = Vec::new();
         self.worker.begin(self.now, &mut before);
-        let key = |frame: &Frame| u16::from_be_bytes([frame.bytes()[16], frame.bytes()[17]]);
-        let keys = before.iter().map(key).collect();
-        for frame in &before {
-            assert!(self.requests.wire().is_response(frame));
-            // After the one place of the plan comes the place at the cut.
-            assert_eq!(self.requests.wire().point(frame), 2);
-        }
+        let wire = self.requests.wire();
+        assert!(before.iter().all(|frame| wire.is_response(frame)));
+        let place = |frame: &Frame| {
+            let key = u16::from_be_bytes([frame.bytes()[16], frame.bytes()[17]]);
+            // After the one place of the plan come the places at the cuts.
+            (wire.point(frame) - 1, key)
+        };
+        let places = before.iter().map(place).collect();
         self.worker.end(before);
-        keys
+        places
     }
 
     fn close(&self, key: u16) -> split::GateId {
+        self.close_at(1, key)
+    }
+
+    fn close_at(&self, cut: u16, key: u16) -> split::GateId {
         let pattern = KeyPattern {
             bits: key.to_be_bytes().into(),
             mask: [0xff; 2].into(),
             width: 16,
         };
-        self.requests.close(&[1], pattern, self.now)
+        self.requests.close(&[cut], pattern, self.now)
     }
 }
 
@@ -290,6 +314,26 @@ fn requests_of_an_entry_wait_until_earlier_ones_are_answered() {
     assert_eq!(bed.released(), [7]);
     assert!(bed.send(7).expect("a server").is_some());
     assert_eq!(bed.requests.held(), 0);
+}
+
+#[test]
+fn no_request_passes_a_held_one_of_its_flow_on_the_way_from_an_earlier_cut() {
+    let mut bed = Bed::new(1);
+    bed.send_at(2, 7).expect("a server").expect("not held");
+    let gate = bed.close_at(2, 7);
+    assert!(bed.send_at(2, 7).expect("a server").is_none());
+    // The first table has no entry any more. A server would go on to the second one.
+    assert!(bed.send_at(1, 7).expect("a server").is_none());
+    assert!(bed.send_at(1, 8).expect("a server").is_some());
+    assert_eq!(bed.released_at(), []);
+    bed.requests.open(gate);
+    assert_eq!(bed.released_at(), [(2, 7), (1, 7)]);
+    assert!(bed.send_at(2, 7).expect("a server").is_some());
+    assert!(bed.send_at(1, 7).expect("a server").is_some());
+    // A server never goes back to an earlier cut, so such a request waits for none.
+    bed.close_at(1, 7);
+    assert!(bed.send_at(1, 7).expect("a server").is_none());
+    assert!(bed.send_at(2, 7).expect("a server").is_some());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! Each packet has a flow and a number in its first header, which no program writes. Keys of
 //! mirrored tables depend on the flow alone. With delays between the planes, so do the conditions
-//! before a cut, and each register is used at one place: then one device and the halves do the
-//! same with the packets of a flow.
+//! before a cut, each register is used at one place, and a hit of an entry that a handler added does
+//! not end ingress: then one device and the halves do the same with the packets of a flow.
 
 use support::rng::Rng;
 
@@ -241,6 +241,7 @@ pub(super) fn draw(rng: &mut Rng, setting: &Setting) -> Program {
         },
         registers: 0,
         counters: 0,
+        may_exit: true,
         has_state: setting.mode == Mode::Exact,
         rng,
     };
@@ -256,6 +257,8 @@ struct Maker<'a> {
     program: Program,
     registers: usize,
     counters: usize,
+    /// False where ingress must go on.
+    may_exit: bool,
     /// True where the program may use registers.
     has_state: bool,
 }
@@ -376,7 +379,7 @@ impl Maker<'_> {
                     Vec::new(),
                 )
             }
-            14 if depth > 0 => {
+            14 if depth > 0 && self.may_exit => {
                 let condition = self.condition(is_async && has_cut_after);
                 Piece::either(&condition, vec![Piece::line("exit;")], Vec::new())
             }
@@ -576,7 +579,11 @@ impl Maker<'_> {
         self.handler(&mut miss, Some(table.clone()));
         let mut hit = Vec::new();
         if self.rng.one_in(2) {
+            // With delays, a packet that hits may not leave before an earlier one of its flow that
+            // missed and goes on to a later cut.
+            self.may_exit = !self.setting.has_delays();
             self.piece(&mut hit, 2, false);
+            self.may_exit = true;
         }
         out.push(match self.rng.one_in(2) {
             true => Piece::either(&format!("{table}.apply().miss"), miss, hit),
