@@ -17,7 +17,9 @@ public final class AgentException extends IOException {
     /** The answer of the agent is no answer of this protocol, or it is not complete. */
     ANSWER("the answer of the agent is not complete"),
     /** The pairs or a result are too large, or have a key that has no encoding. */
-    PAIRS("pairs that the network cannot have");
+    PAIRS("pairs that the network cannot have"),
+    /** A host has no address that an agent could have. */
+    HOST("a host without an IPv4 address");
 
     private final String text;
 
