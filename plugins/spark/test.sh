@@ -7,10 +7,11 @@ cd "$(dirname "$0")"
 if [ -z "${SPARK_HOME:-}" ]; then
     SPARK_HOME=$("${PYTHON:-python3}" -c 'import os, pyspark
 print(os.path.dirname(pyspark.__file__))')
-    export SPARK_HOME
 fi
 ./build.sh
-# As bin/spark-submit does for Java 17.
+# As bin/spark-submit does: the version of Scala for executors, and what Java 17 needs.
+SPARK_SCALA_VERSION=2.13
+export SPARK_HOME SPARK_SCALA_VERSION
 opens=
 for package in java.lang java.lang.invoke java.lang.reflect java.io java.net java.nio java.util \
     java.util.concurrent java.util.concurrent.atomic sun.nio.ch sun.nio.cs sun.security.action \
@@ -29,4 +30,3 @@ run() {
 }
 run ClientTest "$@"
 run ShuffleTest "$@"
-rm -rf work
