@@ -114,7 +114,9 @@ final class ShuffleTest {
   private static Map<String, Long> expected(Operator operator) {
     Map<String, Long> expected = new HashMap<>();
     for (int map = 0; map < MAPS; map++) {
-      pairs(map, 20_000, 4000).forEach(pair -> expected.merge(pair._1(), pair._2(), operator::apply));
+      for (Tuple2<String, Long> pair : pairs(map, 20_000, 4000)) {
+        expected.merge(pair._1(), pair._2(), operator::apply);
+      }
     }
     return expected;
   }
@@ -230,14 +232,17 @@ final class ShuffleTest {
 
   private static void speculated() throws Exception {
     try (FakeAgent agent = new FakeAgent();
+        Standalone standalone = new Standalone();
         JavaSparkContext context =
             context(
-                CLUSTER,
+                standalone.master(),
                 agent.address(),
+                "spark.driver.host=127.0.0.1",
                 "spark.speculation=true",
                 "spark.speculation.interval=100ms",
                 "spark.speculation.multiplier=1.1",
                 "spark.speculation.quantile=0.5",
+                "spark.speculation.efficiency.enabled=false",
                 "spark.speculation.minTaskRuntime=100ms")) {
       Path marks = Files.createTempDirectory("polyplane");
       String prefix = marks.resolve("attempt").toString();
