@@ -2,6 +2,7 @@
 # Builds the plug-in and runs its tests.
 #
 # usage: test.sh [WORD OF A TEST'S NAME...]
+# $PYTHON (python3) has pyspark. With words, the tests of DataFrames are left out.
 set -eu
 cd "$(dirname "$0")"
 if [ -z "${SPARK_HOME:-}" ]; then
@@ -30,3 +31,6 @@ run() {
 }
 run ClientTest "$@"
 run ShuffleTest "$@"
+if [ $# -eq 0 ]; then
+    "${PYTHON:-python3}" tests/dataframes.py
+fi

@@ -32,6 +32,16 @@ enum Operator {
 
   abstract long apply(long left, long right);
 
+  /** Returns the operator with a name of COLLECT. */
+  static Operator named(String name) {
+    for (Operator operator : values()) {
+      if (operator.wire.equals(name)) {
+        return operator;
+      }
+    }
+    throw new IllegalArgumentException("operator " + name + ": write add, max or min");
+  }
+
   /** Returns the name in COLLECT. */
   String wire() {
     return wire;

@@ -60,7 +60,7 @@ public final class Reductions {
     }
   }
 
-  private static <K> JavaPairRDD<K, Long> reduced(
+  static <K> JavaPairRDD<K, Long> reduced(
       JavaPairRDD<K, Long> rdd, int partitions, Operator operator) {
     KeyPartitioner partitioner = new KeyPartitioner(partitions);
     JavaPairRDD<Object, Long> pairs = rdd.mapPartitionsToPair(Reductions::wrapped, true);
