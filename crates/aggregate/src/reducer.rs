@@ -3,6 +3,8 @@
 //!
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
+mod progress;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 
@@ -11,11 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::combined::Combined;
 use crate::mapper::FlowConfig;
-use crate::message::{Bank, Body, EpochCounts, Flags, Header, Kind, Message, Receipts, State};
+use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
 use crate::pair::Pair;
 use crate::reduction_error::ReductionError;
 use crate::timing::RoundTrip;
 use crate::vector::{LaneOperation, Layout, Vector};
+
+use progress::{Asked, Clearing, Collection, Epoch, FlowEpoch, Received, Request};
 
 /// Requests for slots in flight to a switch.
 const REQUESTS: usize = 32;
@@ -77,117 +81,6 @@ pub struct ReducerCounts {
     pub repeats: u64,
     /// Restarts by new incarnations.
     pub restarts: u64,
-}
-
-/// Progress of a mapper in an epoch.
-#[derive(Clone, Copy, Debug, Default, Hash)]
-struct FlowEpoch {
-    messages: u32,
-    left: u64,
-    absorbed: u64,
-    /// The mapper's own counts.
-    end: Option<EpochCounts>,
-}
-
-impl FlowEpoch {
-    fn is_complete(&self) -> bool {
-        self.end.is_some_and(|end| end.messages == self.messages)
-    }
-}
-
-/// An announced epoch.
-#[derive(Clone)]
-struct Epoch {
-    /// Place of its last key.
-    end: u32,
-    flows: Vec<FlowEpoch>,
-    partial: Combined,
-}
-
-/// Input of a mapper, as its question describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Asked {
-    /// Number of keys, or of values of a vector.
-    keys: u64,
-    /// The operation on a vector.
-    lanes: Option<LaneOperation>,
-}
-
-/// Received messages of a mapper.
-#[derive(Clone, Default)]
-struct Received {
-    /// All messages before it have a receipt, here or of a switch.
-    base: u32,
-    /// True for each message from the base on that has arrived here.
-    arrived: VecDeque<bool>,
-    heard_at: Nanos,
-    /// The mapper's input.
-    asked: Option<Asked>,
-    /// The mapper's next input, if it has come before those of all others.
-    next: Option<Asked>,
-    /// Number of the load with which the mapper began. 0: it is the flow's first one.
-    since: u32,
-}
-
-impl Received {
-    /// Notes the arrival of a message, by its offset from the base. A mapper sends it after the
-    /// receipts of all that are a window older.
-    fn note(&mut self, offset: u32, window: u32) {
-        let passed = (offset + 1).saturating_sub(window);
-        self.base = self.base.wrapping_add(passed);
-        self.arrived
-            .drain(..self.arrived.len().min(passed as usize));
-        let offset = (offset - passed) as usize;
-        let len = self.arrived.len().max(offset + 1);
-        self.arrived.resize(len, false);
-        self.arrived[offset] = true;
-        while self.arrived.front() == Some(&true) {
-            self.arrived.pop_front();
-            self.base = self.base.wrapping_add(1);
-        }
-    }
-}
-
-/// Collection of the slots of a switch.
-#[derive(Clone, Default)]
-struct Collection {
-    /// Sequence number of the next request of this incarnation.
-    next_sequence: u32,
-    /// Next slot to request.
-    next_slot: u32,
-    /// Number of slots, when a reply has arrived.
-    used: Option<u32>,
-    /// Requests without a reply, by sequence number.
-    requests: BTreeMap<u32, Request>,
-    counts: u64,
-    heard_at: Nanos,
-}
-
-impl Collection {
-    fn begin(&mut self, now: Nanos) {
-        self.next_slot = 0;
-        self.used = None;
-        self.counts = 0;
-        self.heard_at = now;
-    }
-
-    fn is_complete(&self) -> bool {
-        self.used.is_some_and(|used| self.next_slot >= used) && self.requests.is_empty()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Request {
-    first: u32,
-    at: Nanos,
-    transmissions: u32,
-}
-
-/// Order to a switch to forget an epoch.
-#[derive(Clone, Copy)]
-struct Clearing {
-    at: Nanos,
-    transmissions: u32,
 }
 
 /// Step of the work on the base epoch.

@@ -221,7 +221,7 @@ pub struct MapOrder {
     pub flows: FlowConfig,
     /// Number of its flow.
     pub flow: u16,
-    /// Where its input comes from.
+    /// Source of its input.
     pub source: MapSource,
     /// The host of its reducer.
     pub reducer: Ipv4Addr,
@@ -250,7 +250,7 @@ pub enum MapSource {
     },
 }
 
-/// Who gets the result of a reduction.
+/// Receiver of a reduction's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultTo {
@@ -284,7 +284,7 @@ pub struct ReduceOrder {
     pub waiting_ms: u64,
     /// The hosts of the mappers and the addresses of the switches, by flow.
     pub addresses: Vec<Ipv4Addr>,
-    /// Who gets the result.
+    /// Receiver of the result.
     pub result: ResultTo,
 }
 

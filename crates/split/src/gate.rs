@@ -5,8 +5,8 @@
 //! the earlier requests are answered, and opens the gate. Held requests then go on at their cut, as
 //! if they had just come there, before all other packets.
 //!
-//! A server goes on from a cut to later ones. So a request that would pass a held one of its flow on
-//! this way is held with it.
+//! A server goes on from a cut to later ones. So a request that would pass a held one of its flow
+//! on this way is held with it.
 //!
 //! ```text
 //! close -> earlier requests answered within 1 ms -> ready -> entry works -> open

@@ -69,7 +69,7 @@ pub(crate) fn run(root: &Path, binary: &Path, churn: &Churn) -> Outcome {
 
 /// Returns the least size of each process.
 fn least(samples: &[Vec<u64>]) -> Vec<u64> {
-    let mut samples = samples.iter().cloned();
+    let samples = samples.iter().cloned();
     let least = samples.reduce(|least, sizes| {
         let both = least.into_iter().zip(sizes);
         both.map(|(least, size)| least.min(size)).collect()

@@ -53,7 +53,7 @@ pub(crate) enum EngineEvent {
     Gone(EngineNumber, String),
 }
 
-/// What is written to an engine.
+/// Frame that is written to an engine.
 enum Outgoing {
     Frame(FrameKind, Vec<u8>),
     Pairs(Vec<Pair>),
@@ -143,7 +143,7 @@ impl Drop for EngineSocket {
     }
 }
 
-/// Where the connections of engines send what arrives.
+/// Target of the events of engines' connections.
 #[derive(Clone)]
 pub(crate) struct EngineSink {
     pub(crate) host: Ipv4Addr,

@@ -67,14 +67,6 @@ impl Group {
 }
 
 impl Origin {
-    /// Returns the engine that gets the result.
-    pub(super) fn collector(&self) -> Option<EngineId> {
-        match self {
-            Origin::Collect(engine) => *engine,
-            Origin::Client | Origin::Group(_) => None,
-        }
-    }
-
     /// Returns true for a group.
     pub(super) fn is_group(&self) -> bool {
         matches!(self, Origin::Group(_))
@@ -143,7 +135,7 @@ impl Master {
         }
     }
 
-    /// Sends an answer to an engine. An agent that is lost has told its engines itself.
+    /// Sends an answer to an engine. A lost agent has answered its engines itself.
     pub(super) fn answer(&mut self, engine: EngineId, order: EngineOrder) {
         let EngineId { host, number } = engine;
         if !self.agents[host.0].is_connected {
@@ -302,7 +294,7 @@ impl Master {
         }
     }
 
-    /// Tells the ranks of a group that it has begun.
+    /// Notifies the ranks of a group that it has begun.
     pub(super) fn tell_joined(&mut self, number: u32) {
         let Some(job) = self.jobs.get(&number) else {
             return;
@@ -320,7 +312,7 @@ impl Master {
         }
     }
 
-    /// Tells an engine that its result is complete.
+    /// Notifies an engine that its result is complete.
     pub(super) fn tell_collected(&mut self, number: u32) {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;

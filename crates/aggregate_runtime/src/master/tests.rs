@@ -17,7 +17,7 @@ const REDUCER: HostId = HostId(3);
 const TOR: SwitchId = SwitchId(0);
 
 /// A master of three mappers, a reducer and a switch, all connected, and what it has ordered.
-struct Desk {
+struct Harness {
     master: Master,
     now: Nanos,
     /// Actions in order, in words.
@@ -35,8 +35,8 @@ fn host_name(host: usize) -> String {
     }
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Harness {
+    fn new() -> Harness {
         let mut text = "name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = 20000\n".to_owned();
         for host in 0..HOSTS {
             let name = host_name(host);
@@ -52,17 +52,17 @@ impl Desk {
         (0..HOSTS).for_each(|host| master.agent_connected(HostId(host)));
         master.switch_connected(TOR);
         let at = AttemptId { job: 0, attempt: 0 };
-        let mut desk = Desk {
+        let mut harness = Harness {
             master,
             now: Nanos::from_secs(1),
             log: Vec::new(),
             load: 0,
             at,
         };
-        desk.turn();
-        desk.loaded();
-        desk.take();
-        desk
+        harness.turn();
+        harness.loaded();
+        harness.take();
+        harness
     }
 
     /// Takes all actions that are due.
@@ -270,19 +270,19 @@ const DROPPED: [&str; 5] = ["w0 drop", "w1 drop", "w2 drop", "r drop", "load emp
 
 #[test]
 fn a_job_is_prepared_loaded_begun_and_forgotten() {
-    let mut desk = Desk::new();
-    let number = desk.run();
-    assert_eq!(desk.state(), "running reduces");
-    desk.pairs();
-    desk.reduced(None);
-    desk.expect(&[]);
-    assert_eq!(desk.state(), "running complete");
-    desk.mapped();
-    desk.expect(&DROPPED);
-    desk.loaded();
-    desk.expect(&[&format!("ended {number}")]);
-    assert_eq!(desk.state(), "complete ended");
-    let outcome = desk.master.take_outcomes(number).remove(0);
+    let mut harness = Harness::new();
+    let number = harness.run();
+    assert_eq!(harness.state(), "running reduces");
+    harness.pairs();
+    harness.reduced(None);
+    harness.expect(&[]);
+    assert_eq!(harness.state(), "running complete");
+    harness.mapped();
+    harness.expect(&DROPPED);
+    harness.loaded();
+    harness.expect(&[&format!("ended {number}")]);
+    assert_eq!(harness.state(), "complete ended");
+    let outcome = harness.master.take_outcomes(number).remove(0);
     assert!(outcome.is_complete);
     assert_eq!(outcome.result, [Pair::new(*b"k", 5)]);
     assert_eq!(
@@ -292,39 +292,45 @@ fn a_job_is_prepared_loaded_begun_and_forgotten() {
 }
 
 /// A fault in a job that reduces.
-type Fault = fn(&mut Desk);
+type Fault = fn(&mut Harness);
 
 #[test]
 fn each_fault_of_a_job_has_its_answer() {
-    let lose = |desk: &mut Desk, host: usize| {
+    let lose = |harness: &mut Harness, host: usize| {
         let why = "its agent is not there".to_owned();
-        desk.master.agent_lost(HostId(host), why, desk.now);
+        harness.master.agent_lost(HostId(host), why, harness.now);
     };
     let cases: Vec<(&str, Fault, &[&str])> = vec![
         (
             "a lost switch",
-            |desk| {
-                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
+            |harness| {
+                harness
+                    .master
+                    .switch_lost(TOR, "gone".to_owned(), harness.now);
             },
             &["r restart"],
         ),
         (
             "a lost switch that is back",
-            |desk| {
-                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
-                desk.turn();
-                desk.master.switch_connected(TOR);
-                desk.turn();
-                desk.loaded();
+            |harness| {
+                harness
+                    .master
+                    .switch_lost(TOR, "gone".to_owned(), harness.now);
+                harness.turn();
+                harness.master.switch_connected(TOR);
+                harness.turn();
+                harness.loaded();
             },
             &["r restart", "load program", "r restart"],
         ),
         (
             "a switch that does not come back",
-            |desk| {
-                desk.master.switch_lost(TOR, "gone".to_owned(), desk.now);
-                desk.turn();
-                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            |harness| {
+                harness
+                    .master
+                    .switch_lost(TOR, "gone".to_owned(), harness.now);
+                harness.turn();
+                harness.now = Nanos(harness.now.0 + RETURN.0 + 1);
             },
             &[
                 "r restart",
@@ -337,8 +343,8 @@ fn each_fault_of_a_job_has_its_answer() {
         ),
         (
             "a first silence",
-            |desk| {
-                desk.reduced(Some(ReductionError::MapperSilent { flow: 1 }));
+            |harness| {
+                harness.reduced(Some(ReductionError::MapperSilent { flow: 1 }));
             },
             &[
                 "w0 drop", "w1 drop", "w2 drop", "r drop", "r reduce", "w0 map 0", "w1 map 1",
@@ -347,8 +353,8 @@ fn each_fault_of_a_job_has_its_answer() {
         ),
         (
             "counts that differ",
-            |desk| {
-                desk.reduced(Some(ReductionError::Unbalanced {
+            |harness| {
+                harness.reduced(Some(ReductionError::Unbalanced {
                     epoch: 0,
                     expected: 1,
                     found: 2,
@@ -358,100 +364,105 @@ fn each_fault_of_a_job_has_its_answer() {
         ),
         (
             "a refused load",
-            |desk| {
-                desk.master.switch_connected(TOR);
-                desk.turn();
-                desk.master
-                    .switch_loaded(TOR, desk.load, Err("no".to_owned()));
+            |harness| {
+                harness.master.switch_connected(TOR);
+                harness.turn();
+                harness
+                    .master
+                    .switch_loaded(TOR, harness.load, Err("no".to_owned()));
             },
             &["load program", "w0 drop", "w1 drop", "w2 drop", "r drop"],
         ),
         (
             "a result with a lost line",
-            |desk| desk.reduced(None),
+            |harness| harness.reduced(None),
             &DROPPED,
         ),
-        ("a cancel", |desk| desk.master.cancel(1).unwrap(), &DROPPED),
+        (
+            "a cancel",
+            |harness| harness.master.cancel(1).unwrap(),
+            &DROPPED,
+        ),
     ];
     for (name, fault, words) in cases {
-        let mut desk = Desk::new();
-        desk.run();
-        fault(&mut desk);
-        assert_eq!(desk.take(), words, "{name}");
+        let mut harness = Harness::new();
+        harness.run();
+        fault(&mut harness);
+        assert_eq!(harness.take(), words, "{name}");
     }
     // A mapper's agent that comes back has its mapper replaced, one a load.
-    let mut desk = Desk::new();
-    desk.run();
-    lose(&mut desk, 1);
-    desk.expect(&[]);
-    assert_eq!(desk.state(), "running waits for mapper m1 on w1");
-    desk.master.agent_connected(HostId(1));
-    desk.expect(&["w1 map 1"]);
-    let (at, flow) = (desk.at, Some(1));
-    desk.report(1, AgentReport::Ready { at, flow });
-    desk.expect(&["load program"]);
-    desk.loaded();
-    desk.expect(&["r replace 1", "w1 begin 1"]);
+    let mut harness = Harness::new();
+    harness.run();
+    lose(&mut harness, 1);
+    harness.expect(&[]);
+    assert_eq!(harness.state(), "running waits for mapper m1 on w1");
+    harness.master.agent_connected(HostId(1));
+    harness.expect(&["w1 map 1"]);
+    let (at, flow) = (harness.at, Some(1));
+    harness.report(1, AgentReport::Ready { at, flow });
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&["r replace 1", "w1 begin 1"]);
     // The reducer's begins another attempt, and a stale report changes nothing.
-    lose(&mut desk, 3);
-    let old = desk.at;
-    desk.expect(&[
+    lose(&mut harness, 3);
+    let old = harness.at;
+    harness.expect(&[
         "w0 drop", "w1 drop", "w2 drop", "w0 map 0", "w1 map 1", "w2 map 2",
     ]);
-    desk.master.agent_connected(REDUCER);
-    desk.expect(&["r reduce"]);
-    assert!(desk.at.attempt != old.attempt);
-    desk.report(
+    harness.master.agent_connected(REDUCER);
+    harness.expect(&["r reduce"]);
+    assert!(harness.at.attempt != old.attempt);
+    harness.report(
         0,
         AgentReport::Ready {
             at: old,
             flow: None,
         },
     );
-    desk.expect(&[]);
+    harness.expect(&[]);
     // An agent that stays away is named.
-    lose(&mut desk, 0);
-    desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
-    desk.expect(&["w1 drop", "w2 drop", "r drop", "load empty"]);
-    let job = desk.master.job(1).unwrap();
+    lose(&mut harness, 0);
+    harness.now = Nanos(harness.now.0 + RETURN.0 + 1);
+    harness.expect(&["w1 drop", "w2 drop", "r drop", "load empty"]);
+    let job = harness.master.job(1).unwrap();
     let failure = job.reductions[0].failure.clone().unwrap();
     assert_eq!(failure, "mapper m0 on w0: its agent is not there");
 }
 
 #[test]
 fn stored_parts_are_collected_by_the_engine_that_asked() {
-    let mut desk = Desk::new();
-    desk.collect(&[1, 2, 3]);
-    desk.expect(&["r reduce for engine", "w0 map 0", "w1 map 1", "w2 map 2"]);
-    desk.ready();
-    desk.expect(&["load program"]);
-    desk.loaded();
-    desk.expect(&BEGUN);
+    let mut harness = Harness::new();
+    harness.collect(&[1, 2, 3]);
+    harness.expect(&["r reduce for engine", "w0 map 0", "w1 map 1", "w2 map 2"]);
+    harness.ready();
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&BEGUN);
     // A new attempt has the same engine.
-    desk.reduced(Some(ReductionError::MapperSilent { flow: 0 }));
-    let again = desk.take();
+    harness.reduced(Some(ReductionError::MapperSilent { flow: 0 }));
+    let again = harness.take();
     assert_eq!(
         &again[4..],
         ["r reduce for engine", "w0 map 0", "w1 map 1", "w2 map 2"]
     );
-    desk.ready();
-    desk.expect(&["load program"]);
-    desk.loaded();
-    desk.expect(&BEGUN);
-    desk.reduced(None);
-    desk.expect(&["r/7 collected 2"]);
-    desk.mapped();
-    desk.expect(&DROPPED);
-    desk.loaded();
-    desk.expect(&["ended 1"]);
-    assert_eq!(desk.master.job(1).unwrap().reductions[0].keys, 1);
+    harness.ready();
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&BEGUN);
+    harness.reduced(None);
+    harness.expect(&["r/7 collected 2"]);
+    harness.mapped();
+    harness.expect(&DROPPED);
+    harness.loaded();
+    harness.expect(&["ended 1"]);
+    assert_eq!(harness.master.job(1).unwrap().reductions[0].keys, 1);
 }
 
 #[test]
 fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_none() {
-    let mut desk = Desk::new();
-    desk.collect(&[1, 99]);
-    let said = desk.take();
+    let mut harness = Harness::new();
+    harness.collect(&[1, 99]);
+    let said = harness.take();
     assert!(
         said[0].contains("r/7 stage: 10.46.0.99 is no host of the topology site"),
         "{said:?}"
@@ -459,10 +470,10 @@ fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_no
     let cases: Vec<(&str, Fault, &[&str])> = vec![
         (
             "a refusal",
-            |desk| {
-                let at = desk.at;
+            |harness| {
+                let at = harness.at;
                 let error = "no part part2 is stored".to_owned();
-                desk.report(
+                harness.report(
                     1,
                     AgentReport::Refused {
                         at,
@@ -478,13 +489,13 @@ fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_no
         ),
         (
             "a cancel",
-            |desk| desk.master.cancel(1).unwrap(),
+            |harness| harness.master.cancel(1).unwrap(),
             &["r/7 stage: job 1 was cancelled", "load empty"],
         ),
         (
             "a value that does not fit",
-            |desk| {
-                desk.ask(
+            |harness| {
+                harness.ask(
                     3,
                     7,
                     EngineRequest::Failed {
@@ -496,38 +507,42 @@ fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_no
         ),
         (
             "an agent that does not come back",
-            |desk| {
-                desk.master.agent_lost(HostId(0), "no".to_owned(), desk.now);
-                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            |harness| {
+                harness
+                    .master
+                    .agent_lost(HostId(0), "no".to_owned(), harness.now);
+                harness.now = Nanos(harness.now.0 + RETURN.0 + 1);
             },
             &["r/7 stage: mapper part1 on w0: no", "load empty"],
         ),
     ];
     for (name, fault, words) in cases {
-        let mut desk = Desk::new();
-        desk.collect(&[1, 2, 3]);
-        desk.ready_to_run();
-        fault(&mut desk);
-        let said = desk.take();
+        let mut harness = Harness::new();
+        harness.collect(&[1, 2, 3]);
+        harness.ready_to_run();
+        fault(&mut harness);
+        let said = harness.take();
         let said: Vec<&String> = said.iter().filter(|it| !it.ends_with("drop")).collect();
         assert_eq!(said, words, "{name}");
         // It has one answer.
-        desk.ask(
+        harness.ask(
             3,
             7,
             EngineRequest::Gone {
                 why: "gone".to_owned(),
             },
         );
-        desk.expect(&[]);
+        harness.expect(&[]);
     }
     for is_agent in [false, true] {
-        let mut desk = Desk::new();
-        desk.collect(&[1, 2, 3]);
-        desk.ready_to_run();
+        let mut harness = Harness::new();
+        harness.collect(&[1, 2, 3]);
+        harness.ready_to_run();
         match is_agent {
-            true => desk.master.agent_lost(REDUCER, "lost".to_owned(), desk.now),
-            false => desk.ask(
+            true => harness
+                .master
+                .agent_lost(REDUCER, "lost".to_owned(), harness.now),
+            false => harness.ask(
                 3,
                 7,
                 EngineRequest::Gone {
@@ -535,15 +550,15 @@ fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_no
                 },
             ),
         }
-        let said = desk.take();
+        let said = harness.take();
         assert!(said.contains(&"load empty".to_owned()), "{said:?}");
-        desk.loaded();
-        desk.expect(&["ended 1"]);
-        assert_eq!(desk.state(), "failed ended");
+        harness.loaded();
+        harness.expect(&["ended 1"]);
+        assert_eq!(harness.state(), "failed ended");
     }
 }
 
-impl Desk {
+impl Harness {
     /// Lets the last reduction begin.
     fn ready_to_run(&mut self) {
         self.turn();
@@ -556,46 +571,46 @@ impl Desk {
 
 #[test]
 fn a_group_begins_with_its_last_rank_and_ends_when_all_have_left() {
-    let mut desk = Desk::new();
-    desk.join(2, 2, 3);
-    desk.expect(&[]);
-    assert_eq!(desk.state(), "running waits for ranks 0, 1");
-    desk.ask(
+    let mut harness = Harness::new();
+    harness.join(2, 2, 3);
+    harness.expect(&[]);
+    assert_eq!(harness.state(), "running waits for ranks 0, 1");
+    harness.ask(
         2,
         22,
         EngineRequest::Gone {
             why: "gone".to_owned(),
         },
     );
-    desk.expect(&["ended 1"]);
-    assert_eq!(desk.state(), "failed ended");
-    desk.group();
+    harness.expect(&["ended 1"]);
+    assert_eq!(harness.state(), "failed ended");
+    harness.group();
     // A load is answered with a restart.
-    let at = desk.at;
-    desk.report(0, AgentReport::LoadWanted { at });
-    desk.expect(&["load program"]);
-    desk.loaded();
-    desk.expect(&["w0 restart"]);
+    let at = harness.at;
+    harness.report(0, AgentReport::LoadWanted { at });
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&["w0 restart"]);
     for rank in [1, 0] {
-        desk.ask(rank, 20 + rank as u64, EngineRequest::Left);
-        desk.expect(&[]);
+        harness.ask(rank, 20 + rank as u64, EngineRequest::Left);
+        harness.expect(&[]);
     }
     // One that has left may end its connection.
-    desk.ask(
+    harness.ask(
         1,
         21,
         EngineRequest::Gone {
             why: "gone".to_owned(),
         },
     );
-    desk.expect(&[]);
-    desk.ask(2, 22, EngineRequest::Left);
-    desk.expect(&["w0 drop", "w1 drop", "w2 drop", "load empty"]);
-    desk.loaded();
-    desk.expect(&["ended 2"]);
-    assert_eq!(desk.state(), "complete ended");
+    harness.expect(&[]);
+    harness.ask(2, 22, EngineRequest::Left);
+    harness.expect(&["w0 drop", "w1 drop", "w2 drop", "load empty"]);
+    harness.loaded();
+    harness.expect(&["ended 2"]);
+    assert_eq!(harness.state(), "complete ended");
     // The name is free again.
-    desk.group();
+    harness.group();
 }
 
 #[test]
@@ -611,8 +626,8 @@ fn each_failure_of_a_group_is_told_to_all_of_its_ranks() {
     };
     let cases: Vec<(Fault, Vec<String>)> = vec![
         (
-            |desk| {
-                desk.ask(
+            |harness| {
+                harness.ask(
                     1,
                     21,
                     EngineRequest::Gone {
@@ -623,8 +638,8 @@ fn each_failure_of_a_group_is_told_to_all_of_its_ranks() {
             but(1, "group ddp: rank 1 on w1: its engine: it has gone"),
         ),
         (
-            |desk| {
-                desk.ask(
+            |harness| {
+                harness.ask(
                     1,
                     21,
                     EngineRequest::Failed {
@@ -635,20 +650,21 @@ fn each_failure_of_a_group_is_told_to_all_of_its_ranks() {
             all("group ddp: rank 1 on w1: no"),
         ),
         (
-            |desk| {
-                desk.master
-                    .agent_lost(HostId(2), "lost".to_owned(), desk.now)
+            |harness| {
+                harness
+                    .master
+                    .agent_lost(HostId(2), "lost".to_owned(), harness.now)
             },
             but(2, "group ddp: rank 2 on w2: lost"),
         ),
         (
-            |desk| desk.reduced(Some(ReductionError::MapperSilent { flow: 2 })),
+            |harness| harness.reduced(Some(ReductionError::MapperSilent { flow: 2 })),
             all("group ddp: rank 2 on w2 does not answer"),
         ),
         (
-            |desk| {
+            |harness| {
                 let (flow, expected, found) = (1, 8, 9);
-                desk.reduced(Some(ReductionError::Lengths {
+                harness.reduced(Some(ReductionError::Lengths {
                     flow,
                     expected,
                     found,
@@ -660,42 +676,44 @@ fn each_failure_of_a_group_is_told_to_all_of_its_ranks() {
             ),
         ),
         (
-            |desk| {
-                desk.master.switch_lost(TOR, "lost".to_owned(), desk.now);
-                desk.now = Nanos(desk.now.0 + RETURN.0 + 1);
+            |harness| {
+                harness
+                    .master
+                    .switch_lost(TOR, "lost".to_owned(), harness.now);
+                harness.now = Nanos(harness.now.0 + RETURN.0 + 1);
             },
             all("group ddp: switch tor: lost"),
         ),
         (
-            |desk| desk.master.cancel(1).unwrap(),
+            |harness| harness.master.cancel(1).unwrap(),
             all("group ddp: job 1 was cancelled"),
         ),
     ];
     for (fault, words) in cases {
-        let mut desk = Desk::new();
-        desk.group();
-        fault(&mut desk);
-        let said = desk.take().into_iter();
+        let mut harness = Harness::new();
+        harness.group();
+        fault(&mut harness);
+        let said = harness.take().into_iter();
         let said: Vec<String> = said.filter(|it| it.contains('/')).collect();
         assert_eq!(said, words);
-        desk.loaded();
-        desk.turn();
-        assert!(desk.state().ends_with(" ended"), "{}", desk.state());
+        harness.loaded();
+        harness.turn();
+        assert!(harness.state().ends_with(" ended"), "{}", harness.state());
     }
 }
 
 #[test]
 fn ranks_that_differ_or_do_not_come_end_the_group() {
-    let mut desk = Desk::new();
-    desk.join(0, 0, 3);
-    desk.join(1, 0, 3);
-    let said = desk.take();
+    let mut harness = Harness::new();
+    harness.join(0, 0, 3);
+    harness.join(1, 0, 3);
+    let said = harness.take();
     assert!(
         said[0].starts_with("w1/20 group ddp: an engine on w0 has rank 0;"),
         "{said:?}"
     );
-    assert_eq!(desk.state(), "running waits for ranks 1, 2");
-    desk.join(1, 1, 2);
+    assert_eq!(harness.state(), "running waits for ranks 1, 2");
+    harness.join(1, 1, 2);
     let text =
         "group ddp: rank 1 on w1 has size 2, but rank 0 on w0 has 3; give all ranks the same";
     let words = [
@@ -703,12 +721,12 @@ fn ranks_that_differ_or_do_not_come_end_the_group() {
         format!("w1/21 {text}"),
         "ended 1".to_owned(),
     ];
-    assert_eq!(desk.take(), words);
-    desk.join(0, 0, 3);
-    desk.now = Nanos(desk.now.0 + Nanos::from_secs(60).0);
-    desk.expect(&[]);
-    desk.now = Nanos(desk.now.0 + 1);
-    let said = desk.take();
+    assert_eq!(harness.take(), words);
+    harness.join(0, 0, 3);
+    harness.now = Nanos(harness.now.0 + Nanos::from_secs(60).0);
+    harness.expect(&[]);
+    harness.now = Nanos(harness.now.0 + 1);
+    let said = harness.take();
     assert!(
         said[0].contains("ranks 1, 2 did not join within 60 s"),
         "{said:?}"
@@ -722,8 +740,8 @@ fn ranks_that_differ_or_do_not_come_end_the_group() {
         tiers: 1,
         seconds: 60,
     };
-    desk.ask(0, 30, EngineRequest::Join(request));
-    let said = desk.take();
+    harness.ask(0, 30, EngineRequest::Join(request));
+    let said = harness.take();
     let refusal = said.iter().find(|it| it.starts_with("w0/30")).unwrap();
     assert!(refusal.contains("no room"), "{refusal}");
 }

@@ -2,8 +2,8 @@
 //!
 //! Each packet has a flow and a number in its first header, which no program writes. Keys of
 //! mirrored tables depend on the flow alone. With delays between the planes, so do the conditions
-//! before a cut, each register is used at one place, and a hit of an entry that a handler added does
-//! not end ingress: then one device and the halves do the same with the packets of a flow.
+//! before a cut, each register is used at one place, and a hit of an entry that a handler added
+//! does not end ingress: then one device and the halves do the same with the packets of a flow.
 
 use support::rng::Rng;
 
