@@ -229,11 +229,10 @@ impl<T: Copy> Producer<T> {
         room(self) >= n
     }
 
-    /// Writes an entry, which the kernel does not see before [`Producer::submit`]. The ring must
-    /// not be full.
+    /// Writes an entry, which the kernel does not see before [`Producer::submit`]. The kernel must
+    /// have taken the entry that was in its place, whether it has published that or not.
     #[inline]
     pub(super) fn write(&mut self, entry: T) {
-        debug_assert!(self.has_room(1));
         let place = self.ring.entry(self.written);
         // SAFETY: the entry is inside the ring, and the kernel does not read it before it is
         // submitted.

@@ -227,7 +227,9 @@ impl Xsk {
             return;
         }
         for i in 0..done {
-            // The fill ring has as many entries as there are receive chunks.
+            // The fill ring has as many entries as there are receive chunks, so the kernel has
+            // taken an entry for each received one. It publishes received entries before that, so
+            // the ring may look full here for a moment.
             let address = self.rx.get(i).addr & !(self.chunk as u64 - 1);
             self.fill.write(address);
         }
@@ -309,6 +311,7 @@ impl Xsk {
             } else {
                 libc::XDP_PKT_CONTD
             };
+            debug_assert!(self.tx.has_room(1));
             self.tx.write(libc::xdp_desc {
                 addr: address,
                 len: part.len() as u32,
