@@ -63,15 +63,14 @@ impl Arrivals {
     }
 
     /// Takes the combined lanes of a block. Of floats, the step of the block must be known.
-    pub(crate) fn take_lanes(&mut self, block: &LaneBlock, steps: Option<&Steps>) {
+    pub(crate) fn take_lanes(&mut self, block: &LaneBlock, steps: &Steps) {
         let Some(index) = block.number.checked_sub(self.layout.scale_blocks) else {
             return;
         };
         match self.layout.operation() {
             LaneOperation::Integers(_) => self.take(index, block.lanes.iter().copied()),
             LaneOperation::AddFloats => {
-                let step = steps.and_then(|steps| steps.get(index));
-                if let Some(step) = step.filter(|step| is_fixed(*step)) {
+                if let Some(step) = steps.get(index).filter(|step| is_fixed(*step)) {
                     let lanes = block.lanes.iter().map(|lane| i64::from(*lane as i32));
                     self.take(index, lanes.map(|sum| to_float(sum, step).to_bits()));
                 }
@@ -135,6 +134,7 @@ mod tests {
             let values = (u64::from(blocks) * LANES as u64).saturating_sub(rng.below(9));
             let layout = Layout::new(values, LaneOperation::Integers(Operator::Add));
             let mut arrivals = Arrivals::new(layout);
+            let steps = Steps::new(&layout);
             let mut missing: Vec<u32> = (0..layout.blocks).collect();
             while !missing.is_empty() {
                 assert!(!arrivals.is_complete());
@@ -145,7 +145,7 @@ mod tests {
                     true => missing.remove(rng.index(missing.len())),
                     false => missing.remove(0),
                 };
-                arrivals.take_lanes(&block(number), None);
+                arrivals.take_lanes(&block(number), &steps);
                 // A repeat changes nothing.
                 arrivals.take_values(&LaneBlock {
                     number,
@@ -153,7 +153,7 @@ mod tests {
                 });
             }
             assert!(arrivals.is_complete());
-            arrivals.take_lanes(&block(layout.blocks), None);
+            arrivals.take_lanes(&block(layout.blocks), &steps);
             let expected = (0..values).map(|index| (index / LANES as u64) as i64);
             assert_eq!(arrivals.into_vector(), Vector::Integers(expected.collect()));
         }

@@ -83,8 +83,7 @@ impl Combined {
     /// integers.
     pub(crate) fn block(&self, number: u32, layout: &Layout, mappers: u16) -> Option<Body> {
         let block = |lanes| LaneBlock { number, lanes };
-        let is_as_it_is = self.floats.contains_key(&number);
-        if let Some(lanes) = self.blocks.get(&number).filter(|_| !is_as_it_is) {
+        if let Some(lanes) = self.blocks.get(&number) {
             let lanes = lanes.iter().map(|lane| *lane as u32).collect();
             return Some(Body::Blocks(vec![block(lanes)]));
         }

@@ -17,13 +17,13 @@ use crate::pair::{KeyClass, Operator, Shape, ValueClass};
 use crate::plan::MAX_TIERS;
 
 /// Maximum number of mappers of a job.
-const MAX_MAPPERS: usize = 1024;
+pub const MAX_MAPPERS: usize = 1024;
 
 /// Slots of an epoch where a job gives no `memory` (the bound of the paper's testbed).
-const DEFAULT_SLOTS: u32 = 100_000;
+pub const DEFAULT_SLOTS: u32 = 100_000;
 
 /// Slots of an epoch of a vector, where a job gives no `memory`: blocks with 1 MB of lanes.
-const DEFAULT_BLOCKS: u32 = 1000;
+pub const DEFAULT_BLOCKS: u32 = 1000;
 
 /// A line of a job file, from 1, and a column, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -40,7 +40,10 @@ mod timing;
 mod vector;
 
 pub use emit::{MAX_BLOCKS, MAX_SLOTS, SwitchReduction, emit};
-pub use job::{DataPart, Job, JobError, MapFunction, MapperLine, Position, ReducerLine};
+pub use job::{
+    DEFAULT_BLOCKS, DEFAULT_SLOTS, DataPart, Job, JobError, MAX_MAPPERS, MapFunction, MapperLine,
+    Position, ReducerLine,
+};
 pub use mapper::{FlowConfig, Mapper, MapperCounts};
 pub use message::{
     Bank, Body, EpochCounts, Flags, HEADER_BYTES, Header, Kind, MAX_PAIRS, Message, PORTS,

@@ -419,7 +419,7 @@ impl Mapper {
         for block in blocks {
             match block.number < own.layout().scale_blocks {
                 true => own.learn_scales(block, mappers),
-                false => arrivals.take_lanes(block, Some(own.steps())),
+                false => arrivals.take_lanes(block, own.steps()),
             }
             self.asked.remove(&block.number);
         }
@@ -433,7 +433,7 @@ impl Mapper {
         match &mut self.arrivals {
             _ if block.number < own.layout().scale_blocks => own.learn(block),
             Some(arrivals) if are_values => arrivals.take_values(block),
-            Some(arrivals) => arrivals.take_lanes(block, Some(own.steps())),
+            Some(arrivals) => arrivals.take_lanes(block, own.steps()),
             None => {}
         }
         self.asked.remove(&block.number);

@@ -163,7 +163,7 @@ impl PlannedReduction {
         (self.request.mappers.len() + self.switches.len()) as u32
     }
 
-    fn in_switch(&self) -> SwitchReduction {
+    fn in_switch(&self, switch: SwitchId) -> SwitchReduction {
         SwitchReduction {
             job: self.job,
             shape: self.request.shape,
@@ -171,7 +171,7 @@ impl PlannedReduction {
             window: WINDOW,
             flows: self.flows(),
             pairs_per_message: pairs_per_message(self.request.shape),
-            is_multicast: false,
+            is_multicast: self.is_multicast_in(switch),
         }
     }
 
@@ -304,10 +304,7 @@ impl Plan {
     pub fn program(&self, switch: SwitchId) -> String {
         let own: Vec<SwitchReduction> = self
             .of_switch(switch)
-            .map(|reduction| SwitchReduction {
-                is_multicast: reduction.is_multicast_in(switch),
-                ..reduction.in_switch()
-            })
+            .map(|reduction| reduction.in_switch(switch))
             .collect();
         emit(&own)
     }
@@ -321,7 +318,7 @@ impl Plan {
     /// Returns the bytes of registers of a switch.
     pub fn state_bytes(&self, switch: SwitchId) -> u64 {
         let own = self.of_switch(switch);
-        own.map(|reduction| reduction.in_switch().state_bytes())
+        own.map(|reduction| reduction.in_switch(switch).state_bytes())
             .sum()
     }
 

@@ -547,18 +547,20 @@ impl Reducer {
         let operation = operation.unwrap_or(LaneOperation::of(shape));
         for (flow, asked) in (0..).zip(asked) {
             let found = asked.lanes.unwrap_or(LaneOperation::of(shape));
-            let failure = match asked.keys == expected {
-                _ if found != operation || !found.is_of(shape) => ReductionError::Operations {
+            let failure = if found != operation || !found.is_of(shape) {
+                ReductionError::Operations {
                     flow,
                     expected: operation,
                     found,
-                },
-                true => continue,
-                false => ReductionError::Lengths {
+                }
+            } else if asked.keys != expected {
+                ReductionError::Lengths {
                     flow,
                     expected,
                     found: asked.keys,
-                },
+                }
+            } else {
+                continue;
             };
             self.phase = Phase::Failed(failure);
             return false;

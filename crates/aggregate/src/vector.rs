@@ -334,7 +334,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    fn new(layout: &Layout) -> Steps {
+    pub(crate) fn new(layout: &Layout) -> Steps {
         Steps {
             blocks: vec![None; layout.scale_blocks as usize],
             known: 0,

@@ -529,10 +529,10 @@ impl Agent {
                 }
                 (Role::Reducer { reducer, .. }, _) => {
                     let wants = reducer.wants_load();
-                    if wants && !std::mem::replace(&mut member.wants_load, wants) {
+                    let is_known = std::mem::replace(&mut member.wants_load, wants);
+                    if wants && !is_known {
                         reports.push(AgentReport::LoadWanted { at: member.at });
                     }
-                    member.wants_load = wants;
                 }
                 (Role::Mapper { .. }, None) => {}
             }

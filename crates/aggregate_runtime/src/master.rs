@@ -515,7 +515,7 @@ impl Master {
                 } else if is_of_engine || arrived == keys {
                     outcome.is_complete = true;
                     reduction.phase = Phase::Complete(now);
-                    self.tell_collected(number);
+                    self.report_collected(number);
                 } else {
                     let lost = format!("{arrived} of the {keys} keys of the result were reported");
                     self.fail(number, index, lost);
@@ -878,7 +878,7 @@ impl Master {
             }
         }
         for job in begun {
-            self.tell_joined(job);
+            self.report_joined(job);
         }
         for (job_number, job) in &mut self.jobs {
             if !job.has_ended && job.cleaned_by.is_some_and(|by| by <= number) {

@@ -243,7 +243,7 @@ fn read_engine(mut stream: Stream, engine: EngineNumber, sink: &EngineSink) {
         }
     };
     if matches!(reader.purpose, Purpose::Parts | Purpose::Member) {
-        reader.tell(EngineEvent::Gone(engine, why));
+        reader.report(EngineEvent::Gone(engine, why));
     }
     reader.outbox.end();
     // The error is written before the connection ends.
@@ -273,7 +273,7 @@ struct EngineReader<'a> {
 }
 
 impl EngineReader<'_> {
-    fn tell(&self, event: EngineEvent) {
+    fn report(&self, event: EngineEvent) {
         // The agent may have ended.
         let _ = self.sink.events.send(event);
         self.sink.wakeup.wake();
@@ -318,7 +318,7 @@ impl EngineReader<'_> {
                 match frame.collect() {
                     Ok(request) => {
                         let outbox = self.outbox.clone();
-                        self.tell(EngineEvent::Collect(self.engine, request, outbox));
+                        self.report(EngineEvent::Collect(self.engine, request, outbox));
                     }
                     Err(error) => self.outbox.error(&error.to_string()),
                 }
@@ -327,16 +327,16 @@ impl EngineReader<'_> {
                 let request = frame.join()?;
                 self.purpose = Purpose::Member;
                 let outbox = self.outbox.clone();
-                self.tell(EngineEvent::Join(self.engine, request, outbox));
+                self.report(EngineEvent::Join(self.engine, request, outbox));
             }
             (FrameKind::Reduce, Purpose::Member) => {
                 let submission = frame.reduce()?;
                 self.outbox.room.take(submission.bytes());
-                self.tell(EngineEvent::Reduce(self.engine, submission));
+                self.report(EngineEvent::Reduce(self.engine, submission));
             }
             (FrameKind::Leave, Purpose::Member) => {
                 self.purpose = Purpose::Left;
-                self.tell(EngineEvent::Leave(self.engine));
+                self.report(EngineEvent::Leave(self.engine));
             }
             (kind, purpose) => {
                 let why = match purpose {
@@ -375,7 +375,7 @@ fn write_engine(mut stream: Stream, outgoing: &Receiver<Outgoing>, room: &Room) 
     stream.shut_down();
 }
 
-/// Returns the values of a vector, 4 bytes each. The agent has checked that integers fit.
+/// Returns the values of a vector, 4 bytes each. Mappers get integers in 32 bits.
 fn vector_body(vector: &Vector) -> Vec<u8> {
     match vector {
         Vector::Integers(values) => {

@@ -8,7 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
 
 use aggregate::{
-    Input, KeyClass, MAX_BLOCKS, MAX_SLOTS, MAX_TIERS, Operator, Pair, Shape, ValueClass,
+    DEFAULT_BLOCKS, DEFAULT_SLOTS, Input, KeyClass, MAX_BLOCKS, MAX_MAPPERS, MAX_SLOTS, MAX_TIERS,
+    Operator, Pair, Shape, ValueClass,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +25,6 @@ pub(crate) const MAX_JSON: usize = 1 << 20;
 /// Bytes of a frame of pairs, about.
 const PAIRS_BYTES: usize = 1 << 16;
 
-/// Most mappers of a reduction, and most ranks of a group.
-const MAX_MEMBERS: usize = 1024;
-
 /// Longest name of a group, a part or a reduction.
 const MAX_NAME: usize = 1024;
 
@@ -35,12 +33,6 @@ const MAX_SECONDS: u64 = 86_400;
 
 /// Time that a rank waits for others, by default.
 const DEFAULT_SECONDS: u64 = 300;
-
-/// Slots of an epoch in each switch, by default: those of a job's reductions.
-const DEFAULT_SLOTS: u32 = 100_000;
-
-/// Blocks of an epoch in each switch, by default: those of a job's vectors.
-const DEFAULT_BLOCKS: u32 = 1000;
 
 /// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,8 +375,8 @@ impl Frame {
         let join: JoinRequest = self.json()?;
         self.name(&join.group, "group")?;
         let (rank, size) = (join.rank, usize::from(join.size));
-        let is_size = (1..=MAX_MEMBERS).contains(&size);
-        self.checked(is_size, &format!("size {size}: write 1 to {MAX_MEMBERS}"))?;
+        let is_size = (1..=MAX_MAPPERS).contains(&size);
+        self.checked(is_size, &format!("size {size}: write 1 to {MAX_MAPPERS}"))?;
         let is_rank = usize::from(rank) < size;
         self.checked(is_rank, &format!("rank {rank}: write 0 to {}", size - 1))?;
         self.memory(join.slots, join.tiers, MAX_BLOCKS)?;
@@ -426,8 +418,8 @@ impl Frame {
         self.memory(body.slots, body.tiers, MAX_SLOTS)?;
         let count = body.mappers.len();
         self.checked(
-            (1..=MAX_MEMBERS).contains(&count),
-            &format!("{count} mappers: give 1 to {MAX_MEMBERS}"),
+            (1..=MAX_MAPPERS).contains(&count),
+            &format!("{count} mappers: give 1 to {MAX_MAPPERS}"),
         )?;
         for mapper in &body.mappers {
             self.name(&mapper.part, "part")?;

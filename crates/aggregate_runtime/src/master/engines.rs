@@ -77,6 +77,15 @@ impl Origin {
         !matches!(self, Origin::Client)
     }
 
+    /// Returns the engines that wait for an answer.
+    fn engines(&self) -> Vec<EngineId> {
+        match self {
+            Origin::Client => Vec::new(),
+            Origin::Collect(engine) => engine.iter().copied().collect(),
+            Origin::Group(group) => group.ranks.values().filter_map(|(_, it)| *it).collect(),
+        }
+    }
+
     /// Takes the engines that wait for an answer.
     pub(super) fn take_engines(&mut self) -> Vec<EngineId> {
         match self {
@@ -90,11 +99,7 @@ impl Origin {
     }
 
     fn has(&self, engine: EngineId) -> bool {
-        match self {
-            Origin::Client => false,
-            Origin::Collect(of) => *of == Some(engine),
-            Origin::Group(group) => group.rank_of(engine).is_some(),
-        }
+        self.engines().contains(&engine)
     }
 }
 
@@ -295,25 +300,24 @@ impl Master {
     }
 
     /// Notifies the ranks of a group that it has begun.
-    pub(super) fn tell_joined(&mut self, number: u32) {
+    pub(super) fn report_joined(&mut self, number: u32) {
         let Some(job) = self.jobs.get(&number) else {
             return;
         };
-        let (Origin::Group(group), Some(reduction)) = (&job.origin, job.reductions.first()) else {
+        let (Origin::Group(_), Some(reduction)) = (&job.origin, job.reductions.first()) else {
             return;
         };
         let joined = EngineOrder::Joined {
             switches: self.switches_of(reduction),
             reducer: self.topology.hosts[reduction.planned.request.reducer.0].address,
         };
-        let engines = group.ranks.values().filter_map(|(_, engine)| *engine);
-        for engine in engines.collect::<Vec<EngineId>>() {
+        for engine in job.origin.engines() {
             self.answer(engine, joined.clone());
         }
     }
 
     /// Notifies an engine that its result is complete.
-    pub(super) fn tell_collected(&mut self, number: u32) {
+    pub(super) fn report_collected(&mut self, number: u32) {
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
         };
@@ -397,11 +401,7 @@ impl Master {
     pub(super) fn engines_lost(&mut self, host: HostId, why: &str) {
         let jobs = self.jobs.iter();
         let engines = jobs.filter(|(_, job)| job.cleaned_by.is_none());
-        let engines = engines.flat_map(|(_, job)| match &job.origin {
-            Origin::Client => Vec::new(),
-            Origin::Collect(engine) => engine.iter().copied().collect(),
-            Origin::Group(group) => group.ranks.values().filter_map(|(_, it)| *it).collect(),
-        });
+        let engines = engines.flat_map(|(_, job)| job.origin.engines());
         let lost: Vec<EngineId> = engines.filter(|engine| engine.host == host).collect();
         for engine in lost {
             self.engine_failed(engine, why, true);
