@@ -255,15 +255,7 @@ fn check_reach(
         }
     }
     for cut in cuts {
-        let mut reached: BTreeSet<StageId> = BTreeSet::new();
-        let mut open = links(&stages[cut.stage].kind);
-        while let Some(stage) = open.pop() {
-            checkpoint();
-            if reached.insert(stage) {
-                open.extend(links(&stages[stage].kind));
-            }
-        }
-        if reached.contains(&cut.stage) {
+        if stages_after(stages, cut.stage).contains(cut.stage) {
             return Err(SplitError::new(
                 program,
                 stages[cut.stage].loc,
@@ -273,6 +265,19 @@ fn check_reach(
         }
     }
     Ok(())
+}
+
+/// Returns the stages that a packet may meet after this one.
+pub(super) fn stages_after(stages: &IdVec<StageId, Stage>, stage: StageId) -> IdSet<StageId> {
+    let mut reached = IdSet::new();
+    let mut open = links(&stages[stage].kind);
+    while let Some(stage) = open.pop() {
+        checkpoint();
+        if reached.insert(stage) {
+            open.extend(links(&stages[stage].kind));
+        }
+    }
+    reached
 }
 
 /// Returns true if the actions of a mirrored table have state of the switch, so that a server only

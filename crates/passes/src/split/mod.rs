@@ -16,6 +16,7 @@
 mod cuts;
 mod error;
 mod fixed;
+mod flows;
 mod layout;
 mod line;
 mod liveness;

@@ -9,14 +9,14 @@
 
 use bits::{Id, Value};
 use ir::{
-    Action, ActionCall, ActionId, ActionScope, AnnotationBody, BinOp, ControlId, Expr, Field,
-    HashAlgorithm, MatchNext, Next, Op, Operand, Place, Program, ScalarTy, Stage, StageId,
-    StageKind, Stmt, StmtKind, TableAction,
+    Action, ActionCall, ActionId, ActionScope, BinOp, ControlId, Expr, Field, MatchNext, Next, Op,
+    Operand, Program, ScalarTy, Stage, StageId, StageKind, Stmt, StmtKind, TableAction,
 };
 
 use super::SplitOptions;
 use super::cuts::{Cut, CutKind, Cuts, Resume, after_action};
 use super::fixed::Request;
+use super::flows::Flows;
 use super::layout::{ADDED, CapturedStage, FrameHeader, FrameOption};
 use super::line::Line;
 use super::owner::OwnerPlan;
@@ -42,13 +42,10 @@ pub(super) fn switch_half(
     start.extend(&mut program, frame, half);
     let miss = miss_action(&mut program);
     cache_tables(&mut program, cuts, miss);
-    let flow = program.fields.push(Field {
-        name: format!("{ADDED}.flow"),
-        ty: ScalarTy::Bit(32),
-    });
+    let flows = Flows::declare(&mut program, ingress, cuts, frame);
     let request = options
         .fixed_switch
-        .then(|| Request::declare(&mut program, ingress, frame, flow));
+        .then(|| Request::declare(&mut program, ingress, frame, flows.hash()));
     if let Some(request) = &request {
         request.extend_parser(&mut program, start.parser(), frame);
     }
@@ -81,6 +78,7 @@ pub(super) fn switch_half(
     let mut body: Vec<Stmt> = restored
         .map(|carried| restore(&program, carried.field, carried.slot))
         .chain(frame.again.iter().map(|value| value.stmt.clone()))
+        .chain(flows.restore(frame))
         .collect();
     if request.is_some() {
         // From here on the packet is as long as it is without the frame's header.
@@ -127,17 +125,19 @@ pub(super) fn switch_half(
             frame,
             index + 1,
             (cut, owners[index].as_ref().map(|(_, value)| value)),
-            (flow, request.as_ref()),
-            &line.own()[cut.stage.index()],
+            (&flows, request.as_ref()),
             options,
         );
         let left = line.after(&format!("leave_{}", index + 1), body, Next::End);
         let stage = &mut line.own()[cut.stage.index()];
         stage.kind = cut_stage(&program, frame, &stage.kind, left);
-        if options.fixed_switch
-            && let Some((body, number)) = known_hit(&program, &mut stage.kind, cut.stage.index())
-        {
-            line.directly_before(cut.stage, &format!("known_hit_{number}"), body);
+        let mut before = flows.note(index + 1);
+        if options.fixed_switch {
+            before.extend(known_hit(&program, &mut stage.kind));
+        }
+        if !before.is_empty() {
+            let name = format!("before_{}", cut.stage.index());
+            line.directly_before(cut.stage, &name, before);
         }
     }
     program.controls[ingress].stages = line.finish();
@@ -340,7 +340,7 @@ fn cut_stage(program: &Program, frame: &FrameHeader, kind: &StageKind, left: Nex
 
 /// Takes the result `hit` from a lookup in a cached table: P4 has no text for it beside the choice
 /// by the action. A packet that stays has hit. Returns the code that says so before the lookup.
-fn known_hit(program: &Program, kind: &mut StageKind, number: usize) -> Option<(Vec<Stmt>, usize)> {
+fn known_hit(program: &Program, kind: &mut StageKind) -> Option<Stmt> {
     let StageKind::Match { table, outcome, .. } = kind else {
         return None;
     };
@@ -352,7 +352,7 @@ fn known_hit(program: &Program, kind: &mut StageKind, number: usize) -> Option<(
     }
     outcome.hit = None;
     let truth = Expr::Const(ScalarTy::Bool, Value::truncated(1, 1));
-    Some((vec![assign(hit, truth)], number))
+    Some(assign(hit, truth))
 }
 
 /// Returns the code that sends a request.
@@ -361,8 +361,7 @@ fn leave(
     frame: &FrameHeader,
     number: usize,
     (cut, owner): (&Cut, Option<&Expr>),
-    (flow, request): (ir::FieldId, Option<&Request>),
-    stage: &Stage,
+    (flows, request): (&Flows, Option<&Request>),
     options: &SplitOptions,
 ) -> Vec<Stmt> {
     let kind = cut.kind;
@@ -371,17 +370,14 @@ fn leave(
         .iter()
         .map(|carried| read(carried.field))
         .collect();
-    let key = key_of(program, kind, stage);
     let mut missing = frame.layout.key_width;
     if let CutKind::Table(table) = kind
         && frame.is_cached(program, table)
     {
-        for value in &key {
-            missing -= value
-                .ty(program, None)
-                .map_or(0, ScalarTy::width)
-                .min(missing);
-            values.push(value.clone());
+        for key in &program.tables[table].keys {
+            let width = key.expr.ty(program, None).map_or(0, ScalarTy::width);
+            missing -= width.min(missing);
+            values.push(key.expr.clone());
         }
     }
     let key_parts = values[frame.carried.len()..].to_vec();
@@ -392,7 +388,7 @@ fn leave(
     for (option, width) in frame.each_option() {
         values.push(match option {
             FrameOption::ResumePoint => constant(number as u64, width),
-            FrameOption::Flow => read(flow),
+            FrameOption::Flow => read(flows.hash()),
             // The runtime reads it before it numbers the request.
             FrameOption::Sequence => owner.cloned().unwrap_or_else(|| constant(0, width)),
             _ => constant(0, width),
@@ -404,22 +400,7 @@ fn leave(
         Box::new(constant(u64::from(frame.layout.header_bytes), 32)),
         Box::new(constant(0, 32)),
     );
-    let mut body = Vec::new();
-    if !key.is_empty() {
-        body.push(call(
-            Op::Hash,
-            vec![
-                Operand::Number(HashAlgorithm::Crc32.number()),
-                Operand::In(constant(0, 32)),
-                Operand::In(Expr::Const(
-                    ScalarTy::Bit(33),
-                    Value::truncated(1 << 32, 33),
-                )),
-                Operand::Data(key),
-                Operand::Out(Place::from(flow)),
-            ],
-        ));
-    }
+    let mut body = flows.identify(number);
     if let Some(request) = request {
         let key = (key_parts, missing);
         body.extend(request.leave(program, frame, number, key, owner));
@@ -435,42 +416,6 @@ fn leave(
         ],
     ));
     body
-}
-
-/// Returns the values that identify the flow of a packet at a cut: the table's key, or the fields
-/// of the request with `@affinity`, or the whole request.
-fn key_of(program: &Program, kind: CutKind, stage: &Stage) -> Vec<Expr> {
-    let handler = match kind {
-        CutKind::Table(table) => {
-            let keys = program.tables[table].keys.iter();
-            return keys.map(|key| key.expr.clone()).collect();
-        }
-        CutKind::Handler(handler) => handler,
-    };
-    let request = request_of(stage);
-    let ir::ExternKind::Handler {
-        request: record, ..
-    } = &program.externs[handler].kind
-    else {
-        return request;
-    };
-    let mut is_marked = Vec::new();
-    record.each_scalar(&mut |field, _| {
-        let mut annotations = field.annotations.iter();
-        is_marked.push(annotations.any(|annotation| {
-            annotation.name == "affinity" && annotation.body == AnnotationBody::None
-        }));
-    });
-    let marked: Vec<Expr> = request
-        .iter()
-        .zip(&is_marked)
-        .filter(|(_, is_marked)| **is_marked)
-        .map(|(value, _)| value.clone())
-        .collect();
-    match marked.is_empty() {
-        true => request,
-        false => marked,
-    }
 }
 
 /// Returns the scalars of the request of a handler's call.

@@ -392,6 +392,7 @@ impl Maker<'_> {
     fn cut(&mut self, out: &mut Vec<Piece>, depth: usize) {
         self.program.cuts += 1;
         match self.rng.below(5) {
+            _ if self.setting.has_tables_alone() => self.mirrored(out, depth),
             0 => self.handler(out, None),
             1 if self.setting.may_learn() => self.learned(out),
             _ => self.mirrored(out, depth),

