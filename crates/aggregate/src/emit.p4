@@ -97,6 +97,8 @@ struct metadata_t {
     // Of the flow's entry: the next hop on its path, and whether this switch reduces it.
     bool is_on_path;
     bool is_reduced;
+    // The message came to this switch's address and goes back to its sender.
+    bool goes_back;
     bit<9> port;
     bit<48> mac;
 }
@@ -189,6 +191,12 @@ control SwitchIngress(inout headers_t hdr,
         meta.mac = mac;
     }
 
+    // The first switch of a mapper beside its reducer.
+    action pass_back(bit<9> port, bit<48> mac, bit<1> reduces) {
+        pass(port, mac, reduces);
+        meta.goes_back = true;
+    }
+
     // The paths of reductions' flows to their reducers. A path may pass a switch twice.
     table flows {
         key = {
@@ -197,7 +205,7 @@ control SwitchIngress(inout headers_t hdr,
             hdr.agg.job : exact;
             hdr.agg.flow : exact;
         }
-        actions = { pass; NoAction; }
+        actions = { pass; pass_back; NoAction; }
         default_action = NoAction();
         size = 65536;
     }
@@ -233,6 +241,11 @@ control SwitchIngress(inout headers_t hdr,
             }
             if (standard_metadata.egress_spec != 511) {
                 if (meta.is_on_path) {
+                    if (meta.goes_back) {
+                        bit<32> address = hdr.ipv4.src;
+                        hdr.ipv4.src = hdr.ipv4.dst;
+                        hdr.ipv4.dst = address;
+                    }
                     forward(meta.port, meta.mac);
                 } else {
                     routes.apply();

@@ -158,6 +158,26 @@ impl PlannedReduction {
         }
     }
 
+    /// Returns the IPv4 address to which a mapper sends: the reducer's, or that of a switch which
+    /// sends its messages back.
+    pub fn destination(&self, flow: usize) -> Ipv4Addr {
+        match self.sent_back_by(flow) {
+            Some(switch) => switch_address(switch),
+            None => self.reducer_end.0,
+        }
+    }
+
+    /// Returns the first switch of a mapper on the reducer's host, if all mappers get the replies
+    /// of the last switch. What a host sends to itself meets no switch, and a switch has only those
+    /// blocks whole that came from all mappers.
+    pub(crate) fn sent_back_by(&self, flow: usize) -> Option<SwitchId> {
+        let request = &self.request;
+        let (host, _) = request.mappers.get(flow)?;
+        let is_turned = request.to_all && *host == request.reducer && !self.switches.is_empty();
+        let first = self.flows.get(flow)?.hops.first()?;
+        is_turned.then_some(first.switch)
+    }
+
     /// Returns the number of flows: mappers and switches.
     fn flows(&self) -> u32 {
         (self.request.mappers.len() + self.switches.len()) as u32
@@ -389,14 +409,20 @@ impl Plan {
         let mac = mac_text(mac);
         let mut text = String::new();
         for (flow, planned) in reduction.flows.iter().enumerate() {
-            for hop in planned.hops.iter().filter(|hop| hop.switch == switch) {
+            let back = reduction.sent_back_by(flow);
+            let hops = planned.hops.iter().enumerate();
+            for (number, hop) in hops.filter(|(_, hop)| hop.switch == switch) {
                 let port = hop.to.0;
+                let (address, action) = match back.filter(|_| number == 0) {
+                    Some(switch) => (switch_address(switch), "pass_back"),
+                    None => (to, "pass"),
+                };
                 let written = match hop.from {
                     Some(PortId(from)) => writeln!(
                         text,
                         "SwitchIngress.flows {{ standard_metadata.ingress_port: {from}; \
-                         hdr.ipv4.dst: {to}; hdr.agg.job: {job}; hdr.agg.flow: {flow}; }} -> \
-                         pass(port: {port}, mac: {mac}, reduces: {})",
+                         hdr.ipv4.dst: {address}; hdr.agg.job: {job}; hdr.agg.flow: {flow}; }} -> \
+                         {action}(port: {port}, mac: {mac}, reduces: {})",
                         u8::from(hop.is_reduced)
                     ),
                     None => writeln!(

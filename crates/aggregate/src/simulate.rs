@@ -11,7 +11,6 @@ use packet::Nanos;
 use crate::datagram::Endpoint;
 use crate::host::{HostNode, HostRole, Roles, endpoint};
 use crate::mapper::{Mapper, MapperCounts};
-use crate::message::PORTS;
 use crate::pair::{Operator, Pair};
 use crate::plan::{Plan, PlannedReduction, SWITCH_MAC, switch_address};
 use crate::reducer::{Reducer, ReducerCounts};
@@ -591,11 +590,15 @@ fn mapper_role(
     mapper: Mapper,
     flow: u16,
 ) -> HostRole {
+    let reducer = match planned.sent_back_by(usize::from(flow)) {
+        Some(switch) => switch_end(switch),
+        None => ends[planned.request.reducer.0],
+    };
     Role::Mapper {
         mapper: Box::new(mapper),
         job: planned.job,
         flow,
-        reducer: ends[planned.request.reducer.0],
+        reducer,
     }
 }
 
@@ -609,15 +612,17 @@ fn reducer_role(
 ) -> HostRole {
     let request = &planned.request;
     let mappers = request.mappers.iter().map(|(host, _)| ends[host.0]);
-    let switches = planned.switches.iter().map(|planned| Endpoint {
-        mac: SWITCH_MAC,
-        address: switch_address(planned.switch),
-        port: *PORTS.start(),
-    });
+    let switches = planned.switches.iter();
+    let switches = switches.map(|planned| switch_end(planned.switch));
     let config = planned.reducer_config(attempt, options.open_epochs, options.patience);
     Role::Reducer {
         reducer: Box::new(Reducer::new(config, incarnation)),
         job: planned.job,
         flows: mappers.chain(switches).collect(),
     }
+}
+
+/// Returns the end of messages to a switch.
+fn switch_end(switch: SwitchId) -> Endpoint {
+    endpoint(SWITCH_MAC, switch_address(switch))
 }

@@ -724,7 +724,7 @@ impl Master {
             for flow in 0..reduction.parts.len() {
                 let (host, _) = reduction.planned.request.mappers[flow];
                 if reduction.parts[flow] == Part::Absent && self.agents[host.0].is_connected {
-                    let order = AgentOrder::Map(map_order(reduction, flow, &self.topology));
+                    let order = AgentOrder::Map(map_order(reduction, flow));
                     self.actions.push_back(Action::Order(host, order));
                     reduction.parts[flow] = Part::Preparing;
                 }

@@ -3,8 +3,9 @@
 
     sudo plugins/python/bench/site.py --ranks 3 -- python3 train.py
 
-Each rank has the variables that `torch.distributed` and `polyplane_aggregate.torch` read. Links
-have a rate from the hosts to the switch.
+Each rank has the variables that `torch.distributed` and `polyplane_aggregate.torch` read. With
+`--rate` each link has this rate in both directions: a namespace between switch and hosts has the
+queues from the switch, since the switch's own frames pass no queue of the kernel.
 """
 
 import argparse
@@ -64,8 +65,9 @@ class Site:
     def start(self):
         """Lays the links and starts switch, agents and master."""
         switch = self.namespace("switch")
+        middle = self.namespace("links") if self.options.rate else None
         for host in range(self.options.ranks):
-            self.link(switch, host)
+            self.link(switch, middle, host)
         for host in range(self.options.ranks):
             self.process(f"h{host}", ["aggregate", "agent", "--address", address(host),
                                       "--listen", self.socket(f"agent{host}"),
@@ -94,21 +96,23 @@ class Site:
         subprocess.run(["ip", "netns", "exec", namespace, *command], check=True,
                        stdout=subprocess.DEVNULL)
 
-    def link(self, switch: str, host: int):
+    def link(self, switch: str, middle: str | None, host: int):
         """Creates a host and its link to the switch."""
         namespace = self.namespace(f"h{host}")
+        for name in [switch, namespace] + ([middle] if middle else []):
+            self.inside(name, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
         port = f"port{host}"
-        self.inside(switch, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        self.inside(namespace, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        self.inside(switch, "ip", "link", "add", port, "type", "veth",
-                    "peer", "name", "eth0", "netns", namespace)
-        self.inside(switch, "ip", "link", "set", port, "up")
+        if middle is None:
+            self.pair(switch, port, namespace, "eth0")
+        else:
+            to_host, to_switch = f"host{host}", f"switch{host}"
+            self.pair(switch, port, middle, to_switch)
+            self.pair(middle, to_host, namespace, "eth0")
+            self.bridge(middle, f"link{host}", to_host, to_switch)
+            self.limit(middle, to_host)
+            self.limit(namespace, "eth0")
         self.inside(namespace, "ip", "link", "set", "eth0", "address", mac(host))
         self.inside(namespace, "ip", "address", "add", f"{address(host)}/24", "dev", "eth0")
-        self.inside(namespace, "ip", "link", "set", "eth0", "up")
-        if self.options.rate:
-            self.inside(namespace, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf",
-                        "rate", self.options.rate, "burst", "32kb", "latency", "100ms")
         for other in range(self.options.ranks):
             if other != host:
                 self.inside(namespace, "ip", "neighbour", "add", address(other),
@@ -116,6 +120,25 @@ class Site:
         self.inside(namespace, "ip", "neighbour", "add", "10.46.1.254",
                     "lladdr", "02:00:00:00:00:fe", "dev", "eth0")
         self.inside(namespace, "ip", "route", "add", "198.18.0.0/24", "via", "10.46.1.254")
+
+    def pair(self, first: str, name: str, second: str, other: str):
+        """Creates two interfaces that are linked."""
+        self.inside(first, "ip", "link", "add", name, "type", "veth",
+                    "peer", "name", other, "netns", second)
+        self.inside(first, "ip", "link", "set", name, "up")
+        self.inside(second, "ip", "link", "set", other, "up")
+
+    def bridge(self, namespace: str, name: str, *interfaces: str):
+        """Joins interfaces by a bridge that sends every frame to the others."""
+        self.inside(namespace, "ip", "link", "add", name, "type", "bridge", "ageing_time", "0")
+        for interface in interfaces:
+            self.inside(namespace, "ip", "link", "set", interface, "master", name)
+        self.inside(namespace, "ip", "link", "set", name, "up")
+
+    def limit(self, namespace: str, interface: str):
+        """Gives an interface the rate."""
+        self.inside(namespace, "tc", "qdisc", "add", "dev", interface, "root", "tbf",
+                    "rate", self.options.rate, "burst", "32kb", "latency", "100ms")
 
     def process(self, name: str, words):
         """Starts a process of polyplane in a namespace."""
@@ -144,7 +167,7 @@ class Site:
                 MASTER_ADDR=address(0), MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0",
                 POLYPLANE_ENGINE=self.socket(f"engines{rank}"))
             words = ["ip", "netns", "exec", f"{self.prefix}h{rank}", *command]
-            output = None if rank == 0 else subprocess.DEVNULL
+            output = None if rank == 0 or os.environ.get("ALL") else subprocess.DEVNULL
             ranks.append(subprocess.Popen(words, env=environment, stdout=output))
         self.processes += ranks
         return max(abs(rank.wait()) for rank in ranks)
@@ -154,7 +177,7 @@ def main() -> int:
     """Reads the options and runs the site."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ranks", type=int, default=3, help="number of hosts, one rank each")
-    parser.add_argument("--rate", help="rate of a host's link to the switch, as tc writes it")
+    parser.add_argument("--rate", help="rate of each link in both directions, as tc writes it")
     parser.add_argument("--polyplane", default="polyplane", help="the program (polyplane)")
     parser.add_argument("command", nargs="+", help="what each rank runs")
     options = parser.parse_args()

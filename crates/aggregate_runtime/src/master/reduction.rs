@@ -146,12 +146,12 @@ impl Reduction {
 }
 
 /// Returns the order for a mapper.
-pub(super) fn map_order(reduction: &Reduction, flow: usize, topology: &Topology) -> MapOrder {
+pub(super) fn map_order(reduction: &Reduction, flow: usize) -> MapOrder {
     MapOrder {
         flows: reduction.planned.flow_config(reduction.at.attempt),
         flow: flow as u16,
         source: reduction.sources[flow].from.clone(),
-        reducer: topology.hosts[reduction.planned.request.reducer.0].address,
+        reducer: reduction.planned.destination(flow),
     }
 }
 
