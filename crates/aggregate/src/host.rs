@@ -54,19 +54,34 @@ impl HostNode {
         }
     }
 
-    /// Returns the next frame of a role, each in its turn.
+    /// Returns the next frame of a role, each in its turn. Messages to this host do not leave it.
     fn next_frame(&mut self, now: Nanos) -> Option<Vec<u8>> {
+        loop {
+            let (to, message) = self.next_message(now)?;
+            if to.address != self.own.address {
+                return Some(datagram::write(self.own, to, &message.write()));
+            }
+            self.give(&message, now);
+        }
+    }
+
+    /// Returns the next message of a role, each in its turn.
+    fn next_message(&mut self, now: Nanos) -> Option<(Endpoint, Message)> {
         let mut roles = self.roles.borrow_mut();
         let len = roles.len();
-        for offset in 0..len {
-            let index = (self.turn + offset) % len;
-            let Some((to, message)) = roles[index].poll(now) else {
-                continue;
-            };
-            self.turn = (index + 1) % len;
-            return Some(datagram::write(self.own, to, &message.write()));
-        }
-        None
+        let order = (0..len).map(|offset| (self.turn + offset) % len);
+        let (index, sent) = order
+            .filter_map(|index| Some((index, roles[index].poll(now)?)))
+            .next()?;
+        self.turn = (index + 1) % len;
+        Some(sent)
+    }
+
+    /// Gives a message to all roles. Returns true if one takes it.
+    fn give(&self, message: &Message, now: Nanos) -> bool {
+        let mut roles = self.roles.borrow_mut();
+        let taken = roles.iter_mut().map(|role| role.receive(message, now));
+        taken.filter(|is_taken| *is_taken).count() > 0
     }
 
     /// Sends what the link has time for.
@@ -108,12 +123,7 @@ impl Node for HostNode {
             is_own_mac && datagram.to == self.own.address && PORTS.contains(&datagram.port)
         });
         let message = datagram.and_then(|datagram| Message::read(datagram.payload));
-        let is_taken = message.is_some_and(|message| {
-            let mut roles = self.roles.borrow_mut();
-            let taken = roles.iter_mut().map(|role| role.receive(&message, now));
-            taken.filter(|is_taken| *is_taken).count() > 0
-        });
-        match is_taken {
+        match message.is_some_and(|message| self.give(&message, now)) {
             true => self.counts.delivered += 1,
             false => self.other += 1,
         }

@@ -1,5 +1,6 @@
 //! Traffic of vectors of six mappers without faults: bytes on the reducer's link, and time.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,8 +36,18 @@ fn topology() -> Topology {
     Topology::read("case", &text, Path::new(".")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs it. Returns the bytes on the reducer's link and the seconds.
-fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
+/// Bytes on the links from and to each host.
+type HostBytes = BTreeMap<String, u64>;
+
+/// Bytes from and to hosts, and the seconds of a run.
+struct Traffic {
+    from: HostBytes,
+    to: HostBytes,
+    seconds: f64,
+}
+
+/// Runs it. With `to_all`, the reducer is on the host of the first mapper.
+fn run(values: ValueClass, tiers: u16, to_all: bool) -> Traffic {
     let shape = Shape {
         operator: Operator::Add,
         keys: KeyClass::Block,
@@ -46,10 +57,13 @@ fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
         name: "sum".to_owned(),
         shape,
         mappers: (0..MAPPERS).map(|host| (HostId(host), 1)).collect(),
-        reducer: HostId(MAPPERS),
+        reducer: match to_all {
+            true => HostId(0),
+            false => HostId(MAPPERS),
+        },
         slots: 250,
         tiers,
-        to_all: false,
+        to_all,
     };
     let inputs = (0..MAPPERS).map(|mapper| {
         let lanes = 0..BLOCKS * LANES;
@@ -81,18 +95,29 @@ fn run(values: ValueClass, tiers: u16) -> (u64, f64) {
     let outcome = run.outcomes().remove(0);
     assert_eq!(outcome.vector, Vector::of(&inputs, Operator::Add));
     let report = run.simulation().report();
-    let links = report.links.iter();
-    let name = format!("h{MAPPERS}");
-    let bytes = links.filter(|link| link.to == name).map(|link| link.bytes);
-    (bytes.sum(), outcome.ended_at.as_secs_f64())
+    let mut traffic = Traffic {
+        from: HostBytes::new(),
+        to: HostBytes::new(),
+        seconds: outcome.ended_at.as_secs_f64(),
+    };
+    for link in &report.links {
+        *traffic.from.entry(link.from.clone()).or_default() += link.bytes;
+        *traffic.to.entry(link.to.clone()).or_default() += link.bytes;
+    }
+    traffic
 }
 
 #[test]
 fn six_vectors_become_one_on_the_reducers_link() {
     let ideal = (BLOCKS * (HEADERS + LANES * 4)) as f64;
     for values in [ValueClass::I32, ValueClass::F32] {
-        let (direct_bytes, direct) = run(values, 0);
-        let (bytes, seconds) = run(values, 1);
+        let reducer = format!("h{MAPPERS}");
+        let run = |tiers| {
+            let Traffic { to, seconds, .. } = run(values, tiers, false);
+            (to[&reducer], seconds)
+        };
+        let (direct_bytes, direct) = run(0);
+        let (bytes, seconds) = run(1);
         let share = bytes as f64 / ideal;
         let reduction = 1.0 - seconds / direct;
         println!(
@@ -101,5 +126,21 @@ fn six_vectors_become_one_on_the_reducers_link() {
         );
         assert!(share <= 1.10, "{share}");
         assert!(reduction >= 0.75, "{reduction}");
+    }
+}
+
+#[test]
+fn a_vector_for_all_is_once_on_each_mappers_link_in_each_direction() {
+    let ideal = (BLOCKS * (HEADERS + LANES * 4)) as f64;
+    for values in [ValueClass::I32, ValueClass::F32] {
+        let traffic = run(values, 1, true);
+        for host in (0..MAPPERS).map(|host| format!("h{host}")) {
+            let (sent, received) = (traffic.from[&host], traffic.to[&host]);
+            println!("{values:?}, {host}: {sent} bytes sent, {received} received");
+            assert!(
+                sent.max(received) as f64 <= 1.15 * ideal,
+                "{sent} {received}"
+            );
+        }
     }
 }
