@@ -593,7 +593,7 @@ enum End {
 fn mapper(order: &MapOrder, map: &MapPart, store: &PartStore) -> Result<Mapper, String> {
     let input = match &order.source {
         MapSource::Part { function, path } => map(function, path, order.flows.shape),
-        MapSource::Stored { name } => stored(store, name),
+        MapSource::Stored { names } => stored(store, names, order.flows.shape.operator),
         MapSource::Engine { .. } => return Ok(Mapper::of_group(order.flows, order.flow)),
     };
     let mapper = Mapper::new(order.flows, order.flow, input?);

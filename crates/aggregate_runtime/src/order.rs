@@ -238,10 +238,10 @@ pub enum MapSource {
         /// The file.
         path: PathBuf,
     },
-    /// Pairs that an engine has stored in the agent.
+    /// Parts that engines have stored in the agent, combined by key.
     Stored {
-        /// Their name.
-        name: String,
+        /// Their names.
+        names: Vec<String>,
     },
     /// Vectors that an engine submits.
     Engine {

@@ -6,12 +6,12 @@ mod frame;
 mod member;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use aggregate::{Input, Mapper, Pair};
+use aggregate::{Input, Mapper, Operator, Pair};
 use packet::Nanos;
 use serde::Serialize;
 use support::wakeup::WakeupFd;
@@ -276,10 +276,28 @@ impl Engines {
     }
 }
 
-/// Returns the pairs of a stored part.
-pub(crate) fn stored(store: &PartStore, name: &str) -> Result<Input, String> {
-    let part = store.get(name);
-    let part =
-        part.ok_or_else(|| format!("no part {name} is stored at its agent; store it again"))?;
-    Ok(Input::Pairs(part.to_vec()))
+/// Returns the pairs of stored parts, combined by key.
+pub(crate) fn stored(
+    store: &PartStore,
+    names: &[String],
+    operator: Operator,
+) -> Result<Input, String> {
+    let parts = names.iter().map(|name| {
+        let part = store.get(name);
+        part.ok_or_else(|| format!("no part {name} is stored at its agent; store it again"))
+    });
+    let parts: Vec<Arc<Vec<Pair>>> = parts.collect::<Result<_, _>>()?;
+    if let [part] = &parts[..] {
+        return Ok(Input::Pairs(part.to_vec()));
+    }
+    let mut combined: HashMap<&[u8], i128> = HashMap::new();
+    for Pair { key, value } in parts.iter().flat_map(|part| part.iter()) {
+        let of_key = combined.entry(key);
+        let of_key = of_key.and_modify(|sum| *sum = operator.combine(*sum, *value));
+        of_key.or_insert(*value);
+    }
+    let pairs = combined
+        .into_iter()
+        .map(|(key, value)| Pair::new(key, value));
+    Ok(Input::Pairs(pairs.collect()))
 }

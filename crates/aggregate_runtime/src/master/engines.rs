@@ -155,8 +155,8 @@ impl Master {
 
     fn collect(&mut self, engine: EngineId, request: CollectRequest) -> Result<(), String> {
         let name = &request.name;
-        let mut hosts = Vec::new();
-        let mut sources = Vec::new();
+        // One mapper for all parts of a host.
+        let mut parts: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
         for mapper in request.mappers {
             let mut all = self.topology.hosts.iter();
             let host = all.position(|host| host.address == mapper.host);
@@ -167,12 +167,18 @@ impl Master {
                     mapper.host, self.topology.name
                 )
             })?;
-            hosts.push((HostId(host), 0));
-            sources.push(Source {
-                who: format!("mapper {}", mapper.part),
-                from: MapSource::Stored { name: mapper.part },
-            });
+            parts.entry(HostId(host)).or_default().push(mapper.part);
         }
+        let hosts = parts.keys().map(|host| (*host, 0)).collect();
+        let sources = parts.into_values().map(|names| Source {
+            who: match &names[..] {
+                [name] => format!("mapper {name}"),
+                [name, others @ ..] => format!("mapper {name} and {} more", others.len()),
+                [] => "no mapper".to_owned(),
+            },
+            from: MapSource::Stored { names },
+        });
+        let sources = sources.collect();
         let planned = ReductionRequest {
             name: name.clone(),
             shape: request.shape,
