@@ -410,4 +410,6 @@ class Group(Agent):
                 piece.future.set_exception(self._failure)
 
     def _named(self, text) -> str:
-        return f"group {self.name}: {text}"
+        """Returns a text with the group's name, which those of the master have already."""
+        name = f"group {self.name}: "
+        return name + text.removeprefix(name)
