@@ -412,4 +412,4 @@ class Group(Agent):
     def _named(self, text) -> str:
         """Returns a text with the group's name, which those of the master have already."""
         name = f"group {self.name}: "
-        return name + text.removeprefix(name)
+        return name + str(text).removeprefix(name)
