@@ -110,6 +110,11 @@ pub struct Addressed {
     pub message: Message,
 }
 
+/// Adds counts of messages. Those of a forged message may be beyond 64 bits together.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// A reducer.
 #[derive(Clone)]
 pub struct Reducer {
@@ -446,13 +451,14 @@ impl Reducer {
         let flow = &mut epoch.flows[usize::from(message.header.flow)];
         match &message.body {
             Body::End(counts) => {
-                flow.absorbed += counts.taken;
+                flow.absorbed = flow.absorbed.saturating_add(counts.taken);
                 flow.end = Some(*counts);
             }
             body => {
                 flow.messages += 1;
                 flow.left += body.pairs();
-                flow.absorbed += u64::from(message.header.absorbed);
+                let absorbed = u64::from(message.header.absorbed);
+                flow.absorbed = flow.absorbed.saturating_add(absorbed);
                 let layout = self.layout.as_ref();
                 let number = message.header.flow;
                 epoch.partial.add(number, body, operator, layout);
@@ -532,7 +538,7 @@ impl Reducer {
             return self.begin_vector(&asked, now);
         }
         // The first epoch holds all keys even if no two mappers have the same.
-        let all: u64 = asked.iter().map(|asked| asked.keys).sum();
+        let all = total(asked.iter().map(|asked| asked.keys));
         self.width = self.width_for(all, ALL_PLACES);
         self.fill(now);
         false
@@ -638,14 +644,14 @@ impl Reducer {
             return false;
         }
         let sent = epoch.flows.iter().filter_map(|flow| flow.end);
-        let sent: u64 = sent.map(|end| end.pairs).sum();
-        let absorbed: u64 = epoch.flows.iter().map(|flow| flow.absorbed).sum();
-        let left: u64 = epoch.flows.iter().map(|flow| flow.left).sum();
-        if !self.check(sent, left + absorbed) {
+        let sent = total(sent.map(|end| end.pairs));
+        let absorbed = total(epoch.flows.iter().map(|flow| flow.absorbed));
+        let left = total(epoch.flows.iter().map(|flow| flow.left));
+        if !self.check(sent, left.saturating_add(absorbed)) {
             return false;
         }
-        self.counts.pairs += sent;
-        self.counts.absorbed += absorbed;
+        self.counts.pairs = self.counts.pairs.saturating_add(sent);
+        self.counts.absorbed = self.counts.absorbed.saturating_add(absorbed);
         match absorbed {
             0 => self.commit(now),
             _ => self.collect_level(0, absorbed, now),
@@ -752,10 +758,11 @@ impl Reducer {
             self.round_trip.add(now.since(request.at));
         }
         collection.used = Some(bank.used);
-        collection.counts += match self.layout {
+        let counts = match self.layout {
             Some(_) => bank.combined_blocks(),
             None => bank.counts,
         };
+        collection.counts = collection.counts.saturating_add(counts);
         let step = self.config.flows.pairs_per_message as u32;
         let expected = bank.used.saturating_sub(request.first).min(step);
         let found = pairs + u64::from(header.absorbed);
@@ -763,7 +770,7 @@ impl Reducer {
             return;
         }
         if let Phase::Collecting { absorbed, .. } = &mut self.phase {
-            *absorbed += u64::from(header.absorbed);
+            *absorbed = absorbed.saturating_add(header.absorbed.into());
         }
         self.counts.collected += pairs;
         if let Some(epoch) = self.epochs.front_mut() {
@@ -794,7 +801,7 @@ impl Reducer {
             return true;
         }
         let counts = self.collections.iter().map(|collection| collection.counts);
-        if self.check(absorbed, counts.sum()) {
+        if self.check(absorbed, total(counts)) {
             self.commit(now);
         }
         true

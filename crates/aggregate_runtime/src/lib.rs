@@ -31,7 +31,9 @@ mod switch_link;
 
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
-pub use engine::{CollectRequest, EngineNumber, JoinRequest, StoredPart};
+pub use engine::{
+    CollectRequest, EngineNumber, FuzzAgent, FuzzConnection, JoinRequest, StoredPart,
+};
 pub use inbox::Inbox;
 pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
 pub use order::{

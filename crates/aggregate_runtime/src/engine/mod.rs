@@ -3,6 +3,7 @@
 
 mod connection;
 mod frame;
+mod fuzz_agent;
 mod member;
 mod store;
 
@@ -18,6 +19,7 @@ use support::wakeup::WakeupFd;
 
 pub use connection::EngineNumber;
 pub use frame::{CollectRequest, JoinRequest, StoredPart};
+pub use fuzz_agent::{FuzzAgent, FuzzConnection};
 
 use connection::{EngineEvent, EngineOutbox, EngineSink, EngineSocket};
 use frame::FrameKind;
@@ -85,14 +87,18 @@ impl Engines {
     /// # Errors
     /// It is no Unix socket, or another process listens there.
     pub(crate) fn open(&mut self, address: &Address) -> Result<(), String> {
-        let sink = EngineSink {
+        self.socket = Some(EngineSocket::open(address, self.sink())?);
+        Ok(())
+    }
+
+    /// Returns the target of the events of connections.
+    fn sink(&self) -> EngineSink {
+        EngineSink {
             host: self.host,
             store: Arc::clone(&self.store),
             events: self.sender.clone(),
             wakeup: Arc::clone(&self.wakeup),
-        };
-        self.socket = Some(EngineSocket::open(address, sink)?);
-        Ok(())
+        }
     }
 
     /// Returns the stored parts.
