@@ -14,7 +14,7 @@ use packet::Nanos;
 use port::{Poller, bind_datagrams};
 use support::wakeup::WakeupFd;
 
-use crate::engine::{EngineNumber, Engines, PartStore, stored};
+use crate::engine::{EngineNumber, Engines, PartLimits, PartStore, stored};
 use crate::inbox::Inbox;
 use crate::order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineRequest, Hello, MapOrder, MapSource,
@@ -40,8 +40,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
-/// Longest wait for a master.
-const LOOK: Duration = Duration::from_secs(3600);
+/// Longest wait for a master, and interval at which old parts are dropped meanwhile.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Makes the input of a mapper from a file. Returns an error message on failure.
 pub type MapPart = dyn Fn(&MapFunction, &Path, Shape) -> Result<Input, String> + Send + Sync;
@@ -133,11 +133,16 @@ fn endpoint(address: Ipv4Addr) -> SocketAddrV4 {
 }
 
 impl Agent {
-    /// Opens the socket of an agent. `map` runs map functions, in threads.
+    /// Opens the socket of an agent. `map` runs map functions, in threads; `limits` are those of the
+    /// parts that engines store.
     ///
     /// # Errors
     /// The address is not the machine's, or the port is taken.
-    pub fn new(address: Ipv4Addr, map: Arc<MapPart>) -> Result<Agent, String> {
+    pub fn new(
+        address: Ipv4Addr,
+        map: Arc<MapPart>,
+        limits: PartLimits,
+    ) -> Result<Agent, String> {
         let own = endpoint(address);
         let socket = bind_datagrams(own).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -157,7 +162,7 @@ impl Agent {
             map,
             mapped,
             sender,
-            engines: Engines::new(address, Arc::clone(&wakeup)),
+            engines: Engines::new(address, limits, Arc::clone(&wakeup)),
             wakeup,
             connection: 0,
             prepared: Vec::new(),
@@ -190,6 +195,7 @@ impl Agent {
         loop {
             self.wakeup.rearm();
             self.engines.refuse();
+            self.engines.drop_old_parts();
             let stop = stop.unwrap_or(listener.as_fd());
             let fds = [listener.as_fd(), stop, self.wakeup.fd()];
             let waited = poller.wait(fds, LOOK);
@@ -257,6 +263,7 @@ impl Agent {
             let has_more = has_more | self.send();
             if told.elapsed() >= ALIVE {
                 told = Instant::now();
+                self.engines.drop_old_parts();
                 write_line(stream, &AgentReport::Alive).map_err(gone)?;
             }
             if heard.elapsed() > SILENCE {

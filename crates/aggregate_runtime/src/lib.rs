@@ -32,7 +32,7 @@ mod switch_link;
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
 pub use engine::{
-    CollectRequest, EngineNumber, FuzzAgent, FuzzConnection, JoinRequest, StoredPart,
+    CollectRequest, EngineNumber, FuzzAgent, FuzzConnection, JoinRequest, PartLimits, StoredPart,
 };
 pub use inbox::Inbox;
 pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};

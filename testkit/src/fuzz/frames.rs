@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use aggregate_runtime::FuzzAgent;
+use aggregate_runtime::{FuzzAgent, PartLimits};
 use support::rng::Rng;
 
 use super::guard::guarded;
@@ -149,7 +149,7 @@ fn damage(choices: &mut Rng, bytes: &mut Vec<u8>) {
 
 /// Serves connections one after the other. Returns the number of parts that were stored.
 fn served(connections: &[Vec<u8>]) -> Result<usize, Fault> {
-    let agent = FuzzAgent::new();
+    let agent = FuzzAgent::new(PartLimits::default());
     let mut agent = agent.map_err(|error| Fault::new("no agent", error.to_string()))?;
     let mut model = Model::default();
     let mut stored = 0;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aggregate::{Pair, Vector};
 use serde::Serialize;
@@ -306,13 +306,12 @@ impl EngineReader<'_> {
         match (frame.kind, self.purpose) {
             (FrameKind::Store, Purpose::Open | Purpose::Parts) => {
                 self.purpose = Purpose::Parts;
-                match frame.store() {
-                    Ok((name, pairs)) => {
-                        let stored = serde_json::json!({ "pairs": pairs.len() });
-                        self.sink.store.put(name, pairs);
+                match self.store(frame) {
+                    Ok(pairs) => {
+                        let stored = serde_json::json!({ "pairs": pairs });
                         self.outbox.json(FrameKind::Stored, &stored);
                     }
-                    Err(error) => self.outbox.error(&error.to_string()),
+                    Err(why) => self.outbox.error(&why),
                 }
             }
             (FrameKind::Forget, Purpose::Open | Purpose::Parts) => {
@@ -355,6 +354,15 @@ impl EngineReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Stores a part. Returns the number of its pairs, or an error message.
+    fn store(&self, frame: &Frame) -> Result<usize, String> {
+        let (name, pairs) = frame.store().map_err(|error| error.to_string())?;
+        let count = pairs.len();
+        let stored = self.sink.store.put(name, pairs, Instant::now());
+        stored.map_err(|error| error.to_string())?;
+        Ok(count)
     }
 }
 

@@ -6,11 +6,12 @@ use std::net::{Ipv4Addr, Shutdown};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use support::wakeup::WakeupFd;
 
-use super::Engines;
 use super::connection::{EngineNumber, read_engine};
+use super::{Engines, PartLimits};
 use crate::stream::Stream;
 
 /// The engines of an agent that has no master.
@@ -31,14 +32,14 @@ pub struct FuzzConnection {
 }
 
 impl FuzzAgent {
-    /// Creates an agent without stored parts.
+    /// Creates an agent without stored parts, with these limits of them.
     ///
     /// # Errors
     /// There are too many descriptors.
-    pub fn new() -> io::Result<FuzzAgent> {
+    pub fn new(limits: PartLimits) -> io::Result<FuzzAgent> {
         let wakeup = Arc::new(WakeupFd::armed()?);
         Ok(FuzzAgent {
-            engines: Engines::new(Ipv4Addr::LOCALHOST, wakeup),
+            engines: Engines::new(Ipv4Addr::LOCALHOST, limits, wakeup),
             last: 0,
         })
     }
@@ -82,7 +83,7 @@ impl FuzzAgent {
 
     /// Returns the pairs of a stored part.
     pub fn stored(&self, name: &str) -> Option<BTreeMap<Vec<u8>, i128>> {
-        let part = self.engines.store().get(name)?;
+        let part = self.engines.store().get(name, Instant::now())?;
         let pairs = part.iter();
         Some(pairs.map(|it| (it.key.to_vec(), it.value)).collect())
     }

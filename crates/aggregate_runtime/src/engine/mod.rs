@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
 
 use aggregate::{Input, Mapper, Pair};
 use packet::Nanos;
@@ -24,6 +25,7 @@ pub use fuzz_agent::{FuzzAgent, FuzzConnection};
 use connection::{EngineEvent, EngineOutbox, EngineSink, EngineSocket};
 use frame::FrameKind;
 use member::GroupMember;
+pub use store::PartLimits;
 pub(crate) use store::PartStore;
 
 use crate::order::{AgentReport, EngineOrder, EngineRequest};
@@ -68,11 +70,11 @@ pub(crate) struct Engines {
 
 impl Engines {
     /// Creates the engines of a host: none yet.
-    pub(crate) fn new(host: Ipv4Addr, wakeup: Arc<WakeupFd>) -> Engines {
+    pub(crate) fn new(host: Ipv4Addr, limits: PartLimits, wakeup: Arc<WakeupFd>) -> Engines {
         let (sender, events) = mpsc::channel();
         Engines {
             host,
-            store: Arc::default(),
+            store: Arc::new(PartStore::new(limits)),
             events,
             sender,
             wakeup,
@@ -104,6 +106,11 @@ impl Engines {
     /// Returns the stored parts.
     pub(crate) fn store(&self) -> Arc<PartStore> {
         Arc::clone(&self.store)
+    }
+
+    /// Drops stored parts that have not been used for too long.
+    pub(crate) fn drop_old_parts(&self) {
+        self.store.drop_old(Instant::now());
     }
 
     /// Refuses what engines ask while there is no master.
@@ -284,7 +291,7 @@ impl Engines {
 
 /// Returns the pairs of a stored part.
 pub(crate) fn stored(store: &PartStore, name: &str) -> Result<Input, String> {
-    let part = store.get(name);
+    let part = store.get(name, Instant::now());
     let part =
         part.ok_or_else(|| format!("no part {name} is stored at its agent; store it again"))?;
     Ok(Input::Pairs(part.to_vec()))
