@@ -21,6 +21,7 @@ use crate::order::{
     PeerKind, ReduceOrder, ResultTo, lines_of,
 };
 use crate::stream::{Address, Listener, Stream, write_line};
+use crate::vector_lines::{VectorDigest, len_of, parts_of};
 
 /// Datagrams that are received, or sent, before the others have their turn.
 const BATCH: usize = 64;
@@ -138,11 +139,7 @@ impl Agent {
     ///
     /// # Errors
     /// The address is not the machine's, or the port is taken.
-    pub fn new(
-        address: Ipv4Addr,
-        map: Arc<MapPart>,
-        limits: PartLimits,
-    ) -> Result<Agent, String> {
+    pub fn new(address: Ipv4Addr, map: Arc<MapPart>, limits: PartLimits) -> Result<Agent, String> {
         let own = endpoint(address);
         let socket = bind_datagrams(own).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -551,6 +548,10 @@ impl Agent {
     fn ends(&mut self) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
+            let received = match &mut member.role {
+                Role::Mapper { mapper, .. } if member.engine.is_none() => mapper.take_result(),
+                _ => None,
+            };
             match &member.role {
                 Role::Mapper { mapper, flow, .. }
                     if mapper.is_complete() && member.engine.is_none() =>
@@ -559,6 +560,7 @@ impl Agent {
                         at: member.at,
                         flow: *flow,
                         counts: mapper.counts(),
+                        received: received.as_ref().map(VectorDigest::of),
                     });
                 }
                 Role::Reducer { reducer, .. }
@@ -618,8 +620,8 @@ fn report_reducer(
     let at = member.at;
     let mut keys = 0;
     if reducer.is_complete() {
-        let result = reducer.result();
-        keys = result.len() as u64;
+        let (result, vector) = (reducer.result(), reducer.vector());
+        keys = result.len() as u64 + vector.as_ref().map_or(0, len_of);
         if let Some(engine) = member.engine {
             if let Err(why) = engines.keep_result(engine, (result, member.bytes)) {
                 let request = EngineRequest::Failed { why };
@@ -628,6 +630,8 @@ fn report_reducer(
             }
         } else {
             reports.extend(lines_of(&result).map(|pairs| AgentReport::Pairs { at, pairs }));
+            let parts = vector.iter().flat_map(parts_of);
+            reports.extend(parts.map(|values| AgentReport::Vector { at, values }));
         }
     }
     let ended = reducer.completed_at().unwrap_or(member.now());
