@@ -350,7 +350,7 @@ fn parts_have_a_limit_of_memory_and_end_by_age() {
     site.agent_options = options.iter().map(|it| (*it).to_owned()).collect();
     site.start_agent(0);
     let mut rng = Rng::new(49);
-    let (small, large) = (part(&mut rng, 20), part(&mut rng, 12_000));
+    let (small, large) = (part(&mut rng, 20), part(&mut rng, 20_000));
     let mut engine = Engine::new(&site, 0);
     engine.store("killed/1", &large);
     engine.send(STORE, &store_body("next/1", &large));
