@@ -344,7 +344,7 @@ impl Reducer {
         if self.is_group() {
             self.first_asked_at.get_or_insert(now);
         }
-        // Of a complete result it tells also when mappers have no next input in time.
+        // A complete result stays known, also when mappers have no next input in time.
         let is_known =
             self.is_complete() || !matches!(self.phase, Phase::Waiting | Phase::Failed(_));
         if submission == self.submission && is_known {

@@ -134,8 +134,8 @@ fn endpoint(address: Ipv4Addr) -> SocketAddrV4 {
 }
 
 impl Agent {
-    /// Opens the socket of an agent. `map` runs map functions, in threads; `limits` are those of the
-    /// parts that engines store.
+    /// Opens the socket of an agent. `map` runs map functions, in threads; `limits` are those of
+    /// the parts that engines store.
     ///
     /// # Errors
     /// The address is not the machine's, or the port is taken.

@@ -12,8 +12,9 @@ use crate::vector_lines::{VectorPart, add_part, parts_of};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Run a job. The answers are [`Answer::Admitted`], then [`Answer::Pairs`] and
-    /// [`Answer::Vector`], and [`Answer::Ended`]. If the connection ends before, the job is cancelled.
+    /// Run a job. The answers are [`Answer::Admitted`], then [`Answer::Pairs`],
+    /// [`Answer::Vector`] and [`Answer::Ended`]. If the connection ends before, the job is
+    /// cancelled.
     Submit {
         /// Its name.
         name: String,

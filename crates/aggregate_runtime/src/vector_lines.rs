@@ -1,4 +1,4 @@
-//! Vectors in lines of JSON, in parts; and what is told of a vector that is not sent.
+//! Vectors in lines of JSON, in parts, and digests of vectors that are not sent.
 
 use aggregate::Vector;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub(crate) fn len_of(vector: &Vector) -> u64 {
     len as u64
 }
 
-/// What is told of the vector that a mapper has got: enough to compare it.
+/// Digest of the vector that a mapper has got, to compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VectorDigest {
     /// Number of its values.
@@ -68,7 +68,7 @@ pub struct VectorDigest {
 }
 
 impl VectorDigest {
-    /// Returns what is told of a vector.
+    /// Returns the digest of a vector.
     pub fn of(vector: &Vector) -> VectorDigest {
         VectorDigest {
             values: len_of(vector),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_tell_vectors_of_other_bits_or_lengths_apart() {
+    fn vectors_of_other_bits_or_lengths_have_other_digests() {
         let vectors = [
             Vector::Integers(vec![]),
             Vector::Integers(vec![0]),

@@ -183,8 +183,8 @@ struct JobOptions {
     seed: Option<u64>,
     #[command(flatten)]
     choice: Choice,
-    /// Write the results to files of this directory: NAME.tsv with lines `KEY<TAB>VALUE`; of vectors
-    /// NAME.bin, little-endian, with 4 bytes of each f32, or 8 of each sum of i32.
+    /// Write the results to files of this directory: NAME.tsv with lines `KEY<TAB>VALUE`; of
+    /// vectors NAME.bin, little-endian, with 4 bytes of each f32, or 8 of each sum of i32.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write results and counters as JSON.

@@ -297,7 +297,7 @@ mod tests {
             "sort",
             // Its output ends before it does.
             "cat; exec >&-; sleep 0.2",
-            // It leaves something behind.
+            // A program that it has started is still there.
             "sleep 1000 >/dev/null & cat",
             "while read -r key value; do printf '%s\\t%s\\n' \"$key\" \"$value\"; done",
         ] {

@@ -229,8 +229,8 @@ fn frames(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, String> {
 /// Stored parts by a plain reading of docs/AGGREGATE.md.
 struct Model {
     parts: BTreeMap<String, BTreeMap<Vec<u8>, i128>>,
-    /// False after a connection that an error has ended behind a FORGET: nothing tells if that was
-    /// carried out.
+    /// False after a connection with a FORGET that an error has ended: the FORGET may have come
+    /// after the error.
     is_certain: bool,
 }
 
@@ -268,7 +268,7 @@ impl Model {
                         Some(Some(count)) if *count == expected => {
                             self.parts.insert(name, pairs);
                         }
-                        // It comes behind an error.
+                        // It comes after an error.
                         None if has_failed => return Ok(()),
                         found => {
                             let detail = format!("{name}: {found:?}, and not {expected}");

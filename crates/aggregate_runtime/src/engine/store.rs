@@ -70,7 +70,7 @@ struct Part {
 struct Parts {
     by_name: BTreeMap<String, Part>,
     bytes: u64,
-    /// No part is to be dropped before this time.
+    /// No part is too old before this time.
     next_end: Option<Instant>,
 }
 

@@ -164,7 +164,14 @@ impl Harness {
         let at = self.at;
         for flow in 0..3 {
             let counts = MapperCounts::default();
-            self.report(0, AgentReport::Mapped { at, flow, counts });
+            let received = None;
+            let mapped = AgentReport::Mapped {
+                at,
+                flow,
+                counts,
+                received,
+            };
+            self.report(0, mapped);
         }
     }
 
