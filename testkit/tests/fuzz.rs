@@ -87,6 +87,21 @@ fn flows_of_split_programs_get_what_one_device_gives_them() {
 }
 
 #[test]
+fn job_files_are_refused_with_places_or_read() {
+    finds_nothing(Target::Jobs, 28);
+}
+
+#[test]
+fn reductions_are_exact_whatever_datagrams_come() {
+    finds_nothing(Target::Datagrams, 29);
+}
+
+#[test]
+fn frames_of_engines_end_well_or_with_a_named_error() {
+    finds_nothing(Target::Frames, 30);
+}
+
+#[test]
 fn flows_of_split_programs_that_were_reordered_keep_their_order() {
     // Seed and case fix program, events and delays as long as the generator draws them alike.
     for case in [2250, 4634, 22948] {

@@ -13,7 +13,8 @@ pub(crate) struct Options {
     /// `front` (P4 text to IR), `packets` (random packets and entries through programs), `engines`
     /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files),
     /// `messages` (P4Runtime requests with changed bytes), `text` (random programs printed as P4
-    /// text) or `split` (random programs over a switch and servers).
+    /// text), `split` (random programs over a switch and servers), `jobs` (mutated job files of
+    /// reductions), `datagrams` (messages of reductions) or `frames` (frames of engines).
     target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600)]

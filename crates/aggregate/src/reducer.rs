@@ -3,7 +3,9 @@
 //!
 //! No I/O and no clock. docs/internals/aggregate.md has the argument for exactness.
 
+mod epochs;
 mod progress;
+mod switches;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -13,16 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::combined::Combined;
 use crate::mapper::FlowConfig;
-use crate::message::{Bank, Body, Flags, Header, Kind, Message, Receipts, State};
+use crate::message::{Body, Flags, Header, Kind, Message, Receipts, State};
 use crate::pair::Pair;
 use crate::reduction_error::ReductionError;
 use crate::timing::RoundTrip;
-use crate::vector::{LaneOperation, Layout, Vector};
+use crate::vector::{Layout, Vector};
 
-use progress::{Asked, Clearing, Collection, Epoch, FlowEpoch, Received, Request};
-
-/// Requests for slots in flight to a switch.
-const REQUESTS: usize = 32;
+use progress::{Asked, Clearing, Collection, Epoch, Received};
 
 /// Maximum number of epochs of a reduction. Epochs' numbers do not come round again.
 const MAX_EPOCHS: u64 = 1 << 12;
@@ -32,9 +31,6 @@ const MAX_BASE: u16 = u16::MAX - 2 * MAX_EPOCHS as u16;
 
 /// Number of places in the order of keys.
 const ALL_PLACES: u64 = 1 << 32;
-
-/// Share of a bank's slots that an epoch is planned to fill, in percent.
-const FILL: u64 = 95;
 
 /// A switch that takes part in a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +104,11 @@ pub struct Addressed {
     pub flow: u16,
     /// The message.
     pub message: Message,
+}
+
+/// Adds counts of messages. Those of a forged message may be beyond 64 bits together.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
 }
 
 /// A reducer.
@@ -343,8 +344,10 @@ impl Reducer {
         if self.is_group() {
             self.first_asked_at.get_or_insert(now);
         }
-        if submission == self.submission && !matches!(self.phase, Phase::Waiting | Phase::Failed(_))
-        {
+        // A complete result stays known, also when mappers have no next input in time.
+        let is_known =
+            self.is_complete() || !matches!(self.phase, Phase::Waiting | Phase::Failed(_));
+        if submission == self.submission && is_known {
             self.signal(flow);
         }
     }
@@ -446,13 +449,14 @@ impl Reducer {
         let flow = &mut epoch.flows[usize::from(message.header.flow)];
         match &message.body {
             Body::End(counts) => {
-                flow.absorbed += counts.taken;
+                flow.absorbed = flow.absorbed.saturating_add(counts.taken);
                 flow.end = Some(*counts);
             }
             body => {
                 flow.messages += 1;
                 flow.left += body.pairs();
-                flow.absorbed += u64::from(message.header.absorbed);
+                let absorbed = u64::from(message.header.absorbed);
+                flow.absorbed = flow.absorbed.saturating_add(absorbed);
                 let layout = self.layout.as_ref();
                 let number = message.header.flow;
                 epoch.partial.add(number, body, operator, layout);
@@ -504,155 +508,6 @@ impl Reducer {
         }
     }
 
-    /// Goes on to the mappers' next inputs, when all mappers have theirs.
-    fn begin_next(&mut self) -> bool {
-        if !self.has_next_inputs() || self.wants_load() {
-            return false;
-        }
-        for flow in &mut self.flows {
-            flow.asked = flow.next.take();
-        }
-        self.submission = self.submission.wrapping_add(1);
-        self.result = Combined::default();
-        self.completed_at = None;
-        self.start = 0;
-        self.epochs.clear();
-        self.phase = Phase::Waiting;
-        true
-    }
-
-    /// Begins when all mappers have reported their number of keys.
-    fn begin(&mut self, now: Nanos) -> bool {
-        let asked: Option<Vec<Asked>> = self.flows.iter().map(|flow| flow.asked).collect();
-        let Some(asked) = asked else {
-            return false;
-        };
-        self.first_asked_at = None;
-        if self.config.flows.shape.is_vector() {
-            return self.begin_vector(&asked, now);
-        }
-        // The first epoch holds all keys even if no two mappers have the same.
-        let all: u64 = asked.iter().map(|asked| asked.keys).sum();
-        self.width = self.width_for(all, ALL_PLACES);
-        self.fill(now);
-        false
-    }
-
-    /// Begins with a vector: its blocks are known, and each epoch is a range of them.
-    fn begin_vector(&mut self, asked: &[Asked], now: Nanos) -> bool {
-        let shape = self.config.flows.shape;
-        let first = asked.first();
-        let expected = first.map_or(0, |first| first.keys);
-        let operation = first.and_then(|first| first.lanes);
-        let operation = operation.unwrap_or(LaneOperation::of(shape));
-        for (flow, asked) in (0..).zip(asked) {
-            let found = asked.lanes.unwrap_or(LaneOperation::of(shape));
-            let failure = if found != operation || !found.is_of(shape) {
-                ReductionError::Operations {
-                    flow,
-                    expected: operation,
-                    found,
-                }
-            } else if asked.keys != expected {
-                ReductionError::Lengths {
-                    flow,
-                    expected,
-                    found: asked.keys,
-                }
-            } else {
-                continue;
-            };
-            self.phase = Phase::Failed(failure);
-            return false;
-        }
-        let layout = Layout::new(expected, operation);
-        let least = u64::from(layout.blocks).div_ceil(MAX_EPOCHS - 2);
-        self.width = u64::from(self.config.slots).max(least);
-        self.layout = Some(layout);
-        self.fill(now);
-        false
-    }
-
-    /// Returns the width of an epoch that fills a bank, where `keys` keys are in `width` places.
-    fn width_for(&self, keys: u64, width: u64) -> u64 {
-        let room = u128::from(self.config.slots) * u128::from(FILL) / 100;
-        let least = ALL_PLACES / MAX_EPOCHS;
-        match keys <= u64::from(self.config.slots) && width == ALL_PLACES || keys == 0 {
-            true => ALL_PLACES,
-            false => (u128::from(width) * room / u128::from(keys)) as u64,
-        }
-        .clamp(least, ALL_PLACES)
-    }
-
-    /// Announces epochs.
-    fn fill(&mut self, now: Nanos) {
-        self.phase = Phase::Filling;
-        while self.epochs.len() < usize::from(self.config.open_epochs) {
-            let first = match self.epochs.back() {
-                Some(Epoch { end: u32::MAX, .. }) => break,
-                Some(epoch) => u64::from(epoch.end) + 1,
-                None => u64::from(self.start),
-            };
-            let Some(end) = self.end_of_epoch(first) else {
-                break;
-            };
-            self.epochs.push_back(Epoch {
-                end,
-                flows: vec![FlowEpoch::default(); self.flows.len()],
-                partial: Combined::default(),
-            });
-        }
-        for flow in 0..self.config.mappers {
-            self.flows[usize::from(flow)].heard_at = now;
-            self.signal(flow);
-        }
-    }
-
-    /// Returns the last place of the epoch with this first one. `None` if it is of blocks of values
-    /// and not all scales are in the result.
-    fn end_of_epoch(&self, first: u64) -> Option<u32> {
-        let last = (first + self.width - 1).min(ALL_PLACES - 1) as u32;
-        let Some(layout) = &self.layout else {
-            return Some(last);
-        };
-        let scales = layout.scale_blocks;
-        if first < u64::from(scales) {
-            return Some(last.min(scales - 1));
-        }
-        match (
-            self.start >= scales,
-            last >= layout.blocks.saturating_sub(1),
-        ) {
-            (false, _) => None,
-            (true, true) => Some(u32::MAX),
-            (true, false) => Some(last),
-        }
-    }
-
-    /// Ends filling when all mappers have left the base epoch and all of its messages are here.
-    fn finish_filling(&mut self, now: Nanos) -> bool {
-        let Some(epoch) = self.epochs.front() else {
-            return false;
-        };
-        if !epoch.flows.iter().all(FlowEpoch::is_complete) {
-            return false;
-        }
-        let sent = epoch.flows.iter().filter_map(|flow| flow.end);
-        let sent: u64 = sent.map(|end| end.pairs).sum();
-        let absorbed: u64 = epoch.flows.iter().map(|flow| flow.absorbed).sum();
-        let left: u64 = epoch.flows.iter().map(|flow| flow.left).sum();
-        if !self.check(sent, left + absorbed) {
-            return false;
-        }
-        self.counts.pairs += sent;
-        self.counts.absorbed += absorbed;
-        match absorbed {
-            0 => self.commit(now),
-            _ => self.collect_level(0, absorbed, now),
-        }
-        true
-    }
-
     /// Fails if counts differ.
     fn check(&mut self, expected: u64, found: u64) -> bool {
         if expected != found {
@@ -663,200 +518,6 @@ impl Reducer {
             });
         }
         expected == found
-    }
-
-    fn collect_level(&mut self, level: u16, absorbed: u64, now: Nanos) {
-        self.phase = Phase::Collecting { level, absorbed };
-        for index in self.of_level(level) {
-            self.collections[index].begin(now);
-            self.request(index, now);
-        }
-    }
-
-    /// Returns the indices of the switches of a level.
-    fn of_level(&self, level: u16) -> Vec<usize> {
-        let places = self.config.switches.iter().enumerate();
-        let of_level = places.filter(|(_, place)| place.level == level);
-        of_level.map(|(index, _)| index).collect()
-    }
-
-    /// Requests slots of a switch: the first ones until their number is known, then as many as
-    /// may be in flight.
-    fn request(&mut self, index: usize, now: Nanos) {
-        let step = self.config.flows.pairs_per_message as u32;
-        let window = self.config.flows.window;
-        loop {
-            let collection = &mut self.collections[index];
-            let is_more = match collection.used {
-                None => collection.next_slot == 0,
-                Some(used) => collection.next_slot < used,
-            };
-            let oldest = collection.requests.keys().next();
-            let span = oldest.map_or(0, |oldest| collection.next_sequence - oldest);
-            if !is_more || collection.requests.len() >= REQUESTS || span >= window {
-                return;
-            }
-            let sequence = collection.next_sequence;
-            let request = Request {
-                first: collection.next_slot,
-                at: now,
-                transmissions: 1,
-            };
-            collection.next_sequence += 1;
-            collection.next_slot += step;
-            collection.requests.insert(sequence, request);
-            self.send_request(index, sequence, request);
-        }
-    }
-
-    fn send_request(&mut self, index: usize, sequence: u32, request: Request) {
-        let flow = self.config.switches[index].flow;
-        let mut header = self.header(Kind::Collect, flow, self.base);
-        if let Some(layout) = &self.layout {
-            // An epoch is of scales or of values.
-            header.shape.operator = layout.operator(self.start);
-        }
-        header.sequence = sequence;
-        header.credit = request.transmissions as u16;
-        let bank = Bank {
-            first: request.first,
-            ..Bank::default()
-        };
-        let body = match self.config.flows.shape.is_vector() {
-            true => Body::BlockBank(bank, Vec::new()),
-            false => Body::Bank(bank, Vec::new()),
-        };
-        self.send(flow, Message { header, body });
-    }
-
-    /// Takes a reply of a switch.
-    fn collect(&mut self, message: &Message, bank: Bank, now: Nanos) {
-        let (header, pairs) = (&message.header, message.body.pairs());
-        let level = match self.phase {
-            Phase::Collecting { level, .. } if header.epoch == self.base => level,
-            _ => return,
-        };
-        let mut places = self.config.switches.iter();
-        let index = places.position(|place| place.flow == header.flow && place.level == level);
-        let Some(index) = index else {
-            self.counts.strays += 1;
-            return;
-        };
-        let collection = &mut self.collections[index];
-        collection.heard_at = now;
-        let Some(request) = collection.requests.remove(&header.sequence) else {
-            self.counts.repeats += 1;
-            return;
-        };
-        if request.transmissions == 1 {
-            self.round_trip.add(now.since(request.at));
-        }
-        collection.used = Some(bank.used);
-        collection.counts += match self.layout {
-            Some(_) => bank.combined_blocks(),
-            None => bank.counts,
-        };
-        let step = self.config.flows.pairs_per_message as u32;
-        let expected = bank.used.saturating_sub(request.first).min(step);
-        let found = pairs + u64::from(header.absorbed);
-        if !self.check(expected.into(), found) {
-            return;
-        }
-        if let Phase::Collecting { absorbed, .. } = &mut self.phase {
-            *absorbed += u64::from(header.absorbed);
-        }
-        self.counts.collected += pairs;
-        if let Some(epoch) = self.epochs.front_mut() {
-            let operator = self.config.flows.shape.operator;
-            let layout = self.layout.as_ref();
-            epoch
-                .partial
-                .add(header.flow, &message.body, operator, layout);
-        }
-        self.request(index, now);
-    }
-
-    /// Goes on to the next level, or to the result, when a level is collected. `absorbed` is the
-    /// number of pairs that switches took out of messages and replies.
-    fn finish_level(&mut self, level: u16, absorbed: u64, now: Nanos) -> bool {
-        let of_level = self.of_level(level);
-        let mut collections = of_level.iter().map(|index| &self.collections[*index]);
-        if !collections.all(Collection::is_complete) {
-            return false;
-        }
-        let is_last = self
-            .config
-            .switches
-            .iter()
-            .all(|place| place.level <= level);
-        if !is_last {
-            self.collect_level(level + 1, absorbed, now);
-            return true;
-        }
-        let counts = self.collections.iter().map(|collection| collection.counts);
-        if self.check(absorbed, counts.sum()) {
-            self.commit(now);
-        }
-        true
-    }
-
-    /// Adds the base epoch to the result, and has the switches forget it.
-    fn commit(&mut self, now: Nanos) {
-        let Some(epoch) = self.epochs.pop_front() else {
-            return;
-        };
-        if self.layout.is_none() {
-            let width = u64::from(epoch.end) - u64::from(self.start) + 1;
-            self.width = self.width_for(epoch.partial.keys(), width);
-        }
-        // Keys of an epoch are in no other, so nothing is combined here.
-        self.result.extend(epoch.partial);
-        self.counts.epochs += 1;
-        let is_last = epoch.end == u32::MAX;
-        if is_last {
-            self.phase = Phase::Complete;
-            self.completed_at = Some(now);
-            for flow in 0..self.config.mappers {
-                self.signal(flow);
-            }
-            if !self.is_group() {
-                return;
-            }
-        }
-        self.start = epoch.end.saturating_add(1);
-        self.base += 1;
-        let clearing = Clearing {
-            at: now,
-            transmissions: 1,
-        };
-        let all = 0..self.config.switches.len();
-        self.phase = Phase::Clearing(all.clone().map(|index| (index, clearing)).collect());
-        for index in all {
-            self.collections[index].heard_at = now;
-            self.send_clear(index, 1);
-        }
-    }
-
-    fn send_clear(&mut self, index: usize, transmissions: u32) {
-        let flow = self.config.switches[index].flow;
-        let mut header = self.header(Kind::Clear, flow, self.base.wrapping_sub(1));
-        header.credit = transmissions as u16;
-        let body = Body::Nothing;
-        self.send(flow, Message { header, body });
-    }
-
-    /// Takes a switch's answer that it has forgotten an epoch.
-    fn cleared(&mut self, header: &Header, now: Nanos) {
-        let mut places = self.config.switches.iter();
-        let index = places.position(|place| place.flow == header.flow);
-        let is_answer = header.flags.has(Flags::ACK) && header.epoch.wrapping_add(1) == self.base;
-        match (&mut self.phase, index) {
-            (Phase::Clearing(left), Some(index)) if is_answer => {
-                self.collections[index].heard_at = now;
-                left.remove(&index);
-            }
-            _ => self.counts.strays += 1,
-        }
     }
 
     /// Returns the next message to send now, if there is one.

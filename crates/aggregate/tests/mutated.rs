@@ -1,7 +1,11 @@
 //! Job text and messages with changed bytes: they are read or refused, and what is read is written
 //! as it was.
 
-use aggregate::{Job, Message};
+use aggregate::{
+    Bank, Body, EpochCounts, Flags, FlowConfig, Header, Job, KeyClass, Kind, Message, Operator,
+    Reducer, ReducerConfig, ReductionError, Shape, SwitchPlace, ValueClass,
+};
+use packet::Nanos;
 use support::rng::Rng;
 
 const JOB: &str = "# a job\n\
@@ -62,4 +66,102 @@ fn changed_messages_are_refused_or_written_as_they_were() {
         }
     }
     assert!(read > 1_000, "{read} read");
+}
+
+const SHAPE: Shape = Shape {
+    operator: Operator::Add,
+    keys: KeyClass::B16,
+    values: ValueClass::I64,
+};
+
+/// A reducer of two mappers and a switch, of which the flow is 2.
+fn reducer() -> Reducer {
+    let flows = FlowConfig {
+        job: 1,
+        attempt: 1,
+        shape: SHAPE,
+        window: 64,
+        pairs_per_message: 2,
+        datagram_bytes: 1472,
+        receivers: 0,
+    };
+    let config = ReducerConfig {
+        flows,
+        mappers: 2,
+        switches: vec![SwitchPlace { flow: 2, level: 0 }],
+        slots: 10,
+        open_epochs: 2,
+        patience: Nanos::from_secs(5),
+        waiting: Nanos::from_secs(5),
+    };
+    Reducer::new(config, 1)
+}
+
+fn message(kind: Kind, flow: u16, sequence: u32, body: Body) -> Message {
+    let header = Header {
+        kind,
+        flags: Flags::VALID,
+        shape: SHAPE,
+        job: 1,
+        attempt: 1,
+        flow,
+        epoch: 0,
+        sequence,
+        incarnation: 1,
+        pairs: 0,
+        absorbed: 0,
+        credit: 1,
+    };
+    Message { header, body }
+}
+
+#[test]
+fn counts_beyond_64_bits_are_a_named_failure() {
+    let most = u64::MAX;
+    let question = |pairs| Body::Question {
+        pairs,
+        since: 0,
+        submission: 1,
+        lanes: None,
+    };
+    let end = |pairs, taken| {
+        let messages = 0;
+        Body::End(EpochCounts {
+            messages,
+            pairs,
+            taken,
+        })
+    };
+    // Pairs of each mapper, of them taken by the switch, and the counts of its replies.
+    for (pairs, taken, counts) in [
+        (most, 0, 0),
+        (most - 1, most, 0),
+        (0, most, 0),
+        (2, 2, most),
+    ] {
+        let mut reducer = reducer();
+        for flow in 0..2 {
+            let asked = message(Kind::Signal, flow, 0, question(pairs));
+            reducer.receive(&asked, Nanos::ZERO);
+        }
+        for flow in 0..2 {
+            let ended = message(Kind::End, flow, 0, end(pairs, taken));
+            reducer.receive(&ended, Nanos::ZERO);
+        }
+        for sequence in 0..3 {
+            while reducer.poll(Nanos::ZERO).is_some() {}
+            let bank = Bank {
+                first: 2 * sequence,
+                used: 5,
+                counts,
+            };
+            let mut reply = message(Kind::Reply, 2, sequence, Body::Bank(bank, Vec::new()));
+            // Two, two and one.
+            reply.header.absorbed = 2 - u8::from(sequence == 2);
+            reducer.receive(&reply, Nanos::ZERO);
+        }
+        let failure = reducer.failure();
+        let is_named = matches!(failure, Some(ReductionError::Unbalanced { epoch: 0, .. }));
+        assert!(is_named, "{pairs} {taken} {counts}: {failure:?}");
+    }
 }

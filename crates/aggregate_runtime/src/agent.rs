@@ -14,13 +14,14 @@ use packet::Nanos;
 use port::{Poller, bind_datagrams};
 use support::wakeup::WakeupFd;
 
-use crate::engine::{EngineNumber, Engines, PartStore, stored};
+use crate::engine::{EngineNumber, Engines, PartLimits, PartStore, stored};
 use crate::inbox::Inbox;
 use crate::order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineRequest, Hello, MapOrder, MapSource,
     PeerKind, ReduceOrder, ResultTo, lines_of,
 };
 use crate::stream::{Address, Listener, Stream, write_line};
+use crate::vector_lines::{VectorDigest, len_of, parts_of};
 
 /// Datagrams that are received, or sent, before the others have their turn.
 const BATCH: usize = 64;
@@ -40,8 +41,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// Shortest sleep until a time-out.
 const SHORTEST: Duration = Duration::from_micros(50);
 
-/// Longest wait for a master.
-const LOOK: Duration = Duration::from_secs(3600);
+/// Longest wait for a master, and interval at which old parts are dropped meanwhile.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Makes the input of a mapper from a file. Returns an error message on failure.
 pub type MapPart = dyn Fn(&MapFunction, &Path, Shape) -> Result<Input, String> + Send + Sync;
@@ -133,11 +134,12 @@ fn endpoint(address: Ipv4Addr) -> SocketAddrV4 {
 }
 
 impl Agent {
-    /// Opens the socket of an agent. `map` runs map functions, in threads.
+    /// Opens the socket of an agent. `map` runs map functions, in threads; `limits` are those of
+    /// the parts that engines store.
     ///
     /// # Errors
     /// The address is not the machine's, or the port is taken.
-    pub fn new(address: Ipv4Addr, map: Arc<MapPart>) -> Result<Agent, String> {
+    pub fn new(address: Ipv4Addr, map: Arc<MapPart>, limits: PartLimits) -> Result<Agent, String> {
         let own = endpoint(address);
         let socket = bind_datagrams(own).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
@@ -157,7 +159,7 @@ impl Agent {
             map,
             mapped,
             sender,
-            engines: Engines::new(address, Arc::clone(&wakeup)),
+            engines: Engines::new(address, limits, Arc::clone(&wakeup)),
             wakeup,
             connection: 0,
             prepared: Vec::new(),
@@ -190,6 +192,7 @@ impl Agent {
         loop {
             self.wakeup.rearm();
             self.engines.refuse();
+            self.engines.drop_old_parts();
             let stop = stop.unwrap_or(listener.as_fd());
             let fds = [listener.as_fd(), stop, self.wakeup.fd()];
             let waited = poller.wait(fds, LOOK);
@@ -257,6 +260,7 @@ impl Agent {
             let has_more = has_more | self.send();
             if told.elapsed() >= ALIVE {
                 told = Instant::now();
+                self.engines.drop_old_parts();
                 write_line(stream, &AgentReport::Alive).map_err(gone)?;
             }
             if heard.elapsed() > SILENCE {
@@ -544,6 +548,10 @@ impl Agent {
     fn ends(&mut self) -> Vec<AgentReport> {
         let mut reports = Vec::new();
         for member in self.members.iter_mut().filter(|member| !member.has_ended) {
+            let received = match &mut member.role {
+                Role::Mapper { mapper, .. } if member.engine.is_none() => mapper.take_result(),
+                _ => None,
+            };
             match &member.role {
                 Role::Mapper { mapper, flow, .. }
                     if mapper.is_complete() && member.engine.is_none() =>
@@ -552,6 +560,7 @@ impl Agent {
                         at: member.at,
                         flow: *flow,
                         counts: mapper.counts(),
+                        received: received.as_ref().map(VectorDigest::of),
                     });
                 }
                 Role::Reducer { reducer, .. }
@@ -611,8 +620,8 @@ fn report_reducer(
     let at = member.at;
     let mut keys = 0;
     if reducer.is_complete() {
-        let result = reducer.result();
-        keys = result.len() as u64;
+        let (result, vector) = (reducer.result(), reducer.vector());
+        keys = result.len() as u64 + vector.as_ref().map_or(0, len_of);
         if let Some(engine) = member.engine {
             if let Err(why) = engines.keep_result(engine, (result, member.bytes)) {
                 let request = EngineRequest::Failed { why };
@@ -621,6 +630,8 @@ fn report_reducer(
             }
         } else {
             reports.extend(lines_of(&result).map(|pairs| AgentReport::Pairs { at, pairs }));
+            let parts = vector.iter().flat_map(parts_of);
+            reports.extend(parts.map(|values| AgentReport::Vector { at, values }));
         }
     }
     let ended = reducer.completed_at().unwrap_or(member.now());

@@ -28,17 +28,21 @@ mod request;
 mod site;
 mod stream;
 mod switch_link;
+mod vector_lines;
 
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
-pub use engine::{CollectRequest, EngineNumber, JoinRequest, StoredPart};
+pub use engine::{
+    CollectRequest, EngineNumber, FuzzAgent, FuzzConnection, JoinRequest, PartLimits, StoredPart,
+};
 pub use inbox::Inbox;
 pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
 pub use order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, EngineRequest, Hello, MapOrder,
     MapSource, PROTOCOL, PeerKind, ReduceOrder, ResultTo,
 };
-pub use request::{Answer, OutcomeLine, Request, add_pairs, end_lines, join_outcomes};
+pub use request::{Answer, OutcomeLine, Request, add_answer, end_lines, join_outcomes};
 pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};
 pub use stream::{Address, Listener, Stream, write_line};
 pub use switch_link::{SwitchHandle, SwitchLink};
+pub use vector_lines::{VectorDigest, VectorPart, bytes_of};

@@ -18,20 +18,18 @@ use packet::Nanos;
 pub use report::{JobReport, RealOutcome, ReductionReport};
 
 use engines::{EngineId, Origin};
-use reduction::{Part, Phase, Reduction, Source, map_order, reduce_order};
+use reduction::{LastReports, Part, Phase, Reduction, Source, map_order, reduce_order};
 
 use crate::order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, MapSource, from_text,
 };
+use crate::vector_lines::add_part;
 
 /// Time that an agent or a switch gets to come back.
 const RETURN: Nanos = Nanos::from_secs(15);
 
 /// Time that a load of a switch gets.
 const LOAD: Nanos = Nanos::from_secs(20);
-
-/// Time that mappers get to report after their reducer has the result.
-const LAST_REPORTS: Nanos = Nanos::from_secs(2);
 
 /// Failures of a reducer that no lost switch explains, after which a reduction fails.
 const MAX_FAILURES: u32 = 2;
@@ -457,6 +455,7 @@ impl Master {
             AgentReport::Ready { at, .. }
             | AgentReport::Refused { at, .. }
             | AgentReport::Pairs { at, .. }
+            | AgentReport::Vector { at, .. }
             | AgentReport::Reduced { at, .. }
             | AgentReport::Mapped { at, .. }
             | AgentReport::LoadWanted { at } => *at,
@@ -492,6 +491,7 @@ impl Master {
                 let pairs = pairs.iter().filter_map(from_text);
                 reduction.outcome.result.extend(pairs);
             }
+            AgentReport::Vector { values, .. } => add_part(&mut reduction.outcome.vector, &values),
             AgentReport::Reduced {
                 failure: Some(failure),
                 ..
@@ -505,7 +505,7 @@ impl Master {
                 ..
             } => {
                 let outcome = &mut reduction.outcome;
-                let arrived = outcome.result.len() as u64;
+                let arrived = outcome.arrived();
                 outcome.reducer = counts;
                 outcome.took = Nanos(nanoseconds);
                 outcome.bytes = bytes;
@@ -521,11 +521,17 @@ impl Master {
                     self.fail(number, index, lost);
                 }
             }
-            AgentReport::Mapped { flow, counts, .. } => {
+            AgentReport::Mapped {
+                flow,
+                counts,
+                received,
+                ..
+            } => {
                 let flow = usize::from(flow);
                 if let Some(is_mapped) = reduction.mapped.get_mut(flow) {
                     *is_mapped = true;
                     reduction.outcome.mappers[flow] = counts;
+                    reduction.outcome.received.extend(received);
                 }
             }
         }
@@ -566,7 +572,7 @@ impl Master {
         reduction.parts.fill(Part::Absent);
         reduction.mapped.fill(false);
         reduction.has_lost_switch = false;
-        reduction.outcome.result.clear();
+        reduction.outcome.forget_result();
     }
 
     /// Has agents forget the attempt of a reduction.
@@ -583,7 +589,8 @@ impl Master {
     fn fail(&mut self, number: u32, index: usize, failure: String) {
         if let Some(reduction) = reduction_of(&mut self.jobs, number, index) {
             reduction.outcome.failure = Some(failure);
-            reduction.outcome.result.clear();
+            reduction.outcome.is_complete = false;
+            reduction.outcome.forget_result();
         }
         self.end(number, index);
     }
@@ -751,15 +758,23 @@ impl Master {
         let mut done = Vec::new();
         for (number, job) in &self.jobs {
             for (index, reduction) in job.reductions.iter().enumerate() {
-                if let Phase::Complete(at) = reduction.phase
-                    && (reduction.mapped.iter().all(|is| *is) || now.since(at) > LAST_REPORTS)
-                {
-                    done.push((*number, index));
+                let is_connected = |host: HostId| self.agents[host.0].is_connected;
+                match reduction.last_reports(now, is_connected) {
+                    LastReports::Missing => {}
+                    LastReports::Here => done.push((*number, index, None)),
+                    LastReports::Lost(flow) => {
+                        let who = reduction.who(&self.topology, Some(flow));
+                        let why = format!("{who} is not there to get the result");
+                        done.push((*number, index, Some(why)));
+                    }
                 }
             }
         }
-        for (number, index) in done {
-            self.end(number, index);
+        for (number, index, failure) in done {
+            match failure {
+                None => self.end(number, index),
+                Some(failure) => self.fail(number, index, failure),
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{CollectRequest, EngineNumber, JoinRequest};
+use crate::vector_lines::{VectorDigest, VectorPart};
 
 /// Pairs of a line of a result.
 const PAIRS_PER_LINE: usize = 1000;
@@ -356,13 +357,20 @@ pub enum AgentReport {
         /// The pairs.
         pairs: Vec<(String, i128)>,
     },
-    /// A reduction has ended. Its pairs have been reported, or are kept for their engine.
+    /// Values of a result that is a vector, in order.
+    Vector {
+        /// The reduction.
+        at: AttemptId,
+        /// The values.
+        values: VectorPart,
+    },
+    /// A reduction has ended. Its result has been reported, or is kept for its engine.
     Reduced {
         /// The reduction.
         at: AttemptId,
         /// The failure, if it failed.
         failure: Option<ReductionError>,
-        /// Number of pairs of the result.
+        /// Number of pairs of the result, or of values of a vector.
         keys: u64,
         /// Counters of the reducer.
         counts: ReducerCounts,
@@ -379,6 +387,8 @@ pub enum AgentReport {
         flow: u16,
         /// Counters of the mapper.
         counts: MapperCounts,
+        /// The vector that it has got, if mappers get the result.
+        received: Option<VectorDigest>,
     },
     /// A reducer needs a load of its switches, with a new number, before it goes on.
     LoadWanted {

@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::master::{JobReport, RealOutcome};
 use crate::order::{from_text, lines_of};
+use crate::vector_lines::{VectorPart, add_part, parts_of};
 
 /// A request to a master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Run a job. The answers are [`Answer::Admitted`], then [`Answer::Pairs`] and
-    /// [`Answer::Ended`]. If the connection ends before, the job is cancelled.
+    /// Run a job. The answers are [`Answer::Admitted`], then [`Answer::Pairs`],
+    /// [`Answer::Vector`] and [`Answer::Ended`]. If the connection ends before, the job is
+    /// cancelled.
     Submit {
         /// Its name.
         name: String,
@@ -46,6 +48,8 @@ pub enum Answer {
         /// The error.
         error: String,
     },
+    /// The master is there. It is sent each second to those who wait for the end of a job.
+    Alive,
     /// A job runs.
     Admitted {
         /// Its number.
@@ -63,6 +67,13 @@ pub enum Answer {
         /// The pairs.
         pairs: Vec<(String, i128)>,
     },
+    /// Values of a result that is a vector, in order.
+    Vector {
+        /// Index of the reduction.
+        reduction: usize,
+        /// The values.
+        values: VectorPart,
+    },
     /// A job has ended.
     Ended {
         /// The job.
@@ -75,7 +86,7 @@ pub enum Answer {
 /// Outcome of a reduction without its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeLine {
-    /// Number of keys of the result.
+    /// Number of keys or values of the result.
     pub keys: u64,
     /// Nanoseconds of the last attempt.
     pub nanoseconds: u64,
@@ -89,9 +100,11 @@ pub fn end_lines(job: JobReport, outcomes: &[RealOutcome]) -> Vec<Answer> {
     for (reduction, outcome) in outcomes.iter().enumerate() {
         let parts = lines_of(&outcome.result);
         lines.extend(parts.map(|pairs| Answer::Pairs { reduction, pairs }));
+        let parts = outcome.vector.iter().flat_map(parts_of);
+        lines.extend(parts.map(|values| Answer::Vector { reduction, values }));
     }
     let outcomes = outcomes.iter().map(|outcome| OutcomeLine {
-        keys: outcome.result.len() as u64,
+        keys: outcome.arrived(),
         nanoseconds: outcome.took.0,
         outcome: outcome.without_result(),
     });
@@ -100,35 +113,44 @@ pub fn end_lines(job: JobReport, outcomes: &[RealOutcome]) -> Vec<Answer> {
     lines
 }
 
-/// Adds pairs of a line to the results of reductions.
-pub fn add_pairs(outcomes: &mut Vec<RealOutcome>, reduction: usize, pairs: &[(String, i128)]) {
+/// Adds the pairs or values of an answer to the results of reductions. Other answers have none.
+pub fn add_answer(outcomes: &mut Vec<RealOutcome>, answer: &Answer) {
+    let (Answer::Pairs { reduction, .. } | Answer::Vector { reduction, .. }) = answer else {
+        return;
+    };
+    let reduction = *reduction;
     if reduction >= outcomes.len() && reduction < usize::from(u16::MAX) {
         outcomes.resize(reduction + 1, RealOutcome::default());
     }
-    if let Some(outcome) = outcomes.get_mut(reduction) {
-        outcome.result.extend(pairs.iter().filter_map(from_text));
+    let Some(outcome) = outcomes.get_mut(reduction) else {
+        return;
+    };
+    match answer {
+        Answer::Pairs { pairs, .. } => outcome.result.extend(pairs.iter().filter_map(from_text)),
+        Answer::Vector { values, .. } => add_part(&mut outcome.vector, values),
+        _ => {}
     }
 }
 
-/// Returns the outcomes of a job, with the pairs that have arrived.
+/// Returns the outcomes of a job, with the pairs and values that have arrived.
 ///
 /// # Errors
-/// Pairs are missing.
+/// Some are missing.
 pub fn join_outcomes(
     mut outcomes: Vec<RealOutcome>,
     lines: Vec<OutcomeLine>,
 ) -> Result<Vec<RealOutcome>, String> {
     outcomes.resize(lines.len(), RealOutcome::default());
     let joined = outcomes.into_iter().zip(lines).map(|(outcome, line)| {
-        let arrived = outcome.result.len() as u64;
-        if arrived != line.keys {
-            let keys = line.keys;
+        let (arrived, keys) = (outcome.arrived(), line.keys);
+        if arrived != keys {
             return Err(format!(
-                "{arrived} of {keys} keys of the result have arrived"
+                "{arrived} of {keys} keys or values of the result have arrived"
             ));
         }
         Ok(RealOutcome {
             result: outcome.result,
+            vector: outcome.vector,
             took: packet::Nanos(line.nanoseconds),
             ..line.outcome
         })

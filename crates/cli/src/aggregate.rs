@@ -10,6 +10,7 @@ mod client;
 mod paper;
 mod real;
 mod report;
+mod results;
 mod serve;
 mod svg;
 
@@ -19,7 +20,7 @@ use std::time::Duration;
 use aggregate::{
     Input, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector, WrongKeys,
 };
-use aggregate_runtime::{Address, Admission, RealOutcome};
+use aggregate_runtime::{Address, Admission, RealOutcome, VectorDigest};
 use clap::{Args, Subcommand, ValueEnum};
 use command::reductions;
 use command::topology::read as read_topology;
@@ -182,6 +183,10 @@ struct JobOptions {
     seed: Option<u64>,
     #[command(flatten)]
     choice: Choice,
+    /// Write the results to files of this directory: NAME.tsv with lines `KEY<TAB>VALUE`; of
+    /// vectors NAME.bin, little-endian, with 4 bytes of each f32, or 8 of each sum of i32.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Write results and counters as JSON.
     #[arg(long)]
     json: bool,
@@ -284,7 +289,7 @@ struct Ran {
     result: Vec<Pair>,
     vector: Option<Vector>,
     /// The vector that each mapper has got.
-    received: Vec<Vector>,
+    received: Vec<VectorDigest>,
     failure: Option<String>,
     is_complete: bool,
     took: Nanos,
@@ -300,8 +305,8 @@ impl From<RealOutcome> for Ran {
     fn from(outcome: RealOutcome) -> Ran {
         Ran {
             result: outcome.result,
-            vector: None,
-            received: Vec::new(),
+            vector: outcome.vector,
+            received: outcome.received,
             failure: outcome.failure,
             is_complete: outcome.is_complete,
             took: outcome.took,
@@ -359,6 +364,13 @@ impl VectorJson {
 }
 
 fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    if options.scheme == Scheme::Paper && options.out.is_some() {
+        return Err(
+            "the scheme `paper` gives wrong results: leave out --out, or take another scheme"
+                .into(),
+        );
+    }
+    results::prepare(options.out.as_deref())?;
     let Some(fabric) = &options.fabric else {
         return run_at_master(options, early);
     };
@@ -379,7 +391,7 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
         true => "",
         false => " of simulated time",
     };
-    Ok(tell(&planned.job, ran, inputs, (options.json, clock)))
+    tell(&planned.job, ran, inputs, (options, clock))
 }
 
 /// Runs a job at a master.
@@ -399,20 +411,7 @@ fn run_at_master(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, St
     let outcomes = client::run(file, address, limit, early)?;
     let outcomes = outcomes.unwrap_or_else(|| vec![RealOutcome::default(); job.reducers.len()]);
     let ran = outcomes.into_iter().map(Ran::from).collect();
-    Ok(tell(&job, ran, inputs.as_ref(), (options.json, "")))
-}
-
-/// Refuses a job of a vector, where only pairs are reduced.
-fn check_pairs(job: &Job) -> Result<(), String> {
-    let mut reducers = job.reducers.iter();
-    match reducers.find(|reducer| reducer.shape.is_vector()) {
-        Some(reducer) => Err(format!(
-            "{}: vectors are reduced in simulated fabrics, by the schemes `p4com` and `direct`; \
-             leave out --real, --master and --scheme paper",
-            reducer.name
-        )),
-        None => Ok(()),
-    }
+    tell(&job, ran, inputs.as_ref(), (options, ""))
 }
 
 /// Reads a job file for a master.
@@ -421,7 +420,6 @@ fn read_job(text: &str, directory: &Path, topology: &Topology) -> Result<Admissi
         let first = errors.first().map(ToString::to_string);
         format!("the job file: {}", first.unwrap_or_default())
     })?;
-    check_pairs(&job)?;
     let requests = reductions::requests(&job, topology, directory)?;
     Ok(Admission { job, requests })
 }
@@ -440,25 +438,28 @@ fn check_reach(address: &Address, is_allowed: bool) -> Result<(), String> {
     }
 }
 
-/// Prints outcomes. `inputs` are the mappers' own, to verify.
+/// Prints outcomes, and writes results to files. `inputs` are the mappers' own, to verify.
 fn tell(
     job: &Job,
     ran: Vec<Ran>,
     inputs: Option<&Vec<Vec<Input>>>,
-    (as_json, clock): (bool, &str),
-) -> Ended {
+    (options, clock): (&JobOptions, &str),
+) -> Result<Ended, String> {
+    if let Some(directory) = &options.out {
+        results::write(directory, job, &ran)?;
+    }
     let outcomes = outcomes(job, ran, inputs);
     let is_well = outcomes
         .iter()
         .all(|outcome| outcome.is_complete && outcome.is_verified != Some(false));
-    match as_json {
+    match options.json {
         true => out::json(&outcomes),
         false => outcomes.iter().for_each(|outcome| show(outcome, clock)),
     }
-    match is_well {
+    Ok(match is_well {
         true => Ended::Well,
         false => Ended::WithErrors,
-    }
+    })
 }
 
 fn simulate(
@@ -488,7 +489,12 @@ fn simulate(
         Ran {
             result: outcome.result,
             vector: outcome.vector,
-            received: outcome.received.into_iter().flatten().collect(),
+            received: outcome
+                .received
+                .iter()
+                .flatten()
+                .map(VectorDigest::of)
+                .collect(),
             failure: outcome.failure.map(|failure| failure.to_string()),
             is_complete: outcome.is_complete,
             took: outcome.ended_at,
@@ -514,8 +520,9 @@ fn outcomes<'a>(
                 let expected = Vector::of(&inputs[number], request.shape.operator);
                 let is_equal = ran.vector == expected;
                 let expected = expected.map(Vector::in_32_bits);
+                let expected = expected.as_ref().map(VectorDigest::of);
                 let mut received = ran.received.iter();
-                return is_equal && received.all(|vector| Some(vector) == expected.as_ref());
+                return is_equal && received.all(|vector| Some(*vector) == expected);
             }
             WrongKeys::of(request.shape.operator, &inputs[number], &ran.result)
                 == WrongKeys::default()

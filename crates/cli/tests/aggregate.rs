@@ -86,8 +86,59 @@ fn a_plan_is_shown_as_text_and_as_a_picture() {
 }
 
 #[test]
-fn vectors_are_verified_when_simulated_and_refused_elsewhere() {
+fn vectors_are_verified_when_simulated_and_written_to_files() {
     let dir = Directory::new("aggregate-vectors");
+    let job = vectors(&dir);
+    let run = ["run", &job, "--fabric", FABRIC, "--json"];
+    for scheme in ["p4com", "direct"] {
+        let out = dir.file(scheme);
+        let more = ["--verify", "--scheme", scheme, "--out", &out];
+        let output = aggregate(&[&run[..], &more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        has_vectors(&outcome);
+        has_files(&out);
+    }
+    let output = aggregate(&[&run[..], &["--scheme", "paper"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("sum: the scheme `paper`"), "{error}");
+    let words = ["run", &job, "--fabric", FABRIC, "--out", &job];
+    let output = aggregate(&words);
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("cannot make the directory"), "{error}");
+}
+
+/// Checks the outcomes of [`vectors`].
+fn has_vectors(outcomes: &serde_json::Value) {
+    for outcome in outcomes.as_array().unwrap() {
+        assert_eq!(outcome["is_verified"], true, "{outcome}");
+        assert_eq!(outcome["is_complete"], true);
+    }
+    assert_eq!(outcomes[0]["vector"]["values"], 1000);
+    assert_eq!(outcomes[0]["receivers"], 3);
+    assert_eq!(outcomes[1]["vector"]["values"], 3);
+}
+
+/// Checks the files of [`vectors`].
+fn has_files(directory: &str) {
+    let file = |name: &str| std::fs::read(Path::new(directory).join(name)).unwrap();
+    let floats = file("sum.bin");
+    let (floats, rest) = floats.as_chunks::<4>();
+    assert!(rest.is_empty());
+    for (lane, value) in floats.iter().enumerate() {
+        let (value, expected) = (f32::from_le_bytes(*value), lane as f32 * -0.6);
+        assert!((value - expected).abs() < 0.01, "{lane}: {value}");
+    }
+    assert_eq!(floats.len(), 1000);
+    let wide = [i64::from(i32::MAX) * 2, -2, 0];
+    assert_eq!(file("wide.bin"), wide.map(i64::to_le_bytes).concat());
+    assert_eq!(file("most.tsv"), b"a b\t7\nc\t-2\n");
+}
+
+/// Writes a job with vectors of floats, which all mappers get, of integers, and with pairs.
+fn vectors(dir: &Directory) -> String {
     let mut text = String::new();
     for mapper in 0..3u8 {
         let values = (0..1000u16).map(|lane| f32::from(lane) * f32::from(mapper + 1) * -0.1);
@@ -99,26 +150,15 @@ fn vectors_are_verified_when_simulated_and_refused_elsewhere() {
             mapper + 1
         );
     }
-    text += "reduce sum = add(m0, m1, m2) at 10.0.9.2 keys none values f32 to all\n";
-    let job = dir.with("vectors.job", text);
-    let run = ["run", &job, "--fabric", FABRIC, "--json"];
-    for scheme in ["p4com", "direct"] {
-        let output = aggregate(&[&run[..], &["--verify", "--scheme", scheme]].concat());
-        assert!(output.status.success(), "{output:?}");
-        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(outcome[0]["is_verified"], true);
-        assert_eq!(outcome[0]["vector"]["values"], 1000);
-        assert_eq!(outcome[0]["receivers"], 3);
-    }
-    for elsewhere in [&["--real"][..], &["--scheme", "paper"]] {
-        let output = aggregate(&[&run[..], elsewhere].concat());
-        assert_eq!(output.status.code(), Some(1));
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            error.contains("sum: vectors are reduced in simulated"),
-            "{error}"
-        );
-    }
+    dir.with("i.bin", [i32::MAX, -1, 0].map(i32::to_le_bytes).concat());
+    dir.with("p.txt", "a b\t7\nc\t-2\n");
+    text += "data i0 = 10.0.1.11:i.bin\nmap g0 = gradients(i0)\n\
+             data i1 = 10.0.1.12:i.bin\nmap g1 = gradients(i1)\n\
+             data p = 10.0.1.13:p.txt\nmap p0 = pairs(p)\n\
+             reduce sum = add(m0, m1, m2) at 10.0.9.2 keys none values f32 memory 3 to all\n\
+             reduce wide = add(g0, g1) at 10.0.9.2 keys none values i32 memory 3\n\
+             reduce most = max(p0) at 10.0.9.2 memory 9\n";
+    dir.with("vectors.job", text)
 }
 
 #[test]
@@ -194,6 +234,42 @@ fn a_job_between_hosts_is_exact_where_links_lose_and_repeat_frames() {
     let bytes = |outcome: &serde_json::Value| outcome["reducer_link_bytes"].as_u64();
     assert!(bytes(reduced) < bytes(direct), "{reduced} {direct}");
     assert!(!Path::new("/run/netns/aar").exists());
+}
+
+#[test]
+fn vectors_between_hosts_are_those_of_the_simulation() {
+    let dir = Directory::new("aggregate-real-vectors");
+    let faults = "loss = 0.01\nduplicate = 0.01\nreorder = 0.02\ncorrupt = 0.005";
+    let file = renamed(&dir, "af", faults);
+    let (job, simulated) = (vectors(&dir), dir.file("simulated"));
+    let words = [
+        "aggregate",
+        "run",
+        &job,
+        "--fabric",
+        &file,
+        "--json",
+        "--verify",
+        "--out",
+    ];
+    let run = said(&[&words[..], &[&simulated]].concat());
+    assert_eq!(run.status, Some(0), "{}\n{}", run.err, run.out);
+    for scheme in ["p4com", "direct"] {
+        let out = dir.file(scheme);
+        let real = said(&[&words[..], &[&out, "--real", "--scheme", scheme]].concat());
+        if is_skipped(&real) {
+            return;
+        }
+        assert_eq!(real.status, Some(0), "{}\n{}", real.err, real.out);
+        has_vectors(&real.json());
+        has_files(&out);
+        for name in ["sum.bin", "wide.bin", "most.tsv"] {
+            let read = |out: &str| std::fs::read(Path::new(out).join(name)).unwrap();
+            assert_eq!(read(&out), read(&simulated), "{name}");
+        }
+        let absorbed = real.json()[0]["absorbed"].as_u64();
+        assert_eq!(absorbed > Some(0), scheme == "p4com");
+    }
 }
 
 #[test]

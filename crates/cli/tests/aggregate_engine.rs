@@ -342,6 +342,49 @@ fn stored_parts_of_three_agents_are_reduced_as_in_one_map() {
 }
 
 #[test]
+fn parts_have_a_limit_of_memory_and_end_by_age() {
+    let Some(mut site) = Site::lay("engine-limits", FAST) else {
+        return;
+    };
+    let options = ["--parts-memory", "1", "--parts-age", "4"];
+    site.agent_options = options.iter().map(|it| (*it).to_owned()).collect();
+    site.start_agent(0);
+    let mut rng = Rng::new(49);
+    let (small, large) = (part(&mut rng, 20), part(&mut rng, 20_000));
+    let mut engine = Engine::new(&site, 0);
+    engine.store("killed/1", &large);
+    engine.send(STORE, &store_body("next/1", &large));
+    engine.expect_error(&[
+        "next/1",
+        "of the agent's 1048576",
+        "--parts-memory",
+        "FORGET",
+    ]);
+    // The connection goes on, and a part that replaces another one has its room.
+    engine.store("killed/1", &large);
+    engine.store("used", &small);
+    drop(engine);
+    // The agent has no master: the age ends parts all the same, and makes room.
+    let start = Instant::now();
+    let mut other = Engine::new(&site, 0);
+    loop {
+        other.send(STORE, &store_body("next/1", &large));
+        let (kind, body) = other.receive().unwrap();
+        if kind == STORED {
+            break;
+        }
+        assert_eq!(kind, ERROR, "{}", body.escape_ascii());
+        assert!(start.elapsed() < NAMED);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(
+        start.elapsed() > Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
 fn an_engine_that_goes_away_cancels_its_reduction() {
     let Some(mut site) = Site::start("engine-gone", SLOW, &[]) else {
         return;

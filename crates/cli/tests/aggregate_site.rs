@@ -6,7 +6,7 @@ mod lab;
 use std::time::{Duration, Instant};
 
 use lab::site::{HOSTS, NAMED, REDUCER, Site, address};
-use lab::{Directory, Running, Said, said};
+use lab::{Directory, Running, Said, polyplane, said};
 use support::rng::Rng;
 
 #[test]
@@ -119,9 +119,9 @@ fn what_a_site_refuses_is_one_line_with_a_remedy() {
     };
     refused(
         site.submit(&job).finish(),
-        &["no master is at", "polyplane aggregate serve"],
+        &["cannot be reached", "polyplane aggregate serve", "--master"],
     );
-    refused(site.ask(&["jobs"]), &["no master is at"]);
+    refused(site.ask(&["jobs"]), &["the master at", "cannot be reached"]);
     for host in 0..REDUCER {
         site.start_agent(host);
     }
@@ -247,6 +247,7 @@ fn kill_in_run(site: &mut Site, job: &str, delay: u64, kill: &mut dyn FnMut(&mut
     let is_named = names.iter().any(|name| both.contains(name));
     let is_false = said.out.contains("\"is_verified\": false");
     assert!(!is_false && (is_exact || is_named), "{both}");
+    assert!(is_exact || said.status == Some(1), "{:?}", said.status);
     let line = match is_exact {
         true => format!("exact, {} attempts", said.json()[0]["attempts"]),
         false => both.lines().next().unwrap_or_default().to_owned(),
@@ -295,6 +296,57 @@ fn killed_agents_are_replaced_and_the_result_is_exact() {
     site.is_clean();
 }
 
+/// Returns the numbers of the processes with this word in their command lines.
+fn processes_with(word: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap();
+    let all = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let numbers = all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    let has_word = |number: &String| {
+        let line = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(word)
+    };
+    numbers.filter(has_word).collect()
+}
+
+#[test]
+fn programs_of_a_killed_agent_end_with_it() {
+    let Some(mut site) = Site::start("site-exec", 100_000_000, &[]) else {
+        return;
+    };
+    site.wait_for_all();
+    let (host, reducer) = (address(0), address(REDUCER));
+    let part = site.directory.with("part.txt", "");
+    // A time that no other process has.
+    let word = format!("{}", 1_000_000 + std::process::id());
+    let text = format!(
+        "data p = {host}:{part}\n\
+         map m = exec \"sleep {word} | sleep {word} & sleep {word}\"(p)\n\
+         reduce t = add(m) at {reducer} memory 9\n"
+    );
+    let job = site.directory.with("exec.job", text);
+    let socket = site.socket("master.sock");
+    let words = ["aggregate", "run", &job, "--master", &socket];
+    let running = Running::start(polyplane().args(words));
+    let start = Instant::now();
+    // The shells have the word too.
+    while processes_with(&word).len() < 4 {
+        assert!(start.elapsed() < NAMED);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(site.agents[0].take());
+    let killed = Instant::now();
+    while !processes_with(&word).is_empty() {
+        assert!(
+            killed.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            processes_with(&word)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.signal("INT");
+    assert_eq!(running.finish().status, Some(1));
+}
+
 #[test]
 fn killed_switches_are_loaded_again_and_nothing_is_wrong() {
     let state = Directory::new("site-state");
@@ -331,6 +383,101 @@ fn a_killed_master_is_named_and_the_next_one_clears_the_switches() {
             drop(site.master.take());
         });
         site.start_master();
+        site.is_clean();
+    }
+    // At a job's very begin: its client may not have reached the master yet.
+    for delay in [0, 10, 20, 50, 100, 200] {
+        site.wait_for_all();
+        let running = site.submit(&job);
+        std::thread::sleep(Duration::from_millis(delay));
+        drop(site.master.take());
+        let killed = Instant::now();
+        let said = running.finish();
+        assert!(killed.elapsed() < NAMED, "{:?}", killed.elapsed());
+        assert_eq!(said.status, Some(1), "{}", said.err);
+        println!("killed after {delay} ms: {}", said.err.trim_end());
+        let words = ["the master at", "polyplane aggregate serve"];
+        assert!(
+            words.iter().all(|word| said.err.contains(word)),
+            "{}",
+            said.err
+        );
+        site.start_master();
+        site.is_clean();
+    }
+}
+
+#[test]
+fn a_master_that_says_nothing_is_named_by_its_clients() {
+    let Some(site) = Site::start("site-silent", SLOW, &[]) else {
+        return;
+    };
+    let job = site.job("slow", 20_000, 1500);
+    site.wait_for_all();
+    let running = site.submit(&job);
+    wait_for_step(&site, "reduces");
+    site.master.as_ref().unwrap().signal("STOP");
+    let stopped = Instant::now();
+    // One that has a job there, and one that asks now.
+    let words = [
+        "the master at",
+        "said nothing for",
+        "polyplane aggregate serve",
+    ];
+    for said in [running.finish(), site.ask(&["jobs"])] {
+        assert_eq!(said.status, Some(1), "{}", said.out);
+        assert!(
+            words.iter().all(|word| said.err.contains(word)),
+            "{}",
+            said.err
+        );
+        println!("after {:?}: {}", stopped.elapsed(), said.err.trim_end());
+    }
+    assert!(stopped.elapsed() < NAMED, "{:?}", stopped.elapsed());
+    site.master.as_ref().unwrap().signal("CONT");
+    site.is_clean();
+}
+
+#[test]
+fn vectors_of_a_site_are_exact_also_when_an_agent_is_killed() {
+    let Some(mut site) = Site::start("site-vectors", SLOW, &[]) else {
+        return;
+    };
+    let mut text = String::new();
+    for mapper in 0..REDUCER {
+        let values = (0..120_000u32).map(|lane| (lane % 1999) as f32 * (mapper as f32 - 0.7));
+        let part: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let path = site.directory.with(&format!("g{mapper}.bin"), part);
+        let host = address(mapper);
+        text += &format!("data g{mapper} = {host}:{path}\nmap m{mapper} = gradients(g{mapper})\n");
+    }
+    let host = address(REDUCER);
+    text += &format!(
+        "reduce total = add(m0, m1, m2) at {host} keys none values f32 memory 50 to all\n"
+    );
+    let job = site.directory.with("vectors.job", text);
+    let ran = site.run(&job);
+    let exact = |said: &Said| {
+        assert_eq!(said.status, Some(0), "{}\n{}", said.err, said.out);
+        let outcome = &said.json()[0];
+        assert_eq!(outcome["is_verified"], true);
+        assert_eq!(outcome["receivers"], REDUCER);
+        assert_eq!(outcome["vector"]["values"], 120_000);
+        assert!(outcome["absorbed"].as_u64() > Some(0), "{outcome}");
+        (
+            outcome["attempts"].clone(),
+            outcome["retried_mappers"].clone(),
+        )
+    };
+    println!("attempts, retried mappers: {:?}", exact(&ran));
+    for host in [1, REDUCER] {
+        site.wait_for_all();
+        let running = site.submit(&job);
+        std::thread::sleep(Duration::from_millis(1500));
+        drop(site.agents[host].take());
+        std::thread::sleep(Duration::from_millis(200));
+        site.start_agent(host);
+        println!("killed {host}: {:?}", exact(&running.finish()));
         site.is_clean();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,7 +13,7 @@ use aggregate::{
 use fabric::topology::HostId;
 use fabric::{Report, Topology};
 use packet::Nanos;
-use port::Signal;
+use port::{ProcessGroup, Signal};
 use support::amount;
 use support::read::read_file;
 use terminal::live::LiveLine;
@@ -121,19 +122,49 @@ pub fn map_part(function: &MapFunction, path: &Path, shape: Shape) -> Result<Inp
             return vector.map_err(|error| of_file(&error));
         }
         MapFunction::Exec(command) => {
-            let part = File::open(path).map_err(|error| of_file(&error))?;
-            let mut program = Command::new("sh");
-            program.args(["-c", command]).stdin(Stdio::from(part));
-            let output = program.stderr(Stdio::inherit()).output();
-            let output = output.map_err(|error| format!("sh does not start: {error}"))?;
-            if !output.status.success() {
-                return Err(format!("\"{command}\" ended with {}", output.status));
-            }
-            let pairs = aggregate::map::pairs(&output.stdout, operator);
+            // Errors of the shell would not be of the part alone.
+            File::open(path).map_err(|error| of_file(&error))?;
+            let output = output_of(command, path)?;
+            let pairs = aggregate::map::pairs(&output, operator);
             pairs.map_err(|error| format!("\"{command}\" wrote a wrong line: {error}"))?
         }
     };
     Ok(Input::Pairs(pairs))
+}
+
+/// Script of a shell that runs the command `$0` on the part `$1`. At the end of its own standard
+/// input it kills its process group: all that the command has started.
+const UNTIL_END: &str = r#"
+exec 3<&0
+sh -c "$0" <"$1" 3<&- &
+command=$!
+{ read -r line <&3; kill -KILL 0; } >/dev/null &
+exec 3<&-
+wait $command
+"#;
+
+/// Runs a program of `exec` on a part. Returns what it has written. Nothing that it starts
+/// outlives it, or this process: the kernel ends the shell's standard input with this process,
+/// also if that is killed.
+fn output_of(command: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", UNTIL_END, command]).arg(path);
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let group = ProcessGroup::start(&mut shell);
+    let mut group = group.map_err(|error| format!("sh does not start: {error}"))?;
+    // Open until the program has ended, though it may close its output before.
+    let _input = group.child.stdin.take();
+    let mut output = Vec::new();
+    if let Some(mut stdout) = group.child.stdout.take() {
+        let read = stdout.read_to_end(&mut output);
+        read.map_err(|error| format!("\"{command}\": its output cannot be read: {error}"))?;
+    }
+    let status = group.child.wait();
+    let status = status.map_err(|error| format!("\"{command}\": {error}"))?;
+    match status.success() {
+        true => Ok(output),
+        false => Err(format!("\"{command}\" ended with {status}")),
+    }
 }
 
 /// Result of a simulated job.
@@ -221,4 +252,74 @@ pub fn simulate_paper(
         report: run.simulation().report(),
         signal,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aggregate::{KeyClass, Operator, Pair, ValueClass};
+
+    /// A part that is removed with it.
+    struct Part(std::path::PathBuf);
+
+    impl Part {
+        fn new(name: &str, text: &str) -> Part {
+            let name = format!("polyplane-part-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, text).unwrap();
+            Part(path)
+        }
+
+        fn map(&self, command: &str) -> Result<Input, String> {
+            let shape = Shape {
+                operator: Operator::Add,
+                keys: KeyClass::B16,
+                values: ValueClass::I64,
+            };
+            map_part(&MapFunction::Exec(command.to_owned()), &self.0, shape)
+        }
+    }
+
+    impl Drop for Part {
+        fn drop(&mut self) {
+            // It is in the directory of temporary files.
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_program_reads_its_part_and_its_lines_are_the_pairs() {
+        let part = Part::new("exec", "a\t1\nb\t2\na\t3\n");
+        let pairs = vec![Pair::new(*b"a", 4), Pair::new(*b"b", 2)];
+        for command in [
+            "cat",
+            "cat | cat",
+            "sort",
+            // Its output ends before it does.
+            "cat; exec >&-; sleep 0.2",
+            // A program that it has started is still there.
+            "sleep 1000 >/dev/null & cat",
+            "while read -r key value; do printf '%s\\t%s\\n' \"$key\" \"$value\"; done",
+        ] {
+            assert_eq!(part.map(command), Ok(pairs.clone().into()), "{command}");
+        }
+        for (command, words) in [
+            ("cat; exit 3", "exit status: 3"),
+            ("kill -TERM $$", "ended with"),
+            ("echo word", "wrote a wrong line"),
+            ("no-such-program", "exit status: 127"),
+        ] {
+            let error = part.map(command).unwrap_err();
+            assert!(error.contains(words) && error.contains(command), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_program_may_be_interrupted_by_timeout() {
+        let part = Part::new("timeout", "");
+        let began = std::time::Instant::now();
+        let error = part.map("timeout 0.2 sleep 1000").unwrap_err();
+        assert!(error.contains("exit status: 124"), "{error}");
+        assert!(began.elapsed().as_secs() < 100);
+    }
 }

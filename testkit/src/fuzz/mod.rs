@@ -5,12 +5,15 @@
 //! `findings/`.
 
 mod corpus;
+mod datagrams;
 mod engines;
 mod entries;
+mod frames;
 mod front;
 mod generate;
 mod guard;
 mod ir;
+mod jobs;
 mod messages;
 mod minimise;
 mod packets;
@@ -43,6 +46,12 @@ pub enum Target {
     Text,
     /// Random cross-plane programs, which give over a switch and servers what one device gives.
     Split,
+    /// Mutated job files of reductions, which are refused or read.
+    Jobs,
+    /// Messages of reductions, right, damaged, of others and forged.
+    Datagrams,
+    /// Frames of engines to an agent, right and damaged.
+    Frames,
 }
 
 impl Target {
@@ -57,6 +66,9 @@ impl Target {
             "messages" => Some(Target::Messages),
             "text" => Some(Target::Text),
             "split" => Some(Target::Split),
+            "jobs" => Some(Target::Jobs),
+            "datagrams" => Some(Target::Datagrams),
+            "frames" => Some(Target::Frames),
             _ => None,
         }
     }
@@ -82,7 +94,7 @@ pub struct Options {
 pub struct Summary {
     /// Number of cases.
     pub cases: u64,
-    /// Number of cases with an accepted program.
+    /// Number of cases with an accepted input, such as a program.
     pub accepted: u64,
     /// The findings, one of each kind.
     pub findings: Vec<Finding>,
@@ -139,7 +151,7 @@ impl Case<'_> {
         !self.known.contains(&fault.signature)
     }
 
-    /// Counts the text as an accepted program.
+    /// Counts the input as accepted.
     fn accept(&self) {
         self.accepted.set(self.accepted.get() + 1);
     }
@@ -183,6 +195,9 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Messages => messages::case(&case),
             Target::Text => text::case(&seeds, &case),
             Target::Split => split::case(&case),
+            Target::Jobs => jobs::case(&case),
+            Target::Datagrams => datagrams::case(&case),
+            Target::Frames => frames::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {

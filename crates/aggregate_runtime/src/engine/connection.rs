@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aggregate::{Pair, Vector};
 use serde::Serialize;
@@ -199,7 +199,8 @@ fn serve(mut stream: Stream, engine: EngineNumber, count: &Arc<AtomicUsize>, sin
     let own = Arc::clone(&count);
     let thread = thread::Builder::new().name("engine".to_owned());
     let started = thread.spawn(move || {
-        read_engine(stream, engine, &sink);
+        // The engine has got the error.
+        let _ = read_engine(stream, engine, &sink);
         own.fetch_sub(1, Relaxed);
     });
     if started.is_err() {
@@ -208,17 +209,20 @@ fn serve(mut stream: Stream, engine: EngineNumber, count: &Arc<AtomicUsize>, sin
 }
 
 /// Serves a connection to its end.
-fn read_engine(mut stream: Stream, engine: EngineNumber, sink: &EngineSink) {
-    let Ok(writer) = stream.try_clone() else {
-        return;
-    };
+///
+/// # Errors
+/// The engine has sent something wrong, of which it has got the error, or the connection is broken.
+pub(super) fn read_engine(
+    mut stream: Stream,
+    engine: EngineNumber,
+    sink: &EngineSink,
+) -> Result<(), FrameError> {
+    let writer = stream.try_clone()?;
     let (sender, outgoing) = mpsc::channel();
     let thread = thread::Builder::new().name("engine-out".to_owned());
     let room = Arc::new(Room::default());
     let own = Arc::clone(&room);
-    let Ok(written) = thread.spawn(move || write_engine(writer, &outgoing, &own)) else {
-        return;
-    };
+    let written = thread.spawn(move || write_engine(writer, &outgoing, &own))?;
     let outbox = EngineOutbox { sender, room };
     outbox.json(
         FrameKind::Hello,
@@ -235,7 +239,8 @@ fn read_engine(mut stream: Stream, engine: EngineNumber, sink: &EngineSink) {
         outbox,
         purpose: Purpose::Open,
     };
-    let why = match reader.read(&mut stream) {
+    let ended = reader.read(&mut stream);
+    let why = match &ended {
         Ok(()) => "it has ended its connection".to_owned(),
         Err(error) => {
             reader.outbox.end_with(&error.to_string());
@@ -249,6 +254,7 @@ fn read_engine(mut stream: Stream, engine: EngineNumber, sink: &EngineSink) {
     // The error is written before the connection ends.
     let _ = written.join();
     stream.shut_down();
+    ended
 }
 
 /// Use of a connection.
@@ -300,13 +306,12 @@ impl EngineReader<'_> {
         match (frame.kind, self.purpose) {
             (FrameKind::Store, Purpose::Open | Purpose::Parts) => {
                 self.purpose = Purpose::Parts;
-                match frame.store() {
-                    Ok((name, pairs)) => {
-                        let stored = serde_json::json!({ "pairs": pairs.len() });
-                        self.sink.store.put(name, pairs);
+                match self.store(frame) {
+                    Ok(pairs) => {
+                        let stored = serde_json::json!({ "pairs": pairs });
                         self.outbox.json(FrameKind::Stored, &stored);
                     }
-                    Err(error) => self.outbox.error(&error.to_string()),
+                    Err(why) => self.outbox.error(&why),
                 }
             }
             (FrameKind::Forget, Purpose::Open | Purpose::Parts) => {
@@ -349,6 +354,15 @@ impl EngineReader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Stores a part. Returns the number of its pairs, or an error message.
+    fn store(&self, frame: &Frame) -> Result<usize, String> {
+        let (name, pairs) = frame.store().map_err(|error| error.to_string())?;
+        let count = pairs.len();
+        let stored = self.sink.store.put(name, pairs, Instant::now());
+        stored.map_err(|error| error.to_string())?;
+        Ok(count)
     }
 }
 

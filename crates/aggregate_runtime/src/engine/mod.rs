@@ -3,6 +3,7 @@
 
 mod connection;
 mod frame;
+mod fuzz_agent;
 mod member;
 mod store;
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
 
 use aggregate::{Input, Mapper, Operator, Pair};
 use packet::Nanos;
@@ -18,10 +20,12 @@ use support::wakeup::WakeupFd;
 
 pub use connection::EngineNumber;
 pub use frame::{CollectRequest, JoinRequest, StoredPart};
+pub use fuzz_agent::{FuzzAgent, FuzzConnection};
 
 use connection::{EngineEvent, EngineOutbox, EngineSink, EngineSocket};
 use frame::FrameKind;
 use member::GroupMember;
+pub use store::PartLimits;
 pub(crate) use store::PartStore;
 
 use crate::order::{AgentReport, EngineOrder, EngineRequest};
@@ -66,11 +70,11 @@ pub(crate) struct Engines {
 
 impl Engines {
     /// Creates the engines of a host: none yet.
-    pub(crate) fn new(host: Ipv4Addr, wakeup: Arc<WakeupFd>) -> Engines {
+    pub(crate) fn new(host: Ipv4Addr, limits: PartLimits, wakeup: Arc<WakeupFd>) -> Engines {
         let (sender, events) = mpsc::channel();
         Engines {
             host,
-            store: Arc::default(),
+            store: Arc::new(PartStore::new(limits)),
             events,
             sender,
             wakeup,
@@ -85,19 +89,28 @@ impl Engines {
     /// # Errors
     /// It is no Unix socket, or another process listens there.
     pub(crate) fn open(&mut self, address: &Address) -> Result<(), String> {
-        let sink = EngineSink {
+        self.socket = Some(EngineSocket::open(address, self.sink())?);
+        Ok(())
+    }
+
+    /// Returns the target of the events of connections.
+    fn sink(&self) -> EngineSink {
+        EngineSink {
             host: self.host,
             store: Arc::clone(&self.store),
             events: self.sender.clone(),
             wakeup: Arc::clone(&self.wakeup),
-        };
-        self.socket = Some(EngineSocket::open(address, sink)?);
-        Ok(())
+        }
     }
 
     /// Returns the stored parts.
     pub(crate) fn store(&self) -> Arc<PartStore> {
         Arc::clone(&self.store)
+    }
+
+    /// Drops stored parts that have not been used for too long.
+    pub(crate) fn drop_old_parts(&self) {
+        self.store.drop_old(Instant::now());
     }
 
     /// Refuses what engines ask while there is no master.
@@ -282,8 +295,9 @@ pub(crate) fn stored(
     names: &[String],
     operator: Operator,
 ) -> Result<Input, String> {
+    let now = Instant::now();
     let parts = names.iter().map(|name| {
-        let part = store.get(name);
+        let part = store.get(name, now);
         part.ok_or_else(|| format!("no part {name} is stored at its agent; store it again"))
     });
     let parts: Vec<Arc<Vec<Pair>>> = parts.collect::<Result<_, _>>()?;
@@ -300,4 +314,53 @@ pub(crate) fn stored(
         .into_iter()
         .map(|(key, value)| Pair::new(key, value));
     Ok(Input::Pairs(pairs.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_host_are_combined_by_the_operator_and_a_missing_one_is_named() {
+        let store = PartStore::default();
+        let max = i128::from(i64::MAX);
+        let parts = [
+            ("a", vec![Pair::new(*b"x", 3), Pair::new(*b"y", max)]),
+            ("b", vec![Pair::new(*b"x", -5), Pair::new(*b"z", 1)]),
+            ("c", vec![Pair::new(*b"y", max)]),
+        ];
+        for (name, pairs) in parts {
+            store.put(name.to_owned(), pairs, Instant::now()).unwrap();
+        }
+        for (operator, names, expected) in [
+            (Operator::Add, &["a"][..], [Some(3), Some(max), None]),
+            (
+                Operator::Add,
+                &["a", "b", "c"],
+                [Some(-2), Some(2 * max), Some(1)],
+            ),
+            (
+                Operator::Max,
+                &["a", "b", "c"],
+                [Some(3), Some(max), Some(1)],
+            ),
+            (Operator::Min, &["b", "a"], [Some(-5), Some(max), Some(1)]),
+            (Operator::Add, &["b", "b"], [Some(-10), None, Some(2)]),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let found = stored(&store, &names, operator).unwrap();
+            let value = |key: &[u8]| {
+                let mut pairs = found.pairs().iter();
+                pairs.find(|pair| *pair.key == *key).map(|pair| pair.value)
+            };
+            assert_eq!(
+                [b"x", b"y", b"z"].map(|key| value(key)),
+                expected,
+                "{names:?}"
+            );
+        }
+        let missing = ["a".to_owned(), "d".to_owned()];
+        let error = stored(&store, &missing, Operator::Add).unwrap_err();
+        assert!(error.contains("no part d"), "{error}");
+    }
 }

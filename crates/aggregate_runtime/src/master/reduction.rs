@@ -16,6 +16,19 @@ use crate::order::{AttemptId, MapOrder, MapSource, ReduceOrder, ResultTo};
 /// switch gets its time to come back before: a group has one attempt.
 const GROUP_PATIENCE: Nanos = Nanos::from_secs(20);
 
+/// Time that mappers get to report after their reducer has the result, if they do not get it.
+const LAST_REPORTS: Nanos = Nanos::from_secs(2);
+
+/// Reports of the mappers of a reduction with a result.
+pub(super) enum LastReports {
+    /// Some may come.
+    Missing,
+    /// All are here that are waited for.
+    Here,
+    /// This mapper is to get the result, and its agent is not there.
+    Lost(u16),
+}
+
 /// State of a mapper or a reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -71,6 +84,36 @@ pub(super) struct Reduction {
 impl Reduction {
     pub(super) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Preparing | Phase::Ready | Phase::Running)
+    }
+
+    /// Returns the state of the last reports. Mappers that get the result are waited for.
+    pub(super) fn last_reports(
+        &self,
+        now: Nanos,
+        is_connected: impl Fn(HostId) -> bool,
+    ) -> LastReports {
+        let Phase::Complete(at) = self.phase else {
+            return LastReports::Missing;
+        };
+        let mappers = (0..).zip(&self.planned.request.mappers).zip(&self.mapped);
+        let missing = mappers.filter(|(_, is_mapped)| !**is_mapped);
+        let mut missing = missing.map(|((flow, (host, _)), _)| (flow, *host));
+        let is_late = now.since(at) > LAST_REPORTS;
+        if !self.planned.request.to_all {
+            return match is_late || missing.next().is_none() {
+                true => LastReports::Here,
+                false => LastReports::Missing,
+            };
+        }
+        let mut is_any = false;
+        let lost = missing
+            .inspect(|_| is_any = true)
+            .find(|(_, host)| !is_connected(*host));
+        match lost {
+            Some((flow, _)) if is_late => LastReports::Lost(flow),
+            _ if is_any => LastReports::Missing,
+            _ => LastReports::Here,
+        }
     }
 
     /// Returns the hosts of the reducer and the mappers.

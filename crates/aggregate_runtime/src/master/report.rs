@@ -1,11 +1,12 @@
 //! Reports of a master: its jobs, and the outcomes of reductions.
 
-use aggregate::{MapperCounts, Pair, ReducerCounts};
+use aggregate::{MapperCounts, Pair, ReducerCounts, Vector};
 use packet::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::reduction::{Phase, Reduction};
 use super::{JobState, Master, unknown};
+use crate::vector_lines::{VectorDigest, len_of};
 
 /// Outcome of a reduction between real hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +14,12 @@ pub struct RealOutcome {
     /// The reduced pairs, sorted by key. They go in lines of their own.
     #[serde(skip)]
     pub result: Vec<Pair>,
-    /// Number of its keys, also if an engine has got it.
+    /// The reduced vector. It goes in lines of its own too.
+    #[serde(skip)]
+    pub vector: Option<Vector>,
+    /// The vector that each mapper has got, in the order of their reports.
+    pub received: Vec<VectorDigest>,
+    /// Number of its keys or values, also if an engine has got it.
     pub keys: u64,
     /// The failure, if it failed.
     pub failure: Option<String>,
@@ -35,10 +41,24 @@ pub struct RealOutcome {
 }
 
 impl RealOutcome {
-    /// Returns the outcome without the reduced pairs.
+    /// Returns the number of pairs or values of the result that are here.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.result.len() as u64 + self.vector.as_ref().map_or(0, len_of)
+    }
+
+    /// Forgets the result of an attempt.
+    pub(crate) fn forget_result(&mut self) {
+        self.result.clear();
+        self.vector = None;
+        self.received.clear();
+    }
+
+    /// Returns the outcome without the reduced pairs or values.
     pub(crate) fn without_result(&self) -> RealOutcome {
         RealOutcome {
             result: Vec::new(),
+            vector: None,
+            received: self.received.clone(),
             failure: self.failure.clone(),
             mappers: self.mappers.clone(),
             ..*self
@@ -74,7 +94,7 @@ pub struct ReductionReport {
     pub retried: u32,
     /// Names of the switches that reduce.
     pub switches: Vec<String>,
-    /// Number of keys of the result so far.
+    /// Number of keys or values of the result so far.
     pub keys: u64,
     /// The failure, if it failed.
     pub failure: Option<String>,
@@ -107,7 +127,7 @@ impl Master {
             (true, false) => "failed",
         };
         let reductions = job.reductions.iter().map(|reduction| {
-            let arrived = reduction.outcome.result.len() as u64;
+            let arrived = reduction.outcome.arrived();
             ReductionReport {
                 name: reduction.planned.request.name.clone(),
                 job: reduction.planned.job,
@@ -155,8 +175,9 @@ impl Master {
         let job = self.jobs.get_mut(&number);
         let reductions = job.map(|job| job.reductions.iter_mut());
         let taken = reductions.into_iter().flatten().map(|reduction| {
-            let mut outcome = reduction.outcome.clone();
+            let mut outcome = reduction.outcome.without_result();
             outcome.result = std::mem::take(&mut reduction.outcome.result);
+            outcome.vector = reduction.outcome.vector.take();
             outcome
         });
         taken.collect()

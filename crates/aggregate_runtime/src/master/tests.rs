@@ -3,11 +3,14 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use aggregate::{Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shape, ValueClass};
+use aggregate::{
+    Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shape, ValueClass, Vector,
+};
 
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
 use crate::order::{EngineRequest, ResultTo};
+use crate::vector_lines::{VectorDigest, VectorPart};
 
 const HOSTS: usize = 4;
 
@@ -160,19 +163,28 @@ impl Harness {
         self.report(3, AgentReport::Pairs { at, pairs });
     }
 
-    fn mapped(&mut self) {
-        let at = self.at;
-        for flow in 0..3 {
-            let counts = MapperCounts::default();
-            self.report(0, AgentReport::Mapped { at, flow, counts });
-        }
+    fn mapped(&mut self, flow: u16, received: Option<VectorDigest>) {
+        let mapped = AgentReport::Mapped {
+            at: self.at,
+            flow,
+            counts: MapperCounts::default(),
+            received,
+        };
+        self.report(0, mapped);
     }
 
     fn submit(&mut self) -> u32 {
-        let text = "data p0 = 10.46.0.1:a\ndata p1 = 10.46.0.2:a\ndata p2 = 10.46.0.3:a\n\
-                    map m0 = words(p0)\nmap m1 = words(p1)\nmap m2 = words(p2)\n\
-                    reduce total = add(m0, m1, m2) at 10.46.0.4 memory 500\n";
-        let job = Job::read(text).unwrap();
+        self.submit_with("words", "memory 500")
+    }
+
+    /// Submits a job with a map function and options of its reducer.
+    fn submit_with(&mut self, function: &str, options: &str) -> u32 {
+        let text = format!(
+            "data p0 = 10.46.0.1:a\ndata p1 = 10.46.0.2:a\ndata p2 = 10.46.0.3:a\n\
+             map m0 = {function}(p0)\nmap m1 = {function}(p1)\nmap m2 = {function}(p2)\n\
+             reduce total = add(m0, m1, m2) at 10.46.0.4 {options}\n"
+        );
+        let job = Job::read(&text).unwrap();
         let line = &job.reducers[0];
         let request = ReductionRequest {
             name: line.name.clone(),
@@ -192,12 +204,17 @@ impl Harness {
     /// Submits a job that reduces.
     fn run(&mut self) -> u32 {
         let number = self.submit();
+        self.begin();
+        number
+    }
+
+    /// Lets the submitted job reduce.
+    fn begin(&mut self) {
         self.expect(&["r reduce", "w0 map 0", "w1 map 1", "w2 map 2"]);
         self.ready();
         self.expect(&["load program"]);
         self.loaded();
         self.expect(&BEGUN);
-        number
     }
 
     fn ask(&mut self, host: usize, engine: u64, request: EngineRequest) {
@@ -277,7 +294,7 @@ fn a_job_is_prepared_loaded_begun_and_forgotten() {
     harness.reduced(None);
     harness.expect(&[]);
     assert_eq!(harness.state(), "running complete");
-    harness.mapped();
+    (0..3).for_each(|flow| harness.mapped(flow, None));
     harness.expect(&DROPPED);
     harness.loaded();
     harness.expect(&[&format!("ended {number}")]);
@@ -289,6 +306,41 @@ fn a_job_is_prepared_loaded_begun_and_forgotten() {
         (outcome.bytes, outcome.attempts, outcome.retried),
         (9, 1, 0)
     );
+}
+
+#[test]
+fn mappers_that_get_the_result_are_waited_for_until_their_agent_is_lost() {
+    let vector = Vector::Integers(vec![5]);
+    for is_lost in [false, true] {
+        let mut harness = Harness::new();
+        let number = harness.submit_with("gradients", "keys none values i32 memory 5 to all");
+        harness.begin();
+        let values = VectorPart::Integers(vec![5]);
+        let at = harness.at;
+        harness.report(3, AgentReport::Vector { at, values });
+        harness.reduced(None);
+        let digest = VectorDigest::of(&vector);
+        (0..2).for_each(|flow| harness.mapped(flow, Some(digest)));
+        harness.now = Nanos(harness.now.0 + RETURN.0);
+        harness.expect(&[]);
+        if is_lost {
+            let why = "its agent is not there".to_owned();
+            harness.master.agent_lost(HostId(2), why, harness.now);
+            harness.expect(&["w0 drop", "w1 drop", "r drop", "load empty"]);
+        } else {
+            harness.mapped(2, Some(digest));
+            harness.expect(&DROPPED);
+        }
+        harness.loaded();
+        harness.expect(&[&format!("ended {number}")]);
+        let outcome = harness.master.take_outcomes(number).remove(0);
+        assert_eq!(outcome.is_complete, !is_lost);
+        let lost = "mapper m2 on w2 is not there to get the result";
+        assert_eq!(outcome.failure.as_deref(), is_lost.then_some(lost));
+        let expected = (!is_lost).then(|| vector.clone());
+        assert_eq!(outcome.vector, expected);
+        assert_eq!(outcome.received.len(), if is_lost { 0 } else { 3 });
+    }
 }
 
 /// A fault in a job that reduces.
@@ -451,7 +503,7 @@ fn stored_parts_are_collected_by_the_engine_that_asked() {
     harness.expect(&BEGUN);
     harness.reduced(None);
     harness.expect(&["r/7 collected 2"]);
-    harness.mapped();
+    (0..3).for_each(|flow| harness.mapped(flow, None));
     harness.expect(&DROPPED);
     harness.loaded();
     harness.expect(&["ended 1"]);

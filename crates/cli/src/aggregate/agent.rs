@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
-use aggregate_runtime::{Address, Agent, Listener, Served, Stream};
+use aggregate_runtime::{Address, Agent, Listener, PartLimits, Served, Stream};
 use clap::Args;
 use command::reductions;
 use runtime::ProcessSetup;
@@ -31,6 +32,13 @@ pub(super) struct AgentOptions {
     /// Unix socket for engines of this host: unix:PATH. All who may open it may use the network.
     #[arg(long, value_name = "ADDRESS", requires = "listen")]
     engines: Option<Address>,
+    /// Most memory of the parts that engines store, in MiB.
+    #[arg(long, value_name = "MIB", requires = "engines", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    parts_memory: u64,
+    /// Seconds after which a stored part that is not used is dropped, as those of an engine that
+    /// was killed.
+    #[arg(long, value_name = "S", requires = "engines", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    parts_age: u64,
     /// Take orders of the one connection that is standard input, and end with it.
     #[arg(long, hide = true, conflicts_with = "listen")]
     on_stdin: bool,
@@ -39,11 +47,15 @@ pub(super) struct AgentOptions {
 /// Runs the agent of a host until a signal, or until its only connection ends.
 pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let map = Arc::new(reductions::map_part);
+    let limits = PartLimits {
+        bytes: options.parts_memory << 20,
+        age: Duration::from_secs(options.parts_age),
+    };
     let Some(address) = &options.listen else {
         if !options.on_stdin {
             return Err("give --listen unix:PATH or --listen HOST:PORT, for the master".to_owned());
         }
-        let mut agent = Agent::new(options.address, map)?;
+        let mut agent = Agent::new(options.address, map, limits)?;
         let orders = io::stdin().as_fd().try_clone_to_owned();
         let orders = orders.map_err(|error| format!("cannot read orders: {error}"))?;
         let mut stream = Stream::Unix(UnixStream::from(orders));
@@ -51,7 +63,7 @@ pub(super) fn run(options: &AgentOptions, early: &ProcessSetup) -> Result<Ended,
         return Ok(Ended::Well);
     };
     super::check_reach(address, options.listen_beyond_loopback)?;
-    let mut agent = Agent::new(options.address, map)?;
+    let mut agent = Agent::new(options.address, map, limits)?;
     let listener = Listener::bind(address)?;
     early.begin_work();
     if let Some(engines) = &options.engines {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use aggregate_runtime::{
-    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, add_pairs, greet,
+    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, add_answer, greet,
     join_outcomes, next_line, write_line,
 };
 use clap::Args;
@@ -16,6 +16,9 @@ use crate::{Ended, out};
 
 /// Longest wait for a line of the master.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// Time without a line after which the master counts as gone. It sends one each second.
+const SILENCE: Duration = Duration::from_secs(15);
 
 #[derive(Args)]
 pub(super) struct MasterOptions {
@@ -41,6 +44,8 @@ pub(super) struct Connection {
     address: Address,
     stream: Stream,
     inbox: Inbox,
+    /// Time of its last line, or of the last request.
+    heard: Instant,
 }
 
 impl Connection {
@@ -51,18 +56,23 @@ impl Connection {
     pub(super) fn open(address: &Address) -> Result<Connection, String> {
         let stream = address.connect().map_err(|error| {
             format!(
-                "no master is at {address}: {error}; start `polyplane aggregate serve --fabric \
-                 TOPO.toml --listen {address}`, or give its address with --master"
+                "the master at {address} cannot be reached: {error}; start `polyplane aggregate \
+                 serve --fabric TOPO.toml --listen {address}`, or give its address with --master"
             )
         })?;
         let mut connection = Connection {
             address: address.clone(),
             stream,
             inbox: Inbox::default(),
+            heard: Instant::now(),
         };
         let Connection { stream, inbox, .. } = &mut connection;
         let greeted = greet(stream, inbox, PeerKind::Client, PeerKind::Master);
-        greeted.map_err(|error| format!("the master at {address}: {error}"))?;
+        greeted.map_err(|error| {
+            format!(
+                "the master at {address}: {error}; see that `polyplane aggregate serve` runs there"
+            )
+        })?;
         Ok(connection)
     }
 
@@ -71,11 +81,16 @@ impl Connection {
     /// # Errors
     /// The master has gone.
     fn ask(&mut self, request: &Request) -> Result<(), String> {
+        self.heard = Instant::now();
         write_line(&mut self.stream, request).map_err(|error| self.gone(&error.to_string()))
     }
 
     fn gone(&self, why: &str) -> String {
-        format!("the master at {} has gone: {why}", self.address)
+        format!(
+            "the master at {} has gone, and its jobs with it: {why}; start `polyplane aggregate \
+             serve` there again, then repeat the command",
+            self.address
+        )
     }
 
     /// Returns the next answer. `None`: there is none yet.
@@ -87,12 +102,19 @@ impl Connection {
             let mut poller = Poller::new();
             let ready = poller.wait([self.stream.as_fd()], LOOK);
             if ready.map_err(|error| self.gone(&error.to_string()))? == 0 {
-                return Ok(None);
+                return match self.heard.elapsed() > SILENCE {
+                    true => {
+                        let seconds = SILENCE.as_secs();
+                        Err(self.gone(&format!("it has said nothing for {seconds} s")))
+                    }
+                    false => Ok(None),
+                };
             }
         }
         let line = next_line(&mut self.stream, &mut self.inbox);
         let line = line.map_err(|error| self.gone(&error))?;
         let line = line.ok_or_else(|| self.gone("it has ended"))?;
+        self.heard = Instant::now();
         match serde_json::from_slice(&line) {
             Ok(Answer::Refused { error }) => Err(error),
             Ok(answer) => Ok(Some(answer)),
@@ -142,8 +164,8 @@ pub(super) fn run(
             return Err(format!("interrupted by {signal}"));
         }
         match connection.next()? {
-            Some(Answer::Pairs { reduction, pairs }) => {
-                add_pairs(&mut outcomes, reduction, &pairs);
+            Some(answer @ (Answer::Pairs { .. } | Answer::Vector { .. })) => {
+                add_answer(&mut outcomes, &answer);
             }
             Some(Answer::Ended {
                 job,
@@ -157,7 +179,7 @@ pub(super) fn run(
             Some(Answer::Admitted { number }) => {
                 out::note(&format!("job {number} runs at {address}"));
             }
-            Some(Answer::Jobs { .. } | Answer::Refused { .. }) | None => {}
+            Some(Answer::Jobs { .. } | Answer::Refused { .. } | Answer::Alive) | None => {}
         }
     }
     // The end of the connection cancels the job.

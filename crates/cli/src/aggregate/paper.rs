@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{JobOptions, Planned, Reading};
 use crate::{Ended, amount, out};
+
 #[derive(Serialize)]
 struct PaperJson<'a> {
     name: &'a str,
@@ -31,7 +32,13 @@ pub(super) fn run(
     if options.real {
         return Err("the scheme `paper` is for simulated fabrics: leave out --real".to_owned());
     }
-    super::check_pairs(&planned.job)?;
+    let mut reducers = planned.job.reducers.iter();
+    if let Some(reducer) = reducers.find(|reducer| reducer.shape.is_vector()) {
+        let name = &reducer.name;
+        return Err(format!(
+            "{name}: the scheme `paper` reduces pairs; take p4com or direct"
+        ));
+    }
     let inputs = reductions::map(&planned.job, &planned.directory)?;
     let reading = match options.reading {
         Reading::AddsOne => SequenceReading::AddsOne,

@@ -34,7 +34,6 @@ pub(super) fn run(
     options: &JobOptions,
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
-    super::check_pairs(&planned.job)?;
     check_parts(planned)?;
     set_neighbours(&mut planned.topology).map_err(|error| error.to_string())?;
     early.begin_work();

@@ -29,6 +29,8 @@ pub(crate) struct Site {
     pub(crate) master: Option<Running>,
     /// Options of the switch besides its ports.
     pub(crate) switch_options: Vec<String>,
+    /// Options of agents besides their addresses.
+    pub(crate) agent_options: Vec<String>,
     pub(crate) directory: Directory,
 }
 
@@ -104,6 +106,7 @@ impl Site {
             switch: None,
             master: None,
             switch_options: Vec::new(),
+            agent_options: Vec::new(),
             directory: Directory::new(test),
         };
         site.write_topology(20_000);
@@ -169,6 +172,7 @@ impl Site {
         let mut command = polyplane();
         command.args(["aggregate", "agent", "--address", &own, "--listen", &socket]);
         command.args(["--engines", &engines]);
+        command.args(&self.agent_options);
         self.agents[host] = Some(start_in(&self.hosts[host], &mut command, "is served at"));
     }
 
