@@ -28,17 +28,22 @@ mod request;
 mod site;
 mod stream;
 mod switch_link;
+mod switch_load;
+mod vpdp_link;
 
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
 pub use engine::{CollectRequest, EngineNumber, JoinRequest, StoredPart};
 pub use inbox::Inbox;
-pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
+pub use master::{
+    Action, JobReport, Master, RealOutcome, ReductionReport, UpdateNumber, VpdpChoice,
+};
 pub use order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, EngineRequest, Hello, MapOrder,
     MapSource, PROTOCOL, PeerKind, ReduceOrder, ResultTo,
 };
 pub use request::{Answer, OutcomeLine, Request, add_pairs, end_lines, join_outcomes};
-pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};
+pub use site::{Admission, ChangeSwitch, ClientNumber, Event, ReadJob, Site, read_requests};
 pub use stream::{Address, Listener, Stream, write_line};
-pub use switch_link::{SwitchHandle, SwitchLink};
+pub use switch_link::{SwitchHandle, SwitchKind, SwitchLink, SwitchTask};
+pub use switch_load::{LoadedPlanes, ProgramText, SwitchLoad, VpdpChange, VpdpLoad, VpdpUpdate};

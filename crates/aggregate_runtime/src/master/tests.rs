@@ -70,13 +70,18 @@ impl Harness {
         while let Some(action) = self.master.poll(self.now) {
             let word = match action {
                 Action::Load(SwitchId(_), load) => {
-                    let is_empty = !load.program.contains("register");
+                    let is_empty = match &load.planes {
+                        LoadedPlanes::Whole(text) => !text.program.contains("register"),
+                        LoadedPlanes::Vpdps(vpdps) => vpdps.is_empty(),
+                    };
                     assert!(load.number > self.load, "numbers of loads grow");
                     self.load = load.number;
                     let what = if is_empty { "empty" } else { "program" };
                     format!("load {what}")
                 }
                 Action::Ended(job) => format!("ended {job}"),
+                Action::Update(_, update) => format!("update {update:?}"),
+                Action::Updated(number, result) => format!("updated {number} {result:?}"),
                 Action::Order(host, order) => {
                     let name = host_name(host.0);
                     match order {
