@@ -9,8 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lab::scrape::Scraped;
 use lab::site::{HOSTS, NAMED, REDUCER, SERVER, Site, address};
 use lab::{Running, Said, said};
+
+/// Address of the switch's metrics, in its namespace.
+const METRICS: &str = "127.0.0.1:9100";
 
 /// Bits per second of each link.
 const RATE: u64 = 100_000_000;
@@ -132,7 +136,8 @@ fn two_jobs_beside_a_router_are_exact_and_it_loses_nothing() {
 
 #[test]
 fn a_job_has_quotas_as_planned_and_leaves_nothing_when_it_is_cancelled() {
-    let Some(mut site) = Site::start_tenants("tenants-quotas", 2_000_000, &[]) else {
+    let metrics = ["--metrics", METRICS];
+    let Some(mut site) = Site::start_tenants("tenants-quotas", 2_000_000, &metrics) else {
         return;
     };
     let job = site.job("slow", 4000, 1500);
@@ -144,9 +149,20 @@ fn a_job_has_quotas_as_planned_and_leaves_nothing_when_it_is_cancelled() {
     let quotas: Vec<String> = serde_json::from_value(vpdp["quotas"].clone()).unwrap();
     let planned = quotas.iter().find_map(|it| it.strip_prefix("state-bytes="));
     let planned: u64 = planned.unwrap().parse().unwrap();
-    println!("{name}: {quotas:?}, {} entries", vpdp["program"]["entries"]);
-    // 3,000 slots of 32 bytes, and the index.
-    assert!((96_000..400_000).contains(&planned), "{planned}");
+    let topology = site.directory.file("site.toml");
+    let words = ["aggregate", "plan", &job, "--fabric", &topology, "--json"];
+    let plan = said(&words).json();
+    let bytes = plan["switches"][0]["state_bytes"].as_u64();
+    let scraped = site.switch_netns.run(|| Scraped::of(METRICS)).unwrap();
+    let series = format!(
+        "vpdp_state_bytes{{device=\"{}\",vpdp=\"{name}\",owner=\"\"}}",
+        vpdp["id"]
+    );
+    let reported = scraped.value(&series) as u64;
+    println!("{name}: {quotas:?}; planned {bytes:?} bytes, reported {reported}");
+    let bytes = bytes.unwrap();
+    assert!(reported.abs_diff(bytes) * 10 <= bytes);
+    assert_eq!(planned, bytes / 10 * 11);
     let rule = format!("{name}: reduction {} -> {name}", &name["reduction-".len()..]);
     let hosted = site.hosted();
     assert!(hosted.iter().any(|it| it.starts_with(&rule)), "{hosted:?}");

@@ -8,6 +8,7 @@ use aggregate::{Job, KeyClass, MapperCounts, Operator, Pair, ReducerCounts, Shap
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
 use crate::order::{EngineRequest, ResultTo};
+use crate::switch_load::VpdpChange;
 
 const HOSTS: usize = 4;
 
@@ -830,7 +831,7 @@ fn an_update_gives_no_load_and_is_in_the_next_one() {
     harness
         .master
         .switch_lost(TOR, "gone".to_owned(), harness.now);
-    harness.expect(&["r restart", "updated 9 Err(\"switch tor: gone\")"]);
+    harness.expect(&["updated 9 Err(\"switch tor: gone\")", "r restart"]);
 
     // What cannot be updated.
     let one = |switch: &str| VpdpChoice {
