@@ -276,7 +276,11 @@ pub(crate) fn give(
     let has_program = loaded.as_ref().is_some_and(|it| it.program == text.program);
     if !has_program {
         *loaded = None;
-        *loaded = Some(set_program(client, Action::VerifyAndCommit, text.program)?);
+        *loaded = Some(set_program(
+            client,
+            (Action::VerifyAndCommit, &[]),
+            text.program,
+        )?);
     }
     let Some(Loaded { catalog, .. }) = loaded else {
         return Ok(());
@@ -309,10 +313,10 @@ pub(crate) fn give(
     })
 }
 
-/// Sets the program of a device.
+/// Sets the program of a device, which may lose the state of these names.
 pub(crate) fn set_program(
     client: &mut Client,
-    action: Action,
+    (action, may_lose): (Action, &[String]),
     program: String,
 ) -> Result<Loaded, LoadError> {
     let config = rt::ForwardingPipelineConfig {
@@ -320,7 +324,8 @@ pub(crate) fn set_program(
         p4_device_config: program.clone().into_bytes(),
         cookie: None,
     };
-    client.set_config(action, config, &[]).map_err(load_error)?;
+    let set = client.set_config(action, config, may_lose);
+    set.map_err(load_error)?;
     let config = client.config(ResponseType::P4infoAndCookie);
     let info = config.map_err(load_error)?.and_then(|it| it.p4info);
     let info = info.ok_or_else(|| LoadError::Refused("it has no program".to_owned()))?;

@@ -88,8 +88,13 @@ pub struct VpdpUpdate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VpdpChange {
-    /// Another program, as P4 text.
-    Program(String),
+    /// Another program.
+    Program {
+        /// The P4 text.
+        text: String,
+        /// The names of other state than the reduction's that may be lost.
+        may_lose: Vec<String>,
+    },
     /// The stage slot of the first stage of its ingress. `None`: any.
     Slot(Option<u32>),
 }

@@ -179,8 +179,9 @@ impl VpdpLink {
         let name = name_of(reduction);
         let own = self.own.get_mut(&reduction);
         let own = own.ok_or_else(|| LoadError::Refused(format!("it has no vPDP {name}")))?;
-        if task(own).is_ok() {
-            return Ok(());
+        let done = task(own);
+        if done.is_ok() || own.client.arbitrate(Some(self.election)).is_ok() {
+            return done;
         }
         let client = connect(&self.endpoint, own.id.into(), self.election);
         own.client = client.map_err(LoadError::Lost)?;
@@ -232,9 +233,9 @@ impl VpdpLink {
     pub(crate) fn update(&mut self, update: VpdpUpdate) -> Result<Result<(), String>, String> {
         let VpdpUpdate { reduction, change } = update;
         let changed = match change {
-            VpdpChange::Program(program) => self.retried(reduction, |own| {
+            VpdpChange::Program { text, may_lose } => self.retried(reduction, |own| {
                 let action = Action::ReconcileAndCommit;
-                let loaded = set_program(&mut own.client, action, program.clone())?;
+                let loaded = set_program(&mut own.client, (action, &may_lose), text.clone())?;
                 own.loaded = Some(loaded);
                 Ok(())
             }),

@@ -264,7 +264,10 @@ fn updates_of_a_running_job_are_exact_without_a_replay() {
                 let slot = (update % 5).to_string();
                 site.ask(&["update", &number, "--slot", &slot])
             }
-            _ => site.ask(&["update", &number, "--program", &files[update % 2]]),
+            _ => {
+                let words = ["update", &number, "--program", &files[update % 2]];
+                site.ask(&[&words[..], &["--may-lose", "SwitchIngress.routed"]].concat())
+            }
         };
         assert_eq!(changed.status, Some(0), "{update}: {}", changed.err);
     }
@@ -273,6 +276,9 @@ fn updates_of_a_running_job_are_exact_without_a_replay() {
     let refused = site.ask(&["update", &number, "--program", &wrong]);
     assert_eq!(refused.status, Some(1));
     assert!(refused.one_line().contains("switch tor"), "{}", refused.err);
+    let words = ["update", &number, "--program", &files[1], "--may-lose", "*"];
+    let refused = site.ask(&words);
+    assert!(refused.one_line().contains("may not be lost"), "{}", refused.err);
     let compilations = site.vpdp(&name).unwrap()["compilations"]["begun"].as_u64();
     let outcome = is_exact(&running.finish());
     println!("{outcome:#}, {compilations:?} compilations");

@@ -803,11 +803,20 @@ fn an_update_gives_no_load_and_is_in_the_next_one() {
     let number = harness.run();
     let all = VpdpChoice::default();
     let program = harness.master.program(number, &all).unwrap();
-    let other = VpdpChange::Program(format!("{program}// Another one.\n"));
+    let text = format!("{program}// Another one.\n");
+    let losing = |names: &[&str]| VpdpChange::Program {
+        text: text.clone(),
+        may_lose: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let other = losing(&["SwitchIngress.routed"]);
     let update = |harness: &mut Harness, change: &VpdpChange| {
         harness.master.update(9, (number, &all), change)
     };
     let at = (TOR, harness.at.job);
+    for name in ["*", "SwitchIngress.reduction_0.cells_0", "SwitchIngress.flows"] {
+        let refused = update(&mut harness, &losing(&[name])).unwrap_err();
+        assert!(refused.contains("may not be lost"), "{refused}");
+    }
     assert_eq!(update(&mut harness, &other), Ok(()));
     let again = update(&mut harness, &other).unwrap_err();
     assert!(again.contains("under way"), "{again}");

@@ -50,8 +50,9 @@ impl Master {
         change: &VpdpChange,
     ) -> Result<(), String> {
         let chosen = self.choose(job, choice)?;
-        if let VpdpChange::Program(_) = change {
+        if let VpdpChange::Program { may_lose, .. } = change {
             self.single(job, &chosen)?;
+            check_loss(may_lose)?;
         }
         let mut pending = self.updates.iter().flat_map(|update| &update.waiting);
         if let Some((switch, _)) = pending.find(|at| chosen.contains(at)) {
@@ -100,10 +101,10 @@ impl Master {
             Ok(()) => {
                 update.done += 1;
                 // The reduction may have ended at this moment.
-                if let VpdpChange::Program(program) = &update.change
+                if let VpdpChange::Program { text, .. } = &update.change
                     && self.plan.reductions.iter().any(|it| it.job == at.1)
                 {
-                    self.updated.insert(at, program.clone());
+                    self.updated.insert(at, text.clone());
                 }
             }
             Err(why) => {
@@ -195,5 +196,20 @@ impl Master {
                 ))
             }
         }
+    }
+}
+
+/// Objects of a reduction's program, by words in their names.
+const OWN: [&str; 4] = ["reduction", "flows", "routes", "copies"];
+
+/// Refuses a loss of a reduction's own state: its result would be wrong.
+fn check_loss(may_lose: &[String]) -> Result<(), String> {
+    let is_own = |name: &&String| *name == "*" || OWN.iter().any(|word| name.contains(word));
+    match may_lose.iter().find(is_own) {
+        Some(name) => Err(format!(
+            "`{name}` has state of the reduction, which may not be lost; name other objects, or \
+             cancel the job"
+        )),
+        None => Ok(()),
     }
 }

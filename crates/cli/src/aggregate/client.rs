@@ -65,6 +65,10 @@ pub(super) struct UpdateOptions {
     plane: PlaneOptions,
     #[command(flatten)]
     change: ChangeOptions,
+    /// An object of the present program without a place in the new one, such as a counter, that
+    /// may be lost; of a reduction itself nothing may.
+    #[arg(long, value_name = "NAME", requires = "program")]
+    may_lose: Vec<String>,
 }
 
 #[derive(Args)]
@@ -282,7 +286,10 @@ fn print(job: &JobReport, is_long: bool) {
 
 pub(super) fn update(options: &UpdateOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let change = match (&options.change.program, options.change.slot) {
-        (Some(file), _) => VpdpChange::Program(command::args::read_text(file, MAX_PROGRAM)?),
+        (Some(file), _) => VpdpChange::Program {
+            text: command::args::read_text(file, MAX_PROGRAM)?,
+            may_lose: options.may_lose.clone(),
+        },
         (None, Some(Slot::Number(slot))) => VpdpChange::Slot(Some(slot)),
         (None, Some(Slot::Any) | None) => VpdpChange::Slot(None),
     };
