@@ -152,7 +152,9 @@ fn run(faults: &str) -> Vec<Outcome> {
         .collect();
     let inputs = texts.iter().zip(&requests).map(|(job, request)| {
         // A mapper has each key once.
-        let mapped = job.chunks(1).map(|pairs| oracle(pairs, request.shape.operator));
+        let mapped = job
+            .chunks(1)
+            .map(|pairs| oracle(pairs, request.shape.operator));
         mapped.map(Input::Pairs).collect()
     });
     let inputs: Vec<Vec<Input>> = inputs.collect();

@@ -151,12 +151,10 @@ impl SwitchLink {
                         LoadedPlanes::Whole(text) => Ok(text),
                         LoadedPlanes::Vpdps(_) => Err("it hosts no tenants".to_owned()),
                     };
-                    let result = text.and_then(|text| {
-                        match give(&mut client, &mut loaded, text) {
-                            Ok(()) => Ok(Ok(())),
-                            Err(LoadError::Refused(why)) => Ok(Err(why)),
-                            Err(LoadError::Lost(why)) => Err(why),
-                        }
+                    let result = text.and_then(|text| match give(&mut client, &mut loaded, text) {
+                        Ok(()) => Ok(Ok(())),
+                        Err(LoadError::Refused(why)) => Ok(Err(why)),
+                        Err(LoadError::Lost(why)) => Err(why),
                     });
                     Event::SwitchLoaded(self.switch, load.number, result?)
                 }
@@ -218,11 +216,7 @@ impl SwitchLink {
 ///
 /// # Errors
 /// The server cannot be reached, or another controller is primary.
-pub(crate) fn connect(
-    endpoint: &Endpoint,
-    device: u64,
-    election: u128,
-) -> Result<Client, String> {
+pub(crate) fn connect(endpoint: &Endpoint, device: u64, election: u128) -> Result<Client, String> {
     let address = &endpoint.address;
     let failed = |error: ClientError| match error {
         ClientError::Unreachable { .. } => {

@@ -767,19 +767,32 @@ fn reductions_are_virtual_data_planes_of_a_switch_with_tenants() {
     let number = harness.submit();
     harness.submit();
     harness.take();
-    let jobs: Vec<u16> = harness.master.plan.reductions.iter().map(|it| it.job).collect();
+    let jobs: Vec<u16> = harness
+        .master
+        .plan
+        .reductions
+        .iter()
+        .map(|it| it.job)
+        .collect();
     let topology = harness.master.topology.clone();
     let vpdps: Vec<VpdpLoad> = match harness.master.planes(TOR, &|_| 5) {
         LoadedPlanes::Vpdps(vpdps) => vpdps,
         LoadedPlanes::Whole(_) => panic!("one program for all"),
     };
-    assert_eq!(vpdps.iter().map(|it| it.reduction).collect::<Vec<_>>(), jobs);
+    assert_eq!(
+        vpdps.iter().map(|it| it.reduction).collect::<Vec<_>>(),
+        jobs
+    );
     for vpdp in &vpdps {
         let (other, own) = match vpdp.reduction == jobs[0] {
             true => (jobs[1], jobs[0]),
             false => (jobs[0], jobs[1]),
         };
-        let has = |number: u16| vpdp.text.entries.contains(&format!("hdr.agg.job: {number};"));
+        let has = |number: u16| {
+            vpdp.text
+                .entries
+                .contains(&format!("hdr.agg.job: {number};"))
+        };
         assert!(has(own) && !has(other), "{}", vpdp.text.entries);
         assert_eq!(vpdp.ports.len(), HOSTS);
         let plan = harness.master.plan.alone(own, &topology);
@@ -791,7 +804,9 @@ fn reductions_are_virtual_data_planes_of_a_switch_with_tenants() {
     harness.take();
     let refused = (harness.load, jobs[0]);
     harness.master.reduction_refused(TOR, refused, "no room");
-    let failure = harness.master.job(number).unwrap().reductions[0].failure.clone();
+    let failure = harness.master.job(number).unwrap().reductions[0]
+        .failure
+        .clone();
     assert_eq!(failure.as_deref(), Some("switch tor: no room"));
     let other = harness.master.job(number + 1).unwrap();
     assert_eq!(other.reductions[0].failure, None);
@@ -813,7 +828,11 @@ fn an_update_gives_no_load_and_is_in_the_next_one() {
         harness.master.update(9, (number, &all), change)
     };
     let at = (TOR, harness.at.job);
-    for name in ["*", "SwitchIngress.reduction_0.cells_0", "SwitchIngress.flows"] {
+    for name in [
+        "*",
+        "SwitchIngress.reduction_0.cells_0",
+        "SwitchIngress.flows",
+    ] {
         let refused = update(&mut harness, &losing(&[name])).unwrap_err();
         assert!(refused.contains("may not be lost"), "{refused}");
     }
@@ -825,7 +844,13 @@ fn an_update_gives_no_load_and_is_in_the_next_one() {
     harness.expect(&[&format!("update {other:?}")]);
     harness.master.vpdp_updated(at, Ok(()));
     harness.expect(&["updated 9 Ok(1)", "load program"]);
-    assert!(harness.master.program(number, &all).unwrap().ends_with("// Another one.\n"));
+    assert!(
+        harness
+            .master
+            .program(number, &all)
+            .unwrap()
+            .ends_with("// Another one.\n")
+    );
     harness.loaded();
     harness.expect(&["r restart"]);
 

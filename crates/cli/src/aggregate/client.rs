@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aggregate_runtime::{
-    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, VpdpChange, add_pairs,
-    greet, join_outcomes, next_line, write_line,
+    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, VpdpChange,
+    add_pairs, greet, join_outcomes, next_line, write_line,
 };
 use clap::Args;
 use port::Poller;

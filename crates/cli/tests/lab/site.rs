@@ -199,7 +199,11 @@ impl Site {
             command.arg("--port").arg(format!("{port}=port{port}"));
         }
         command.args(&self.switch_options);
-        let line = if self.hosts_tenants { "served at" } else { "is served at" };
+        let line = if self.hosts_tenants {
+            "served at"
+        } else {
+            "is served at"
+        };
         self.switch = Some(start_in(&self.switch_netns, &mut command, line));
         if self.hosts_tenants {
             self.create_router();
@@ -231,7 +235,13 @@ impl Site {
         self.tenant(&words);
         self.tenant(&["add-rule", "rest: -> router"]);
         let words = [
-            "ctl", "--addr", SERVER, "--device-id", "1", "apply", &entries,
+            "ctl",
+            "--addr",
+            SERVER,
+            "--device-id",
+            "1",
+            "apply",
+            &entries,
         ];
         let said = self.switch_netns.run(|| said(&words)).unwrap();
         assert_eq!(said.status, Some(0), "{}", said.err);
