@@ -32,7 +32,7 @@ pub struct SwitchLink {
     pub switch: SwitchId,
     /// Its P4Runtime server.
     pub endpoint: Endpoint,
-    /// What the server is.
+    /// Kind of the server.
     pub kind: SwitchKind,
     /// Election id of the master.
     pub election: u128,

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub struct SwitchLoad {
     /// Number of the load.
     pub number: u32,
-    /// What the switch gets.
+    /// Its programs.
     pub planes: LoadedPlanes,
 }
 
-/// What a switch gets in a load.
+/// Programs of a switch in a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadedPlanes {
     /// One program with all of its reductions.
@@ -36,7 +36,8 @@ pub struct ProgramText {
 }
 
 impl ProgramText {
-    /// Returns what a quota of entries counts: entries, and multicast groups with their replicas.
+    /// Returns the number that a quota of entries counts: entries, and multicast groups with their
+    /// replicas.
     pub fn entry_count(&self) -> usize {
         self.entries.lines().count() + self.entries.matches(" instance ").count()
     }

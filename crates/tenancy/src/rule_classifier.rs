@@ -283,7 +283,7 @@ const IPV6: usize = 40;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
-/// UDP ports of messages of reductions, and the offset of the reduction's number behind the start
+/// UDP ports of messages of reductions, and the offset of the reduction's number from the start
 /// of the UDP header (docs/AGGREGATE.md).
 const REDUCTION_PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
 const REDUCTION_AT: usize = 8 + 4;

@@ -1,6 +1,6 @@
 //! Updates: changes of the virtual data planes (vPDPs) of running reductions, without a load.
 //!
-//! An update keeps the number of the load, so nobody replays. No load begins while one is under
+//! An update keeps the number of the load, so no mapper replays. No load begins while one is under
 //! way: it would give the switch the program from before.
 
 use std::collections::BTreeSet;

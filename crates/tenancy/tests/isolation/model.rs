@@ -119,7 +119,7 @@ fn fields(port: u32, bytes: &[u8]) -> Fields {
     let udp = behind.filter(|_| protocol == Some(17));
     let l4 = l4.and_then(|l4| Some((word(l4, 0)?, word(l4, 2)?)));
     let is_message = l4.is_some_and(|(_, to)| (9570..=9579).contains(&to));
-    // The number is in bytes 4 and 5 of the datagram, behind the UDP header.
+    // The number is in bytes 4 and 5 of the datagram, after the 8 bytes of the UDP header.
     let reduction = udp.and_then(|udp| word(udp, 12)).filter(|_| is_message);
     Fields {
         port,
