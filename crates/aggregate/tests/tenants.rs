@@ -66,7 +66,8 @@ fn add(hypervisor: &mut TenantSwitch, plan: &Plan, name: &str, quotas: Quotas) -
     });
     let id = id.unwrap();
     hypervisor.load(id, Arc::clone(&program)).unwrap();
-    let file = entries::read(&program, "entries", &plan.entries(SWITCH, 1, 1)).unwrap();
+    let entries = plan.entries(SWITCH, 1, 1);
+    let file = entries::read(&program, "entries", &entries).unwrap();
     let device = hypervisor.device_mut(id).unwrap();
     apply_entries::apply_file(device, &file).unwrap_or_else(|error| panic!("{error}"));
     device.publish();
