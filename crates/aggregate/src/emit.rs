@@ -56,11 +56,21 @@ impl SwitchReduction {
     /// Returns the number of bytes of the registers.
     pub fn state_bytes(&self) -> u64 {
         let slots = 2 * u64::from(self.slots);
-        let slot = self.shape.pair_bytes() + 4;
         let index = 2u64 << self.index_bits();
         let cells = u64::from(self.window) * u64::from(self.flows);
-        slots * slot as u64 + index * 8 + cells * 16 + 2 * 8 + 8
+        slots * slot_bytes(self.shape) + index * 8 + cells * 16 + 2 * 8 + 8
     }
+}
+
+/// Returns the number of bytes of a slot's registers: each cell takes whole words of 8 bytes.
+pub fn slot_bytes(shape: Shape) -> u64 {
+    let words = |bytes: usize| bytes.div_ceil(8) * 8;
+    let count = 4;
+    let bytes = match shape.is_vector() {
+        true => words(shape.keys.bytes()) + words(count) + LANES * words(4),
+        false => words(shape.keys.bytes()) + words(count + shape.values.bytes()),
+    };
+    bytes as u64
 }
 
 /// Returns the program of a switch. Without reductions it forwards alone.

@@ -39,7 +39,7 @@ mod source;
 mod timing;
 mod vector;
 
-pub use emit::{MAX_BLOCKS, MAX_SLOTS, SwitchReduction, emit};
+pub use emit::{MAX_BLOCKS, MAX_SLOTS, SwitchReduction, emit, slot_bytes};
 pub use job::{
     DEFAULT_BLOCKS, DEFAULT_SLOTS, DataPart, Job, JobError, MAX_MAPPERS, MapFunction, MapperLine,
     Position, ReducerLine,

@@ -1,10 +1,11 @@
 //! The plan of a job: the switches that reduce, the paths, and the program and entries of each
 //! switch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 
+use fabric::Topology;
 use fabric::topology::{HostId, NodeId, SwitchId};
 use packet::{Nanos, PortId};
 
@@ -327,6 +328,47 @@ impl Plan {
             .map(|reduction| reduction.in_switch(switch))
             .collect();
         emit(&own)
+    }
+
+    /// Returns the plan of one reduction by its number, with the routes that its messages take.
+    pub fn alone(&self, job: u16, topology: &Topology) -> Plan {
+        let reductions = self.reductions.iter();
+        let reductions: Vec<_> = reductions.filter(|it| it.job == job).cloned().collect();
+        let mut addresses = BTreeSet::new();
+        for reduction in &reductions {
+            let mappers = reduction.request.mappers.iter().map(|(host, _)| *host);
+            let hosts = mappers.chain([reduction.request.reducer]);
+            addresses.extend(hosts.map(|host| topology.hosts[host.0].address));
+            let switches = reduction.switches.iter();
+            addresses.extend(switches.map(|planned| switch_address(planned.switch)));
+        }
+        let own = |routes: &Vec<Route>| {
+            let routes = routes.iter().copied();
+            routes.filter(|it| addresses.contains(&it.to)).collect()
+        };
+        let routes = self.routes.iter();
+        Plan {
+            reductions,
+            routes: routes
+                .map(|(switch, routes)| (*switch, own(routes)))
+                .collect(),
+        }
+    }
+
+    /// Returns the ports by which the plan's messages may come to a switch or leave it: those of
+    /// its routes, and those to other switches.
+    pub fn ports(&self, switch: SwitchId, topology: &Topology) -> BTreeSet<PortId> {
+        let routes = self.routes.get(&switch).into_iter().flatten();
+        let mut ports: BTreeSet<PortId> = routes.map(|route| route.port).collect();
+        for link in &topology.links {
+            let [one, other] = &link.ends;
+            for (near, far) in [(one, other), (other, one)] {
+                if near.node == NodeId::Switch(switch) && matches!(far.node, NodeId::Switch(_)) {
+                    ports.insert(near.port);
+                }
+            }
+        }
+        ports
     }
 
     /// Returns the slots that reductions take in a switch.

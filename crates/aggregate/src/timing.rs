@@ -52,11 +52,14 @@ impl RoundTrip {
         }
     }
 
-    /// Returns the time-out of the message's transmission with this number, from 1.
+    /// Returns the time-out of the message's transmission with this number, from 1: three round
+    /// trips at least, since replies that begin to come fill the queue of the receipts at once.
     pub(crate) fn timeout(&self, transmission: u32) -> Nanos {
         let first = match self.estimate {
             None => FIRST,
-            Some((smooth, variation)) => Nanos(smooth.0 + 4 * variation.0).max(SHORTEST),
+            Some((smooth, variation)) => {
+                Nanos(smooth.0 + (4 * variation.0).max(2 * smooth.0)).max(SHORTEST)
+            }
         };
         let doublings = transmission.saturating_sub(1).max(self.backoff).min(8);
         Nanos(first.0.saturating_mul(1 << doublings)).min(LONGEST)

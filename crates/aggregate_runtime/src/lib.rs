@@ -28,7 +28,9 @@ mod request;
 mod site;
 mod stream;
 mod switch_link;
+mod switch_load;
 mod vector_lines;
+mod vpdp_link;
 
 pub use agent::{Agent, MapPart, Served};
 pub use agent_link::{AgentLink, Connected, greet, next_line};
@@ -36,13 +38,16 @@ pub use engine::{
     CollectRequest, EngineNumber, FuzzAgent, FuzzConnection, JoinRequest, PartLimits, StoredPart,
 };
 pub use inbox::Inbox;
-pub use master::{Action, JobReport, Master, RealOutcome, ReductionReport, SwitchLoad};
+pub use master::{
+    Action, JobReport, Master, RealOutcome, ReductionReport, UpdateNumber, VpdpChoice,
+};
 pub use order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, EngineRequest, Hello, MapOrder,
     MapSource, PROTOCOL, PeerKind, ReduceOrder, ResultTo,
 };
 pub use request::{Answer, OutcomeLine, Request, add_answer, end_lines, join_outcomes};
-pub use site::{Admission, ClientNumber, Event, LoadSwitch, ReadJob, Site, read_requests};
+pub use site::{Admission, ChangeSwitch, ClientNumber, Event, ReadJob, Site, read_requests};
 pub use stream::{Address, Listener, Stream, write_line};
-pub use switch_link::{SwitchHandle, SwitchLink};
+pub use switch_link::{SwitchHandle, SwitchKind, SwitchLink, SwitchTask};
+pub use switch_load::{LoadedPlanes, ProgramText, SwitchLoad, VpdpChange, VpdpLoad, VpdpUpdate};
 pub use vector_lines::{VectorDigest, VectorPart, bytes_of};

@@ -6,23 +6,29 @@
 mod engines;
 mod reduction;
 mod report;
+mod update;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use aggregate::{Job, MapperCounts, Plan, PlanError, ReductionError, ReductionRequest, RunOptions};
+use aggregate::{
+    Job, MapperCounts, Plan, PlanError, ReductionError, ReductionRequest, RunOptions, slot_bytes,
+};
 use fabric::Topology;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use packet::Nanos;
 
 pub use report::{JobReport, RealOutcome, ReductionReport};
+pub use update::{UpdateNumber, VpdpChoice};
 
 use engines::{EngineId, Origin};
 use reduction::{LastReports, Part, Phase, Reduction, Source, map_order, reduce_order};
+use update::Update;
 
 use crate::order::{
     AgentOrder, AgentReport, AttemptId, BeginOrder, EngineOrder, MapSource, from_text,
 };
+use crate::switch_load::{LoadedPlanes, ProgramText, SwitchLoad, VpdpLoad, VpdpUpdate};
 use crate::vector_lines::add_part;
 
 /// Time that an agent or a switch gets to come back.
@@ -41,19 +47,12 @@ pub enum Action {
     Order(HostId, AgentOrder),
     /// Give a switch its program and entries.
     Load(SwitchId, SwitchLoad),
+    /// Change the virtual data plane of a running reduction in a switch.
+    Update(SwitchId, VpdpUpdate),
+    /// Report the end of an update: the number of virtual data planes that have it, or why not.
+    Updated(UpdateNumber, Result<usize, String>),
     /// Report the end of a job to those who wait for it.
     Ended(u32),
-}
-
-/// Program and entries of a switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchLoad {
-    /// Number of the load.
-    pub number: u32,
-    /// The P4 text.
-    pub program: String,
-    /// The entries.
-    pub entries: String,
 }
 
 /// An agent, as the master knows it.
@@ -118,6 +117,9 @@ pub struct Master {
     load: Option<Load>,
     is_load_wanted: bool,
     jobs: BTreeMap<u32, JobState>,
+    /// Programs of running reductions that are not those of the plan.
+    updated: BTreeMap<(SwitchId, u16), String>,
+    updates: Vec<Update>,
     actions: VecDeque<Action>,
 }
 
@@ -151,6 +153,8 @@ impl Master {
             load: None,
             is_load_wanted: false,
             jobs: BTreeMap::new(),
+            updated: BTreeMap::new(),
+            updates: Vec::new(),
             actions: VecDeque::new(),
             topology,
         })
@@ -391,8 +395,10 @@ impl Master {
         if state.is_connected {
             state.lost.0 = now;
         }
-        state.lost.1 = why;
+        state.lost.1.clone_from(&why);
         state.loaded = None;
+        self.end_updates(switch, &why);
+        let state = &mut self.switches[switch.0];
         if !std::mem::replace(&mut state.is_connected, false) {
             return;
         }
@@ -429,6 +435,25 @@ impl Master {
                 state.is_dirty = is_dirty;
             }
             Err(error) => self.fail_users(switch, &error),
+        }
+    }
+
+    /// Notes that a switch does not take one reduction of a load, and why. It goes on with others.
+    pub fn reduction_refused(
+        &mut self,
+        switch: SwitchId,
+        (number, reduction): (u32, u16),
+        why: &str,
+    ) {
+        if self.load.as_ref().is_none_or(|load| load.number != number) {
+            return;
+        }
+        let name = &self.topology.switches[switch.0].name;
+        let failure = format!("switch {name}: {why}");
+        let found = open(&mut self.jobs).find(|(_, _, it)| it.at.job == reduction);
+        let found = found.map(|(number, index, _)| (number, index));
+        if let Some((number, index)) = found {
+            self.fail(number, index, failure);
         }
     }
 
@@ -659,6 +684,7 @@ impl Master {
         let own = reduction.planned.job;
         self.drop_attempt(number, index);
         self.plan.reductions.retain(|planned| planned.job != own);
+        self.updated.retain(|(_, reduction), _| *reduction != own);
         self.is_load_wanted = true;
         let job = self.jobs.get(&number);
         if job.is_some_and(|job| job.reductions.iter().all(|it| it.phase == Phase::Ended)) {
@@ -780,7 +806,8 @@ impl Master {
 
     /// Begins a load if one is wanted, and ends the one that all switches have.
     fn follow_load(&mut self, now: Nanos) {
-        if self.load.is_none() && std::mem::take(&mut self.is_load_wanted) {
+        let can_begin = self.load.is_none() && self.updates.is_empty();
+        if can_begin && std::mem::take(&mut self.is_load_wanted) {
             self.begin_load(now);
         }
         let Some(load) = &self.load else {
@@ -823,8 +850,7 @@ impl Master {
             }
             let load = SwitchLoad {
                 number: self.number,
-                program: self.plan.program(switch),
-                entries: self.plan.entries_with(switch, &attempt_of, self.number),
+                planes: self.planes(switch, &attempt_of),
             };
             self.actions.push_back(Action::Load(switch, load));
         }
@@ -835,6 +861,28 @@ impl Master {
             dirty,
             attempts,
         });
+    }
+
+    /// Returns what a switch gets in the present load.
+    fn planes(&self, switch: SwitchId, attempt_of: &dyn Fn(u16) -> u16) -> LoadedPlanes {
+        if !self.topology.switches[switch.0].hosts_tenants {
+            return LoadedPlanes::Whole(ProgramText {
+                program: self.plan.program(switch),
+                entries: self.plan.entries_with(switch, attempt_of, self.number),
+            });
+        }
+        let own = self.plan.reductions.iter();
+        let own = own.filter(|it| it.switches.iter().any(|planned| planned.switch == switch));
+        let vpdps = own.map(|planned| {
+            let reduction = planned.job;
+            let at = (attempt_of(reduction), self.number);
+            let mut vpdp = VpdpLoad::new((&self.plan, &self.topology), (switch, reduction), at);
+            if let Some(program) = self.updated.get(&(switch, reduction)) {
+                vpdp.text.program.clone_from(program);
+            }
+            vpdp
+        });
+        LoadedPlanes::Vpdps(vpdps.collect())
     }
 
     /// Begins what has waited for a load, and has others replay. Switches come first: what a
@@ -946,7 +994,7 @@ fn refusal(error: &PlanError, requests: &[ReductionRequest]) -> String {
         && let Some(request) = requests.iter().find(|request| request.name == *reduction)
     {
         let shape = request.shape;
-        let slot = (shape.keys.bytes() + 4 + shape.values.bytes()) as u64;
+        let slot = slot_bytes(shape);
         let (needed, free) = (needed * slot, free * slot);
         return format!(
             "{reduction}: no room: it needs {needed} bytes of slots in a switch, and no switch on \

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::master::{JobReport, RealOutcome};
 use crate::order::{from_text, lines_of};
+use crate::switch_load::VpdpChange;
 use crate::vector_lines::{VectorPart, add_part, parts_of};
 
 /// A request to a master.
@@ -32,6 +33,26 @@ pub enum Request {
         /// Its number.
         number: u32,
     },
+    /// Change the virtual data planes of a running job.
+    Update {
+        /// Its number.
+        number: u32,
+        /// The switch by its name. `None`: all.
+        switch: Option<String>,
+        /// The reduction by its name. `None`: all.
+        reduction: Option<String>,
+        /// The change.
+        change: VpdpChange,
+    },
+    /// Return the program of a virtual data plane of a running job.
+    Program {
+        /// Its number.
+        number: u32,
+        /// The switch by its name.
+        switch: Option<String>,
+        /// The reduction by its name.
+        reduction: Option<String>,
+    },
     /// Cancel a job. The answer comes when the switches have nothing of it.
     Cancel {
         /// Its number.
@@ -54,6 +75,16 @@ pub enum Answer {
     Admitted {
         /// Its number.
         number: u32,
+    },
+    /// An update has ended.
+    Updated {
+        /// Number of the virtual data planes that have it.
+        planes: usize,
+    },
+    /// A program.
+    Program {
+        /// The P4 text.
+        text: String,
     },
     /// States of jobs.
     Jobs {

@@ -13,10 +13,11 @@ use packet::Nanos;
 use crate::agent::ALIVE;
 use crate::agent_link::{greet, next_line};
 use crate::inbox::Inbox;
-use crate::master::{Action, Master, SwitchLoad};
+use crate::master::{Action, Master, VpdpChoice};
 use crate::order::{AgentOrder, AgentReport, PeerKind};
 use crate::request::{Answer, Request, end_lines};
 use crate::stream::{Stream, write_line};
+use crate::switch_link::SwitchTask;
 
 /// Number of a client's connection.
 pub type ClientNumber = u64;
@@ -36,6 +37,10 @@ pub enum Event {
     SwitchLost(SwitchId, String),
     /// A switch has the load with this number, or why not.
     SwitchLoaded(SwitchId, u32, Result<(), String>),
+    /// A switch does not take a reduction of the load with this number, for this reason.
+    ReductionRefused(SwitchId, (u32, u16), String),
+    /// The virtual data plane of a reduction in a switch has its update, or why not.
+    VpdpUpdated((SwitchId, u16), Result<(), String>),
     /// A client asks by this connection.
     ClientConnected(ClientNumber, Stream),
     /// A request of a client.
@@ -55,8 +60,8 @@ pub struct Admission {
 /// Reads a job file over a topology. Returns an error message on failure.
 pub type ReadJob<'a> = dyn Fn(&str, &Path, &Topology) -> Result<Admission, String> + 'a;
 
-/// Loads switches. `None`: an event will have the result.
-pub type LoadSwitch<'a> = dyn FnMut(SwitchId, SwitchLoad) -> Option<Result<(), String>> + 'a;
+/// Gives switches tasks. `None`: an event will have the result.
+pub type ChangeSwitch<'a> = dyn FnMut(SwitchId, SwitchTask) -> Option<Result<(), String>> + 'a;
 
 struct Client {
     stream: Stream,
@@ -74,7 +79,7 @@ pub struct Site<'a> {
     sender: Sender<Event>,
     agents: BTreeMap<HostId, Stream>,
     clients: BTreeMap<ClientNumber, Client>,
-    load: Box<LoadSwitch<'a>>,
+    change: Box<ChangeSwitch<'a>>,
     read_job: Box<ReadJob<'a>>,
     began: Instant,
     told: Instant,
@@ -86,7 +91,11 @@ pub struct Site<'a> {
 
 impl<'a> Site<'a> {
     /// Creates the site of a master.
-    pub fn new(master: Master, load: Box<LoadSwitch<'a>>, read_job: Box<ReadJob<'a>>) -> Site<'a> {
+    pub fn new(
+        master: Master,
+        change: Box<ChangeSwitch<'a>>,
+        read_job: Box<ReadJob<'a>>,
+    ) -> Site<'a> {
         let (sender, events) = mpsc::channel();
         Site {
             master,
@@ -94,7 +103,7 @@ impl<'a> Site<'a> {
             sender,
             agents: BTreeMap::new(),
             clients: BTreeMap::new(),
-            load,
+            change,
             read_job,
             began: Instant::now(),
             told: Instant::now(),
@@ -199,6 +208,12 @@ impl<'a> Site<'a> {
                 }
                 self.master.switch_loaded(switch, number, loaded);
             }
+            Event::ReductionRefused(switch, load, why) => {
+                let name = &self.master.topology().switches[switch.0].name;
+                self.notices.push(format!("switch {name}: {why}"));
+                self.master.reduction_refused(switch, load, &why);
+            }
+            Event::VpdpUpdated(at, result) => self.master.vpdp_updated(at, result),
             Event::ClientConnected(client, stream) => {
                 let client_state = Client {
                     stream,
@@ -233,9 +248,22 @@ impl<'a> Site<'a> {
             Action::Order(host, order) => self.order(host, &order),
             Action::Load(switch, load) => {
                 let number = load.number;
-                if let Some(loaded) = (self.load)(switch, load) {
+                if let Some(loaded) = (self.change)(switch, SwitchTask::Load(load)) {
                     self.take(Event::SwitchLoaded(switch, number, loaded));
                 }
+            }
+            Action::Update(switch, update) => {
+                let at = (switch, update.reduction);
+                if let Some(updated) = (self.change)(switch, SwitchTask::Update(update)) {
+                    self.take(Event::VpdpUpdated(at, updated));
+                }
+            }
+            Action::Updated(client, result) => {
+                let answer = match result {
+                    Ok(planes) => Answer::Updated { planes },
+                    Err(error) => Answer::Refused { error },
+                };
+                self.tell(client, &answer);
             }
             Action::Ended(job) => {
                 self.ended.push(job);
@@ -283,6 +311,25 @@ impl<'a> Site<'a> {
                     client.cancels = Some(number);
                 }
                 Ok(None)
+            }
+            Request::Update {
+                number,
+                switch,
+                reduction,
+                change,
+            } => {
+                let choice = VpdpChoice { switch, reduction };
+                self.master.update(client, (number, &choice), &change)?;
+                Ok(None)
+            }
+            Request::Program {
+                number,
+                switch,
+                reduction,
+            } => {
+                let choice = VpdpChoice { switch, reduction };
+                let text = self.master.program(number, &choice)?;
+                Ok(Some(Answer::Program { text }))
             }
             Request::Submit {
                 name,

@@ -75,6 +75,11 @@ enum Command {
     Jobs(client::MasterOptions),
     /// Show a job of a master.
     Show(client::OneJobOptions),
+    /// Change the virtual data planes of a running job: its program, or the stage slots. State
+    /// stays, and nothing is sent again.
+    Update(client::UpdateOptions),
+    /// Print the program of a virtual data plane of a running job.
+    Program(client::ProgramOptions),
     /// Cancel a job of a master.
     Cancel(client::OneJobOptions),
 }
@@ -224,6 +229,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Serve(options) => serve::run(options, early),
         Command::Jobs(options) => client::jobs(options, early),
         Command::Show(options) => client::show(options, early),
+        Command::Update(options) => client::update(options, early),
+        Command::Program(options) => client::program(options, early),
         Command::Cancel(options) => client::cancel(options, early),
     }
 }
@@ -333,6 +340,8 @@ struct OutcomeJson<'a> {
     /// Attempts of a real run, and mappers that were started again.
     attempts: Option<u32>,
     retried_mappers: Option<u32>,
+    /// Loads of switches after which epochs were sent again.
+    restarts: u64,
     is_verified: Option<bool>,
     result: Vec<(String, String)>,
     vector: Option<VectorJson>,
@@ -540,6 +549,7 @@ fn outcomes<'a>(
             reducer_link_bytes: ran.link_bytes,
             attempts: ran.retries.map(|(attempts, _)| attempts),
             retried_mappers: ran.retries.map(|(_, retried)| retried),
+            restarts: ran.reducer.restarts,
             is_verified,
             vector: ran.vector.as_ref().map(VectorJson::new),
             receivers: request.to_all.then_some(ran.received.len()),

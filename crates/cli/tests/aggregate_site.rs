@@ -140,8 +140,8 @@ fn what_a_site_refuses_is_one_line_with_a_remedy() {
     refused(site.ask(&["show", "99"]), &["no job 99"]);
     refused(site.ask(&["cancel", "99"]), &["no job 99"]);
     let big = site.job("big", 20, 11_000);
-    // 22,000 slots of 16 + 4 + 8 bytes, where 20,000 are.
-    refused(site.submit(&big).finish(), &["616000 bytes", "560000 free"]);
+    // 22,000 slots of 16 and 4 + 8 bytes in whole words, where 20,000 are.
+    refused(site.submit(&big).finish(), &["704000 bytes", "640000 free"]);
     let host = address(0);
     let write = |text: &str| {
         let end = format!("reduce t = add(m) at {} memory 9\n", address(REDUCER));

@@ -62,6 +62,8 @@ pub enum Condition {
     L4Source(RangeInclusive<u16>),
     /// Range of TCP, UDP or SCTP destination ports.
     L4Destination(RangeInclusive<u16>),
+    /// Number of a reduction, of a message to one of its ports (docs/AGGREGATE.md).
+    Reduction(u16),
 }
 
 /// A field that conditions match on.
@@ -91,16 +93,20 @@ pub enum Field {
     L4Source,
     /// L4 destination port; bit 16 is set if there is one.
     L4Destination,
+    /// Number of a reduction; bit 16 is set if there is one.
+    Reduction,
 }
 
 /// Value of [`Field::Vlan`] if receivers disagree about a packet's VLAN. No rule can match it,
 /// since VLAN 4095 is reserved.
 pub(crate) const UNCLEAR_VLAN: u64 = HAS_VLAN | 0xfff;
 
-/// Presence flags in [`Field::Vlan`], [`Field::Protocol`] and the L4 ports.
+/// Presence flags in [`Field::Vlan`], [`Field::Protocol`], the L4 ports and
+/// [`Field::Reduction`].
 pub(crate) const HAS_VLAN: u64 = 1 << 12;
 pub(crate) const HAS_PROTOCOL: u64 = 1 << 8;
 pub(crate) const HAS_PORTS: u64 = 1 << 16;
+pub(crate) const HAS_REDUCTION: u64 = 1 << 16;
 
 /// Valid VLAN IDs: 0 is a priority tag, 4095 is reserved (IEEE 802.1Q).
 const MIN_VLAN: u16 = 1;
@@ -119,7 +125,7 @@ impl Field {
             Field::EtherType => 16,
             Field::Ipv6Source | Field::Ipv6Destination => 128,
             Field::Protocol => 9,
-            Field::L4Source | Field::L4Destination => 17,
+            Field::L4Source | Field::L4Destination | Field::Reduction => 17,
         }
     }
 
@@ -135,6 +141,8 @@ impl Field {
             Field::L4Source => Field::L4Destination,
             Field::L4Destination => Field::L4Source,
             Field::Port | Field::Vlan | Field::EtherType | Field::Protocol => self,
+            // An answer has the number of its question.
+            Field::Reduction => self,
         }
     }
 
@@ -152,6 +160,7 @@ impl Field {
             Field::Protocol => "IP protocol",
             Field::L4Source => "L4 source port",
             Field::L4Destination => "L4 destination port",
+            Field::Reduction => "reduction",
         }
     }
 }
@@ -362,6 +371,10 @@ impl Condition {
             Condition::L4Source(range) => (Field::L4Source, ports(Field::L4Source, range)?),
             Condition::L4Destination(range) => {
                 (Field::L4Destination, ports(Field::L4Destination, range)?)
+            }
+            Condition::Reduction(number) => {
+                let value = HAS_REDUCTION | u64::from(*number);
+                (Field::Reduction, Values::one(value))
             }
         })
     }

@@ -14,13 +14,13 @@ use table::{
 use crate::port_classifier::of_vlan;
 use crate::port_map::MAX_PORT;
 use crate::rule::{
-    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_VLAN, Rule, RuleConditions,
-    UNCLEAR_VLAN, Values,
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Field, HAS_PORTS, HAS_PROTOCOL, HAS_REDUCTION, HAS_VLAN, Rule,
+    RuleConditions, UNCLEAR_VLAN, Values,
 };
 use crate::vpdp::VpdpId;
 
-/// Maximum key length in limbs: one for each of twelve fields, and one more for each IPv6 address.
-const MAX_LIMBS: usize = 14;
+/// Maximum key length in limbs: one for each of 13 fields, and one more for each IPv6 address.
+const MAX_LIMBS: usize = 15;
 
 /// Result of the classification by rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +283,10 @@ const IPV6: usize = 40;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
+/// UDP ports of messages of reductions, and the offset of the reduction's number from the start
+/// of the UDP header (docs/AGGREGATE.md).
+const REDUCTION_PORTS: std::ops::RangeInclusive<u16> = 9570..=9579;
+const REDUCTION_AT: usize = 8 + 4;
 
 /// Headers of a packet that rules can match on.
 struct Headers<'b> {
@@ -386,6 +390,10 @@ impl<'b> Headers<'b> {
             },
             Field::L4Source => self.l4_port(0),
             Field::L4Destination => self.l4_port(2),
+            Field::Reduction => match self.reduction() {
+                Some(number) => (HAS_REDUCTION | u64::from(number)).into(),
+                None => 0,
+            },
         }
     }
 
@@ -402,6 +410,15 @@ impl<'b> Headers<'b> {
             ETHERTYPE_IPV6 => Some((network[6], &network[IPV6..])),
             _ => None,
         }
+    }
+
+    /// Returns the number of a message's reduction.
+    fn reduction(&self) -> Option<u16> {
+        let (protocol, behind) = self.transport()?;
+        let is_message = protocol == UDP
+            && behind.len() >= REDUCTION_AT + 2
+            && REDUCTION_PORTS.contains(&word(behind, 2));
+        is_message.then(|| word(behind, REDUCTION_AT))
     }
 
     fn l4_port(&self, at: usize) -> u128 {

@@ -10,6 +10,7 @@ use aggregate::{
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
 use crate::order::{EngineRequest, ResultTo};
+use crate::switch_load::VpdpChange;
 use crate::vector_lines::{VectorDigest, VectorPart};
 
 const HOSTS: usize = 4;
@@ -40,7 +41,13 @@ fn host_name(host: usize) -> String {
 
 impl Harness {
     fn new() -> Harness {
-        let mut text = "name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = 20000\n".to_owned();
+        Harness::with("")
+    }
+
+    /// With a switch that has these lines in the topology too.
+    fn with(lines: &str) -> Harness {
+        let mut text =
+            format!("name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = 20000\n{lines}");
         for host in 0..HOSTS {
             let name = host_name(host);
             text += &format!(
@@ -73,13 +80,18 @@ impl Harness {
         while let Some(action) = self.master.poll(self.now) {
             let word = match action {
                 Action::Load(SwitchId(_), load) => {
-                    let is_empty = !load.program.contains("register");
+                    let is_empty = match &load.planes {
+                        LoadedPlanes::Whole(text) => !text.program.contains("register"),
+                        LoadedPlanes::Vpdps(vpdps) => vpdps.is_empty(),
+                    };
                     assert!(load.number > self.load, "numbers of loads grow");
                     self.load = load.number;
                     let what = if is_empty { "empty" } else { "program" };
                     format!("load {what}")
                 }
                 Action::Ended(job) => format!("ended {job}"),
+                Action::Update(_, update) => format!("update {:?}", update.change),
+                Action::Updated(number, result) => format!("updated {number} {result:?}"),
                 Action::Order(host, order) => {
                     let name = host_name(host.0);
                     match order {
@@ -796,4 +808,137 @@ fn ranks_that_differ_or_do_not_come_end_the_group() {
     let said = harness.take();
     let refusal = said.iter().find(|it| it.starts_with("w0/30")).unwrap();
     assert!(refusal.contains("no room"), "{refusal}");
+}
+
+/// Lines of a switch that hosts tenants.
+const TENANTS: &str = "p4runtime = \"127.0.0.1:9559\"\ntenants = true\n";
+
+#[test]
+fn reductions_are_virtual_data_planes_of_a_switch_with_tenants() {
+    let mut harness = Harness::with(TENANTS);
+    let number = harness.submit();
+    harness.submit();
+    harness.take();
+    let jobs: Vec<u16> = harness
+        .master
+        .plan
+        .reductions
+        .iter()
+        .map(|it| it.job)
+        .collect();
+    let topology = harness.master.topology.clone();
+    let vpdps: Vec<VpdpLoad> = match harness.master.planes(TOR, &|_| 5) {
+        LoadedPlanes::Vpdps(vpdps) => vpdps,
+        LoadedPlanes::Whole(_) => panic!("one program for all"),
+    };
+    assert_eq!(
+        vpdps.iter().map(|it| it.reduction).collect::<Vec<_>>(),
+        jobs
+    );
+    for vpdp in &vpdps {
+        let (other, own) = match vpdp.reduction == jobs[0] {
+            true => (jobs[1], jobs[0]),
+            false => (jobs[0], jobs[1]),
+        };
+        let has = |number: u16| {
+            vpdp.text
+                .entries
+                .contains(&format!("hdr.agg.job: {number};"))
+        };
+        assert!(has(own) && !has(other), "{}", vpdp.text.entries);
+        assert_eq!(vpdp.ports.len(), HOSTS);
+        let plan = harness.master.plan.alone(own, &topology);
+        assert_eq!(vpdp.state_bytes, plan.state_bytes(TOR));
+    }
+
+    // One is refused, the other one goes on.
+    harness.ready();
+    harness.take();
+    let refused = (harness.load, jobs[0]);
+    harness.master.reduction_refused(TOR, refused, "no room");
+    let failure = harness.master.job(number).unwrap().reductions[0]
+        .failure
+        .clone();
+    assert_eq!(failure.as_deref(), Some("switch tor: no room"));
+    let other = harness.master.job(number + 1).unwrap();
+    assert_eq!(other.reductions[0].failure, None);
+}
+
+#[test]
+fn an_update_gives_no_load_and_is_in_the_next_one() {
+    let mut harness = Harness::with(TENANTS);
+    let number = harness.run();
+    let all = VpdpChoice::default();
+    let program = harness.master.program(number, &all).unwrap();
+    let text = format!("{program}// Another one.\n");
+    let losing = |names: &[&str]| VpdpChange::Program {
+        text: text.clone(),
+        may_lose: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let other = losing(&["SwitchIngress.routed"]);
+    let update = |harness: &mut Harness, change: &VpdpChange| {
+        harness.master.update(9, (number, &all), change)
+    };
+    let at = (TOR, harness.at.job);
+    for name in [
+        "*",
+        "SwitchIngress.reduction_0.cells_0",
+        "SwitchIngress.flows",
+    ] {
+        let refused = update(&mut harness, &losing(&[name])).unwrap_err();
+        assert!(refused.contains("may not be lost"), "{refused}");
+    }
+    assert_eq!(update(&mut harness, &other), Ok(()));
+    let again = update(&mut harness, &other).unwrap_err();
+    assert!(again.contains("under way"), "{again}");
+    // A load waits for it.
+    harness.report(0, AgentReport::LoadWanted { at: harness.at });
+    harness.expect(&[&format!("update {other:?}")]);
+    harness.master.vpdp_updated(at, Ok(()));
+    harness.expect(&["updated 9 Ok(1)", "load program"]);
+    assert!(
+        harness
+            .master
+            .program(number, &all)
+            .unwrap()
+            .ends_with("// Another one.\n")
+    );
+    harness.loaded();
+    harness.expect(&["r restart"]);
+
+    // A refused one changes nothing; a lost switch ends it.
+    let slot = VpdpChange::Slot(Some(3));
+    assert_eq!(update(&mut harness, &slot), Ok(()));
+    harness.expect(&["update Slot(Some(3))"]);
+    harness.master.vpdp_updated(at, Err("no slot 3".to_owned()));
+    harness.expect(&["updated 9 Err(\"switch tor: no slot 3\")"]);
+    assert_eq!(update(&mut harness, &slot), Ok(()));
+    harness.take();
+    harness
+        .master
+        .switch_lost(TOR, "gone".to_owned(), harness.now);
+    harness.expect(&["updated 9 Err(\"switch tor: gone\")", "r restart"]);
+
+    // What cannot be updated.
+    let one = |switch: &str| VpdpChoice {
+        switch: Some(switch.to_owned()),
+        reduction: None,
+    };
+    let cases = [
+        (number, one("spine"), "reduces in no such switch"),
+        (number + 1, all.clone(), "there is no job"),
+    ];
+    for (job, choice, words) in cases {
+        let refused = harness.master.update(9, (job, &choice), &slot).unwrap_err();
+        assert!(refused.contains(words), "{refused}");
+    }
+    harness.master.cancel(number).unwrap();
+    let refused = update(&mut harness, &slot).unwrap_err();
+    assert!(refused.contains("has ended"), "{refused}");
+
+    // A switch with one program for all jobs.
+    let mut harness = Harness::new();
+    let number = harness.run();
+    let refused = harness.master.update(9, (number, &all), &slot).unwrap_err();
+    assert!(refused.contains("tenants = true"), "{refused}");
 }

@@ -1,11 +1,11 @@
-//! Commands that ask a master: `run --master`, `jobs`, `show` and `cancel`.
+//! Commands that ask a master: `run --master`, `jobs`, `show`, `update`, `program` and `cancel`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aggregate_runtime::{
-    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, add_answer, greet,
-    join_outcomes, next_line, write_line,
+    Address, Answer, Inbox, JobReport, PeerKind, RealOutcome, Request, Stream, VpdpChange,
+    add_answer, greet, join_outcomes, next_line, write_line,
 };
 use clap::Args;
 use port::Poller;
@@ -13,6 +13,9 @@ use runtime::ProcessSetup;
 use std::os::fd::AsFd;
 
 use crate::{Ended, out};
+
+/// Bytes of a program at most: longer ones do not fit into a request.
+const MAX_PROGRAM: u64 = 4 << 20;
 
 /// Longest wait for a line of the master.
 const LOOK: Duration = Duration::from_millis(200);
@@ -37,6 +40,65 @@ pub(super) struct OneJobOptions {
     number: u32,
     #[command(flatten)]
     at: MasterOptions,
+}
+
+#[derive(Args)]
+pub(super) struct PlaneOptions {
+    /// The switch; default: all of the job.
+    #[arg(long, value_name = "NAME")]
+    switch: Option<String>,
+    /// The reduction; default: all of the job.
+    #[arg(long, value_name = "NAME")]
+    reduction: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct ProgramOptions {
+    #[command(flatten)]
+    job: OneJobOptions,
+    #[command(flatten)]
+    plane: PlaneOptions,
+}
+
+#[derive(Args)]
+pub(super) struct UpdateOptions {
+    #[command(flatten)]
+    job: OneJobOptions,
+    #[command(flatten)]
+    plane: PlaneOptions,
+    #[command(flatten)]
+    change: ChangeOptions,
+    /// An object of the present program without a place in the new one, such as a counter, that
+    /// may be lost; of a reduction itself nothing may.
+    #[arg(long, value_name = "NAME", requires = "program")]
+    may_lose: Vec<String>,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct ChangeOptions {
+    /// The P4 program that replaces the present one. Registers and entries of the same names stay.
+    #[arg(long, value_name = "FILE.p4")]
+    program: Option<PathBuf>,
+    /// The stage slot of the first stage of the ingress, or `any`; the others follow.
+    #[arg(long, value_name = "N|any", value_parser = read_slot)]
+    slot: Option<Slot>,
+}
+
+/// A stage slot.
+#[derive(Clone, Copy)]
+enum Slot {
+    Number(u32),
+    Any,
+}
+
+fn read_slot(word: &str) -> Result<Slot, String> {
+    match word {
+        "any" => Ok(Slot::Any),
+        number => number.parse().map(Slot::Number).map_err(|_| {
+            "give the number of a stage slot (`polyplane tenant slots`), or `any`".to_owned()
+        }),
+    }
 }
 
 /// A connection to a master.
@@ -179,7 +241,15 @@ pub(super) fn run(
             Some(Answer::Admitted { number }) => {
                 out::note(&format!("job {number} runs at {address}"));
             }
-            Some(Answer::Jobs { .. } | Answer::Refused { .. } | Answer::Alive) | None => {}
+            // They answer other requests.
+            Some(
+                Answer::Jobs { .. }
+                | Answer::Refused { .. }
+                | Answer::Alive
+                | Answer::Updated { .. }
+                | Answer::Program { .. },
+            )
+            | None => {}
         }
     }
     // The end of the connection cancels the job.
@@ -235,6 +305,54 @@ fn print(job: &JobReport, is_long: bool) {
             ));
         }
     }
+}
+
+pub(super) fn update(options: &UpdateOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let change = match (&options.change.program, options.change.slot) {
+        (Some(file), _) => VpdpChange::Program {
+            text: command::args::read_text(file, MAX_PROGRAM)?,
+            may_lose: options.may_lose.clone(),
+        },
+        (None, Some(Slot::Number(slot))) => VpdpChange::Slot(Some(slot)),
+        (None, Some(Slot::Any) | None) => VpdpChange::Slot(None),
+    };
+    let OneJobOptions { number, at } = &options.job;
+    let mut connection = Connection::open(&at.master)?;
+    connection.ask(&Request::Update {
+        number: *number,
+        switch: options.plane.switch.clone(),
+        reduction: options.plane.reduction.clone(),
+        change,
+    })?;
+    let Answer::Updated { planes } = connection.wait(early)? else {
+        return Err("the master gives another answer".to_owned());
+    };
+    match at.json {
+        true => out::json(&serde_json::json!({ "planes": planes })),
+        false => {
+            let planes = crate::amount::count(planes as u64, "virtual data plane");
+            out::line(&format!("job {number}: {planes} changed"));
+        }
+    }
+    Ok(Ended::Well)
+}
+
+pub(super) fn program(options: &ProgramOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let OneJobOptions { number, at } = &options.job;
+    let mut connection = Connection::open(&at.master)?;
+    connection.ask(&Request::Program {
+        number: *number,
+        switch: options.plane.switch.clone(),
+        reduction: options.plane.reduction.clone(),
+    })?;
+    let Answer::Program { text } = connection.wait(early)? else {
+        return Err("the master gives another answer".to_owned());
+    };
+    match at.json {
+        true => out::json(&serde_json::json!({ "program": text })),
+        false => out::text(&text),
+    }
+    Ok(Ended::Well)
 }
 
 pub(super) fn cancel(options: &OneJobOptions, early: &ProcessSetup) -> Result<Ended, String> {

@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use aggregate::set_neighbours;
-use aggregate_runtime::{AgentLink, Connected, Event, Master, RealOutcome, Site, Stream};
+use aggregate_runtime::{
+    AgentLink, Connected, Event, LoadedPlanes, Master, RealOutcome, Site, Stream, SwitchLoad,
+    SwitchTask,
+};
 use command::switches::Maker;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use runtime::ProcessSetup;
@@ -78,12 +81,24 @@ fn outcomes(
     early: &ProcessSetup,
 ) -> Result<Vec<RealOutcome>, String> {
     let topology = &planned.topology;
-    let master = Master::new(topology.clone(), 0).map_err(|error| error.to_string())?;
+    let mut own = topology.clone();
+    // Its switches are threads of this process.
+    own.switches
+        .iter_mut()
+        .for_each(|it| it.hosts_tenants = false);
+    let master = Master::new(own, 0).map_err(|error| error.to_string())?;
     let maker = RefCell::new(Maker::new(options.choice, topology.seed));
     let mut site = Site::new(
         master,
-        Box::new(|switch, load| {
-            let plane = maker.borrow_mut().text_plane(&load.program, &load.entries);
+        Box::new(|switch, task| {
+            let SwitchTask::Load(SwitchLoad {
+                planes: LoadedPlanes::Whole(text),
+                ..
+            }) = task
+            else {
+                return Some(Err("it hosts no tenants".to_owned()));
+            };
+            let plane = maker.borrow_mut().text_plane(&text.program, &text.entries);
             Some(plane.and_then(|plane| running.replace(topology, (switch, plane), options.io)))
         }),
         Box::new(super::read_job),

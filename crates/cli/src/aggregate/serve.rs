@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aggregate_runtime::{
-    Address, AgentLink, Connected, Listener, Master, Site, SwitchHandle, SwitchLink, read_requests,
+    Address, AgentLink, Connected, Listener, Master, Site, SwitchHandle, SwitchKind, SwitchLink,
+    read_requests,
 };
 use clap::Args;
 use command::topology::read as read_topology;
@@ -26,7 +27,7 @@ const LAST_LOADS: Duration = Duration::from_secs(5);
 #[derive(Args)]
 #[command(
     after_help = "The topology names the agent of each host (`agent = \"unix:PATH\"` or `\"HOST:PORT\"`) and the P4Runtime server of each switch with slots \
-                  (`p4runtime = \"HOST:PORT\"`, `device = 1`). Agents and switches may come later.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP: jobs \
+                  (`p4runtime = \"HOST:PORT\"`, `device = 1`; or `tenants = true` for `polyplane host`). Agents and switches may come later.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP: jobs \
                   are cancelled, and switches forget them. Exit status: 0 when stopped by a signal, 1 for errors, 2 for wrong usage."
 )]
 pub(super) struct ServeOptions {
@@ -64,13 +65,13 @@ pub(super) fn run(options: &ServeOptions, early: &ProcessSetup) -> Result<Ended,
     let loader = std::rc::Rc::clone(&handles);
     let mut site = Site::new(
         master,
-        Box::new(move |switch, load| {
+        Box::new(move |switch, task| {
             let handles = loader.borrow();
             let found = handles.iter().find(|(id, _)| *id == switch);
             found.map_or_else(
                 || Some(Err("it has no P4Runtime server".to_owned())),
                 |(_, handle)| {
-                    handle.load(load);
+                    handle.change(task);
                     None
                 },
             )
@@ -190,7 +191,10 @@ fn switches(topology: &Topology, election: u128) -> Result<Vec<SwitchLink>, Stri
                 address: server.clone(),
                 tls: None,
             },
-            device: *device,
+            kind: match switch.hosts_tenants {
+                true => SwitchKind::Host,
+                false => SwitchKind::Device(*device),
+            },
             election,
         });
     }

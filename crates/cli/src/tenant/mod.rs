@@ -111,7 +111,7 @@ enum Command {
     /// Add a rule that leads packets of shared ports to a vPDP.
     #[command(
         after_help = "A rule is `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. Fields are port, vlan (a number, `none`, or `N untag`), eth.src, eth.dst, eth.type, \
-                      ipv4.src, ipv4.dst, ipv6.src, ipv6.dst (prefixes), protocol, l4.src and l4.dst (a port, or FIRST..LAST). Rules of one priority must \
+                      ipv4.src, ipv4.dst, ipv6.src, ipv6.dst (prefixes), protocol, l4.src and l4.dst (a port, or FIRST..LAST), reduction (docs/AGGREGATE.md). Rules of one priority must \
                       not overlap.\n\n\
                       With `untag` the vPDP has the VLAN as by an access port: the tag is removed \
                       from what comes in, and added to what leaves untagged. Such a rule names the \

@@ -31,6 +31,8 @@ pub(crate) struct Site {
     pub(crate) switch_options: Vec<String>,
     /// Options of agents besides their addresses.
     pub(crate) agent_options: Vec<String>,
+    /// True if the switch hosts tenants: an L3 router that has all other packets.
+    pub(crate) hosts_tenants: bool,
     pub(crate) directory: Directory,
 }
 
@@ -56,10 +58,25 @@ impl Site {
     pub(crate) fn start(test: &str, rate: u64, switch_options: &[&str]) -> Option<Site> {
         let mut site = Site::lay(test, rate)?;
         site.switch_options = switch_options.iter().map(|it| (*it).to_owned()).collect();
+        site.start_all();
+        Some(site)
+    }
+
+    /// As [`Site::start`], with a switch that hosts tenants.
+    pub(crate) fn start_tenants(test: &str, rate: u64, switch_options: &[&str]) -> Option<Site> {
+        let mut site = Site::lay(test, rate)?;
+        site.switch_options = switch_options.iter().map(|it| (*it).to_owned()).collect();
+        site.hosts_tenants = true;
+        site.write_topology(20_000);
+        site.start_all();
+        Some(site)
+    }
+
+    fn start_all(&mut self) {
+        let site = self;
         (0..HOSTS).for_each(|host| site.start_agent(host));
         site.start_switch();
         site.start_master();
-        Some(site)
     }
 
     /// Lays the cables alone.
@@ -107,6 +124,7 @@ impl Site {
             master: None,
             switch_options: Vec::new(),
             agent_options: Vec::new(),
+            hosts_tenants: false,
             directory: Directory::new(test),
         };
         site.write_topology(20_000);
@@ -120,7 +138,8 @@ impl Site {
     pub(crate) fn write_topology(&self, slots: u32) {
         let mut text = format!(
             "name = \"site\"\n[[switch]]\nname = \"tor\"\nslots = {slots}\n\
-             p4runtime = \"{SERVER}\"\n"
+             p4runtime = \"{SERVER}\"\ntenants = {}\n",
+            self.hosts_tenants
         );
         for host in 0..HOSTS {
             let name = match host {
@@ -178,12 +197,84 @@ impl Site {
 
     pub(crate) fn start_switch(&mut self) {
         let mut command = polyplane();
-        command.args(["serve", "--p4runtime", SERVER]);
+        let kind = if self.hosts_tenants { "host" } else { "serve" };
+        command.args([kind, "--p4runtime", SERVER]);
         for port in 0..HOSTS {
             command.arg("--port").arg(format!("{port}=port{port}"));
         }
         command.args(&self.switch_options);
-        self.switch = Some(start_in(&self.switch_netns, &mut command, "is served at"));
+        let line = if self.hosts_tenants {
+            "served at"
+        } else {
+            "is served at"
+        };
+        self.switch = Some(start_in(&self.switch_netns, &mut command, line));
+        if self.hosts_tenants {
+            self.create_router();
+        }
+    }
+
+    /// Creates the L3 router, which has all packets that no rule of another tenant takes.
+    fn create_router(&self) {
+        let mut entries = String::new();
+        for host in 0..HOSTS {
+            let mac = mac(host).map(|byte| format!("{byte:02x}")).join(":");
+            writeln!(
+                entries,
+                "routes {{ hdr.ipv4.dst: {}/32 }} -> next_hop(port: {host}, \
+                 own: 02:00:00:00:00:fe, neighbour: {mac})",
+                address(host)
+            )
+            .unwrap();
+        }
+        let entries = self.directory.with("router.entries", entries);
+        let program = super::example("functions/l3_sw.p4");
+        for port in (0..HOSTS).map(|port| port.to_string()) {
+            self.tenant(&["share", &port, "rules"]);
+        }
+        let ports = (0..HOSTS).flat_map(|port| ["--port".to_owned(), port.to_string()]);
+        let ports: Vec<String> = ports.collect();
+        let mut words = vec!["create", "router", "--program", &program];
+        words.extend(ports.iter().map(String::as_str));
+        self.tenant(&words);
+        self.tenant(&["add-rule", "rest: -> router"]);
+        let words = [
+            "ctl",
+            "--addr",
+            SERVER,
+            "--device-id",
+            "1",
+            "apply",
+            &entries,
+        ];
+        let said = self.switch_netns.run(|| said(&words)).unwrap();
+        assert_eq!(said.status, Some(0), "{}", said.err);
+    }
+
+    /// Runs `polyplane tenant`, and returns what it says.
+    pub(crate) fn tenant(&self, words: &[&str]) -> Said {
+        let words = [&["tenant", "--addr", SERVER], words].concat();
+        let said = self.switch_netns.run(|| said(&words)).unwrap();
+        assert_eq!(said.status, Some(0), "{words:?}: {}", said.err);
+        said
+    }
+
+    /// Returns a vPDP of the switch by its name.
+    pub(crate) fn vpdp(&self, name: &str) -> Option<serde_json::Value> {
+        let listing = self.tenant(&["list", "--json"]).json();
+        let mut vpdps = listing["vpdps"].as_array().unwrap().iter();
+        vpdps.find(|vpdp| vpdp["name"] == name).cloned()
+    }
+
+    /// Returns the names of all vPDPs and rules of the switch.
+    pub(crate) fn hosted(&self) -> Vec<String> {
+        let listing = self.tenant(&["list", "--json"]).json();
+        let vpdps = listing["vpdps"].as_array().unwrap().iter();
+        let vpdps = vpdps.map(|vpdp| vpdp["name"].as_str().unwrap().to_owned());
+        let rules = listing["rules"].as_array().unwrap().iter();
+        vpdps
+            .chain(rules.map(|rule| rule.as_str().unwrap().to_owned()))
+            .collect()
     }
 
     pub(crate) fn start_master(&mut self) {

@@ -226,7 +226,23 @@ impl Check<'_> {
                 let device = self.number(&switch.device, 0, 1);
                 (server.get_ref().clone(), device)
             }),
+            hosts_tenants: self.hosts_tenants(switch),
         }
+    }
+
+    /// Returns true if reductions become virtual data planes of a real switch.
+    fn hosts_tenants(&mut self, switch: &file::Switch) -> bool {
+        let Some(tenants) = &switch.tenants else {
+            return false;
+        };
+        if switch.slots.is_none() || switch.p4runtime.is_none() || switch.device.is_some() {
+            let name = switch.name.get_ref();
+            let message = format!("{name} cannot host reductions beside tenants");
+            let mend = "give it `slots` and `p4runtime`, the address of `polyplane host`, and no \
+                        `device`";
+            self.mistake(tenants, message, mend);
+        }
+        *tenants.get_ref()
     }
 
     fn host(&mut self, host: &file::Host) -> HostSpec {

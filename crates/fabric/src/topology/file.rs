@@ -82,6 +82,8 @@ pub(super) struct Switch {
     pub(super) p4runtime: Option<Text>,
     /// Its device number there.
     pub(super) device: Option<Spanned<i64>>,
+    /// True if the real switch hosts tenants, and reductions become virtual data planes there.
+    pub(super) tenants: Option<Spanned<bool>>,
     pub(super) service: Option<Text>,
     pub(super) backlog: Option<Spanned<i64>>,
     #[serde(default, rename = "vpdp")]

@@ -79,6 +79,8 @@ pub struct SwitchSpec {
     pub service: ServiceSpec,
     /// The address of its P4Runtime server, and its device number there, if it is a real switch.
     pub p4runtime: Option<(String, u64)>,
+    /// True if the real switch hosts tenants: a reduction is a virtual data plane there.
+    pub hosts_tenants: bool,
 }
 
 /// Data plane of a switch.

@@ -18,7 +18,7 @@ const IPV6: &str = "an IPv6 prefix, of 0 to 128 bits";
 
 const VLAN: &str = "a VLAN, 1 to 4094, or `none`";
 
-const CONDITION: &str = "a field: port, vlan, eth.src, eth.dst, eth.type, ipv4.src, ipv4.dst, ipv6.src, ipv6.dst, protocol, l4.src or l4.dst";
+const CONDITION: &str = "a field: port, vlan, eth.src, eth.dst, eth.type, ipv4.src, ipv4.dst, ipv6.src, ipv6.dst, protocol, l4.src, l4.dst or reduction";
 
 impl Rule {
     /// Parses `NAME: FIELD VALUE and FIELD VALUE -> VPDP priority N`. The default priority is 0.
@@ -101,6 +101,7 @@ fn condition(field: &str, words: &mut Words<'_>) -> Result<Condition, TextError>
         }),
         "l4.src" => Condition::L4Source(range(words)?),
         "l4.dst" => Condition::L4Destination(range(words)?),
+        "reduction" => Condition::Reduction(words.value("the number of a reduction")?),
         word => return Err(TextError::at(word, CONDITION)),
     })
 }
@@ -199,6 +200,7 @@ impl fmt::Display for Condition {
             Condition::L4Destination(range) => {
                 write!(f, "l4.dst {}..{}", range.start(), range.end())
             }
+            Condition::Reduction(number) => write!(f, "reduction {number}"),
         }
     }
 }
@@ -227,6 +229,7 @@ mod tests {
             "d: ipv4.src 10.0.0.0/8 and protocol 17 and l4.dst 53..53 -> 3",
             "e: ipv6.dst 2001:db8::/32 and l4.src 1024..65535 -> 3",
             "f: ipv4.dst 10.1.2.3/32 and ipv6.src ::/0 -> 3",
+            "g: reduction 6 and port 2 -> 3 priority 1000",
         ];
         for text in texts {
             assert_eq!(read(text).map(|rule| rule.to_string()), Ok(text.to_owned()));
@@ -248,6 +251,7 @@ mod tests {
             ("ipv6.dst ::/129", "of 0 to 128 bits"),
             ("protocol 256", "0 to 255"),
             ("l4.dst 70000", "0 to 65535"),
+            ("reduction 65536", "the number of a reduction"),
         ];
         for (condition, part) in cases {
             let error = read(&format!("a: {condition} -> 1")).unwrap_err();

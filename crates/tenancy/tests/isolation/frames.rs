@@ -44,7 +44,8 @@ const VLANS: [u16; 4] = [10, 20, 30, 4094];
 const ETHERTYPES: [u16; 4] = [0x0800, 0x86dd, 0x0806, 0x9100];
 const ADDRESSES: [u32; 4] = [0x0a01_0203, 0x0a01_ff00, 0x0a02_0001, 0];
 const PROTOCOLS: [u8; 4] = [6, 17, 132, 1];
-const PORTS: [u16; 4] = [0, 53, 80, 4000];
+const PORTS: [u16; 5] = [0, 53, 80, 4000, 9570];
+const REDUCTIONS: [u16; 2] = [0, 6];
 
 fn mac(random: &mut Random) -> [u8; 6] {
     let [a, b, c] = PREFIX;
@@ -69,7 +70,7 @@ fn ask(random: &mut Random) -> Ask {
         let (one, other) = (random.of(&PORTS), random.of(&PORTS));
         (one.min(other), one.max(other))
     };
-    match random.below(12) {
+    match random.below(13) {
         // 30 is replaced by "untagged".
         0 | 1 => Ask::Vlan(Some(random.of(&VLANS)).filter(|id| *id != 30), false),
         2 => Ask::Destination(mac(random)),
@@ -84,10 +85,11 @@ fn ask(random: &mut Random) -> Ask {
             let (first, last) = range(random);
             Ask::L4Source(first, last)
         }
-        _ => {
+        11 => {
             let (first, last) = range(random);
             Ask::L4Destination(first, last)
         }
+        _ => Ask::Reduction(random.of(&REDUCTIONS)),
     }
 }
 
@@ -112,6 +114,7 @@ pub(crate) fn condition(ask: &Ask) -> Condition {
         Ask::Protocol(number) => Condition::Protocol(number),
         Ask::L4Source(first, last) => Condition::L4Source(first..=last),
         Ask::L4Destination(first, last) => Condition::L4Destination(first..=last),
+        Ask::Reduction(number) => Condition::Reduction(number),
     }
 }
 
@@ -221,7 +224,11 @@ pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
     }
     bytes.extend(random.of(&PORTS).to_be_bytes());
     bytes.extend(random.of(&PORTS).to_be_bytes());
-    bytes.extend(vec![0; random.of(&[0, 4, 16, 64])]);
+    let mut behind = vec![0; random.of(&[0, 4, 16, 64])];
+    if let Some(number) = behind.get_mut(8..10) {
+        number.copy_from_slice(&random.of(&REDUCTIONS).to_be_bytes());
+    }
+    bytes.extend(behind);
     if random.is_one_in(4) {
         bytes.truncate(2 + random.below(bytes.len() - 2));
     }

@@ -18,6 +18,7 @@ pub(crate) enum Ask {
     Protocol(u8),
     L4Source(u16, u16),
     L4Destination(u16, u16),
+    Reduction(u16),
 }
 
 /// A rule.
@@ -49,6 +50,8 @@ struct Fields {
     v6: Option<(u128, u128)>,
     protocol: Option<u8>,
     l4: Option<(u16, u16)>,
+    /// Number of a reduction, of UDP to its ports.
+    reduction: Option<u16>,
 }
 
 fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -113,7 +116,11 @@ fn fields(port: u32, bytes: &[u8]) -> Fields {
         _ => {}
     }
     let l4 = behind.filter(|_| matches!(protocol, Some(6 | 17 | 132)));
+    let udp = behind.filter(|_| protocol == Some(17));
     let l4 = l4.and_then(|l4| Some((word(l4, 0)?, word(l4, 2)?)));
+    let is_message = l4.is_some_and(|(_, to)| (9570..=9579).contains(&to));
+    // The number is in bytes 4 and 5 of the datagram, after the 8 bytes of the UDP header.
+    let reduction = udp.and_then(|udp| word(udp, 12)).filter(|_| is_message);
     Fields {
         port,
         vlan: vlan(bytes),
@@ -126,6 +133,7 @@ fn fields(port: u32, bytes: &[u8]) -> Fields {
         v6,
         protocol,
         l4,
+        reduction,
     }
 }
 
@@ -165,6 +173,7 @@ fn meets(fields: &Fields, ask: &Ask) -> bool {
         Ask::L4Destination(first, last) => fields
             .l4
             .is_some_and(|(_, own)| (first..=last).contains(&own)),
+        Ask::Reduction(number) => fields.reduction == Some(number),
     }
 }
 
