@@ -395,7 +395,7 @@ impl Reduction {
             self.now = (self.now + Nanos(1000)).max(next);
             return;
         }
-        self.now = self.now + Nanos(choices.below(20_000));
+        self.now += Nanos(choices.below(20_000));
         let at = match choices.one_in(5) {
             true => choices.index(self.under_way.len()),
             false => 0,
