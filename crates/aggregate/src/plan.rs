@@ -168,15 +168,28 @@ impl PlannedReduction {
         }
     }
 
-    /// Returns the first switch of a mapper on the reducer's host, if all mappers get the replies
-    /// of the last switch. What a host sends to itself meets no switch, and a switch has only those
-    /// blocks whole that came from all mappers.
+    /// Returns the first switch that reduces a mapper's flow, if the mapper is on the reducer's
+    /// host and all mappers get the replies of the last switch. What a host sends to itself meets
+    /// no switch, and a switch has only those blocks whole that came from all mappers.
     pub(crate) fn sent_back_by(&self, flow: usize) -> Option<SwitchId> {
         let request = &self.request;
         let (host, _) = request.mappers.get(flow)?;
-        let is_turned = request.to_all && *host == request.reducer && !self.switches.is_empty();
-        let first = self.flows.get(flow)?.hops.first()?;
-        is_turned.then_some(first.switch)
+        let mut hops = self.flows.get(flow)?.hops.iter().map(|hop| hop.switch);
+        let reduces = |switch: &SwitchId| self.switches.iter().any(|it| it.switch == *switch);
+        let first = hops.find(reduces)?;
+        (request.to_all && *host == request.reducer).then_some(first)
+    }
+
+    /// Iterates over the planned switches that its messages pass, also twice.
+    pub fn passed(&self) -> impl Iterator<Item = SwitchId> {
+        let hops = self.flows.iter().flat_map(|flow| &flow.hops);
+        let own = self.switches.iter().map(|planned| planned.switch);
+        own.chain(hops.map(|hop| hop.switch))
+    }
+
+    /// Returns true if its messages pass a switch.
+    pub fn passes(&self, switch: SwitchId) -> bool {
+        self.passed().any(|passed| passed == switch)
     }
 
     /// Returns the number of flows: mappers and switches.
@@ -452,12 +465,14 @@ impl Plan {
         let mut text = String::new();
         for (flow, planned) in reduction.flows.iter().enumerate() {
             let back = reduction.sent_back_by(flow);
+            let turn = planned.hops.iter().position(|hop| Some(hop.switch) == back);
             let hops = planned.hops.iter().enumerate();
             for (number, hop) in hops.filter(|(_, hop)| hop.switch == switch) {
                 let port = hop.to.0;
-                let (address, action) = match back.filter(|_| number == 0) {
-                    Some(switch) => (switch_address(switch), "pass_back"),
-                    None => (to, "pass"),
+                let (address, action) = match back.zip(turn) {
+                    Some((back, turn)) if number < turn => (switch_address(back), "pass"),
+                    Some((back, turn)) if number == turn => (switch_address(back), "pass_back"),
+                    _ => (to, "pass"),
                 };
                 let written = match hop.from {
                     Some(PortId(from)) => writeln!(

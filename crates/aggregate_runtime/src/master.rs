@@ -281,6 +281,26 @@ impl Master {
         for (number, index) in again {
             self.begin_attempt(number, index);
         }
+        self.fail_unreported(host);
+    }
+
+    /// Fails reductions that are complete, but of which mappers on a lost host, or all that wait
+    /// for its reducer's answers, cannot get the result any more.
+    fn fail_unreported(&mut self, host: HostId) {
+        let mut failed = Vec::new();
+        for (number, index, reduction) in all(&mut self.jobs) {
+            if let Some(flow) = reduction.waits_for(host) {
+                let who = reduction.who(&self.topology, flow);
+                let failure = match flow {
+                    Some(_) => format!("{who} is not there to get the result"),
+                    None => format!("{who} is not there to give all mappers the result"),
+                };
+                failed.push((number, index, failure));
+            }
+        }
+        for (number, index, failure) in failed {
+            self.fail(number, index, failure);
+        }
     }
 
     /// Notes that a switch can be loaded. It may have any program.
@@ -290,6 +310,7 @@ impl Master {
         state.loaded = None;
         state.is_dirty = true;
         self.is_load_wanted = true;
+        self.end_updates(switch, "it was connected again");
     }
 
     /// Notes that a switch cannot be loaded, for this reason. It may have lost its registers, or
@@ -743,7 +764,7 @@ impl Master {
             let switch = SwitchId(index);
             let plane = &self.topology.switches[index].plane;
             let mut reductions = self.plan.reductions.iter();
-            let is_used = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
+            let is_used = reductions.any(|it| it.passes(switch));
             let is_ours = matches!(plane, PlaneSpec::Aggregate { .. });
             if !is_ours || !state.is_connected || !(is_used || state.is_dirty) {
                 continue;
@@ -757,6 +778,10 @@ impl Master {
                 planes: self.planes(switch, &attempt_of),
             };
             self.actions.push_back(Action::Load(switch, load));
+        }
+        for switch in &waiting {
+            // Also if it reports a failure, and has taken a part.
+            self.switches[switch.0].is_dirty = true;
         }
         self.load = Some(Load {
             number: self.number,
@@ -800,8 +825,8 @@ impl Master {
         for (job, _, reduction) in open(&mut self.jobs) {
             let at = reduction.at;
             let is_in_load = load.attempts.get(&at.job) == Some(&at.attempt);
-            let mut switches = reduction.planned.switches.iter();
-            let is_loaded = switches.all(|it| self.switches[it.switch.0].loaded == Some(number));
+            let mut switches = reduction.planned.passed();
+            let is_loaded = switches.all(|it| self.switches[it.0].loaded == Some(number));
             if !is_in_load || !is_loaded {
                 continue;
             }

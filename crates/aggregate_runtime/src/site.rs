@@ -165,9 +165,7 @@ impl<'a> Site<'a> {
             for host in hosts {
                 self.order(host, &AgentOrder::Alive);
             }
-            let waits = |client: &Client| client.job.or(client.cancels).is_some();
-            let waiting = self.clients.iter().filter(|(_, client)| waits(client));
-            let waiting: Vec<ClientNumber> = waiting.map(|(number, _)| *number).collect();
+            let waiting: Vec<ClientNumber> = self.clients.keys().copied().collect();
             for client in waiting {
                 self.tell(client, &Answer::Alive);
             }

@@ -115,7 +115,10 @@ impl VpdpLink {
         self.own.retain(|reduction, _| wanted.contains(reduction));
         for vpdp in &shown.vpdps {
             let is_own = self.own.values().any(|own| own.id == vpdp.id);
-            if vpdp.name.starts_with(PREFIX) && !is_own {
+            let number = vpdp.name.strip_prefix(PREFIX);
+            let is_of_master =
+                vpdp.owner.is_empty() && number.is_some_and(|it| it.parse::<u16>().is_ok());
+            if is_of_master && !is_own {
                 self.delete(&vpdp.name, &shown.rules)?;
             }
         }

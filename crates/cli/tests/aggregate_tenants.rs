@@ -207,11 +207,11 @@ fn a_switch_that_is_started_again_gets_its_virtual_data_planes_again() {
     let Some(mut site) = Site::start_tenants("tenants-restart", 2_000_000, &[]) else {
         return;
     };
-    let job = site.job("slow", 4000, 1500);
+    let job = site.job("slow", 20_000, 1500);
     site.wait_for_all();
     let running = site.submit(&job);
     wait_until_it_reduces(&site);
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(200));
     drop(site.switch.take());
     site.start_switch();
     let outcome = is_exact(&running.finish());

@@ -96,8 +96,9 @@ impl Reduction {
             return LastReports::Missing;
         };
         let mappers = (0..).zip(&self.planned.request.mappers).zip(&self.mapped);
-        let missing = mappers.filter(|(_, is_mapped)| !**is_mapped);
-        let mut missing = missing.map(|((flow, (host, _)), _)| (flow, *host));
+        let mappers = mappers.zip(&self.parts);
+        let missing = mappers.filter(|((_, is_mapped), _)| !**is_mapped);
+        let mut missing = missing.map(|(((flow, (host, _)), _), part)| (flow, *host, *part));
         let is_late = now.since(at) > LAST_REPORTS;
         if !self.planned.request.to_all {
             return match is_late || missing.next().is_none() {
@@ -108,9 +109,10 @@ impl Reduction {
         let mut is_any = false;
         let lost = missing
             .inspect(|_| is_any = true)
-            .find(|(_, host)| !is_connected(*host));
+            // A mapper that was lost before is not started again.
+            .find(|(_, host, part)| *part != Part::Begun || !is_connected(*host));
         match lost {
-            Some((flow, _)) if is_late => LastReports::Lost(flow),
+            Some((flow, ..)) if is_late => LastReports::Lost(flow),
             _ if is_any => LastReports::Missing,
             _ => LastReports::Here,
         }
@@ -121,6 +123,22 @@ impl Reduction {
         let request = &self.planned.request;
         let mappers = request.mappers.iter().map(|(host, _)| *host);
         mappers.chain([request.reducer]).collect()
+    }
+
+    /// Returns the flow that a complete reduction of which mappers get the result cannot end
+    /// without, if it is on this host: a mapper without its result, or `None` for the reducer while
+    /// there is such a mapper.
+    pub(super) fn waits_for(&self, host: HostId) -> Option<Option<u16>> {
+        let request = &self.planned.request;
+        if !request.to_all || !matches!(self.phase, Phase::Complete(_)) {
+            return None;
+        }
+        let mappers = (0..).zip(&request.mappers).zip(&self.mapped);
+        let mut waiting = mappers.filter(|(_, is_mapped)| !**is_mapped);
+        if let Some(((flow, _), _)) = waiting.clone().find(|((_, (at, _)), _)| *at == host) {
+            return Some(Some(flow));
+        }
+        (request.reducer == host && waiting.next().is_some()).then_some(None)
     }
 
     pub(super) fn uses(&self, switch: SwitchId) -> bool {

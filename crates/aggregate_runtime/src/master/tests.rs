@@ -9,7 +9,7 @@ use aggregate::{
 
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
-use crate::order::{EngineRequest, ResultTo};
+use crate::order::{AttemptId, EngineRequest, ResultTo};
 use crate::switch_load::VpdpChange;
 use crate::vector_lines::{VectorDigest, VectorPart};
 
@@ -336,8 +336,10 @@ fn mappers_that_get_the_result_are_waited_for_until_their_agent_is_lost() {
         harness.now = Nanos(harness.now.0 + RETURN.0);
         harness.expect(&[]);
         if is_lost {
+            // Also if it comes back at once.
             let why = "its agent is not there".to_owned();
             harness.master.agent_lost(HostId(2), why, harness.now);
+            harness.master.agent_connected(HostId(2));
             harness.expect(&["w0 drop", "w1 drop", "r drop", "load empty"]);
         } else {
             harness.mapped(2, Some(digest));

@@ -61,6 +61,17 @@ impl Master {
                 "job {job}: another update in switch {name} is under way; wait for its end"
             ));
         }
+        let mut away = chosen
+            .iter()
+            .map(|(switch, _)| *switch)
+            .filter(|switch| !self.switches[switch.0].is_connected);
+        if let Some(switch) = away.next() {
+            let name = &self.topology.switches[switch.0].name;
+            let why = &self.switches[switch.0].lost.1;
+            return Err(format!(
+                "job {job}: switch {name} is away: {why}; wait for its return"
+            ));
+        }
         for (switch, reduction) in &chosen {
             let update = VpdpUpdate {
                 reduction: *reduction,

@@ -193,8 +193,9 @@ impl Connection {
             if let Some(signal) = early.take_signal() {
                 return Err(format!("interrupted by {signal}"));
             }
-            if let Some(answer) = self.next()? {
-                return Ok(answer);
+            match self.next()? {
+                Some(Answer::Alive) | None => {}
+                Some(answer) => return Ok(answer),
             }
         }
     }
