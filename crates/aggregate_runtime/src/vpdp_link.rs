@@ -284,7 +284,7 @@ fn is_by_rules(sharing: &str) -> bool {
 /// Returns the quotas of a reduction's vPDP.
 fn quotas(vpdp: &VpdpLoad) -> Vec<String> {
     vec![
-        format!("state-bytes={}", vpdp.state_bytes / 10 * 11),
+        format!("state-bytes={}", vpdp.state_bytes + vpdp.state_bytes / 10),
         format!("entries={}", vpdp.text.entry_count()),
         format!("work={WORK}"),
         format!("compile-ms={COMPILE}"),

@@ -162,7 +162,7 @@ fn a_job_has_quotas_as_planned_and_leaves_nothing_when_it_is_cancelled() {
     println!("{name}: {quotas:?}; planned {bytes:?} bytes, reported {reported}");
     let bytes = bytes.unwrap();
     assert!(reported.abs_diff(bytes) * 10 <= bytes);
-    assert_eq!(planned, bytes / 10 * 11);
+    assert_eq!(planned, bytes + bytes / 10);
     let rule = format!(
         "{name}: reduction {} -> {name}",
         &name["reduction-".len()..]

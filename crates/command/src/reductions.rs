@@ -154,13 +154,21 @@ fn output_of(command: &str, path: &Path) -> Result<Vec<u8>, String> {
     let mut group = group.map_err(|error| format!("sh does not start: {error}"))?;
     // Open until the program has ended, though it may close its output before.
     let _input = group.child.stdin.take();
-    let mut output = Vec::new();
-    if let Some(mut stdout) = group.child.stdout.take() {
-        let read = stdout.read_to_end(&mut output);
-        read.map_err(|error| format!("\"{command}\": its output cannot be read: {error}"))?;
-    }
+    let stdout = group.child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut output = Vec::new();
+        let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut output));
+        read.map(|_| output)
+    });
     let status = group.child.wait();
+    // What it has left running is killed, and may have its output open.
+    drop(group);
     let status = status.map_err(|error| format!("\"{command}\": {error}"))?;
+    let output = reader
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let output =
+        output.map_err(|error| format!("\"{command}\": its output cannot be read: {error}"))?;
     match status.success() {
         true => Ok(output),
         false => Err(format!("\"{command}\" ended with {status}")),
@@ -299,6 +307,8 @@ mod tests {
             "cat; exec >&-; sleep 0.2",
             // A program that it has started is still there.
             "sleep 1000 >/dev/null & cat",
+            // And has its output open.
+            "sleep 1000 & cat",
             "while read -r key value; do printf '%s\\t%s\\n' \"$key\" \"$value\"; done",
         ] {
             assert_eq!(part.map(command), Ok(pairs.clone().into()), "{command}");

@@ -167,7 +167,8 @@ class Site:
                 MASTER_ADDR=address(0), MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0",
                 POLYPLANE_ENGINE=self.socket(f"engines{rank}"))
             words = ["ip", "netns", "exec", f"{self.prefix}h{rank}", *command]
-            output = None if rank == 0 or os.environ.get("ALL") else subprocess.DEVNULL
+            is_shown = rank == 0 or self.options.all_output
+            output = None if is_shown else subprocess.DEVNULL
             ranks.append(subprocess.Popen(words, env=environment, stdout=output))
         self.processes += ranks
         return max(abs(rank.wait()) for rank in ranks)
@@ -178,6 +179,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ranks", type=int, default=3, help="number of hosts, one rank each")
     parser.add_argument("--rate", help="rate of each link in both directions, as tc writes it")
+    parser.add_argument("--all-output", action="store_true",
+                        help="show the output of all ranks, not of rank 0 alone")
     parser.add_argument("--polyplane", default="polyplane", help="the program (polyplane)")
     parser.add_argument("command", nargs="+", help="what each rank runs")
     options = parser.parse_args()

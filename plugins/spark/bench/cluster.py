@@ -37,6 +37,9 @@ DRIVER = os.environ["MASTER_ADDR"]
 ENGINE = "/tmp/polyplane-cluster-engine.sock"
 MASTER = f"spark://{DRIVER}:7077"
 
+# Seconds that workers get to note their bytes.
+PATIENCE = 60
+
 MAPS = 8
 WORDS = 150_000
 VOCABULARY = 40_000
@@ -93,7 +96,10 @@ class Phases:
         """Has all workers note their bytes. Returns the sums of what they sent and received."""
         (self.folder / f"{number}").touch()
         files = [self.folder / f"{number}-{rank}" for rank in range(1, RANKS)]
+        until = time.monotonic() + PATIENCE
         while not all(file.exists() for file in files):
+            if time.monotonic() > until:
+                raise SystemExit(f"a worker has not noted its bytes within {PATIENCE} s")
             time.sleep(0.02)
         return [sum(column) for column in zip(*(json.loads(file.read_text()) for file in files))]
 
@@ -142,7 +148,10 @@ def kill_at_random(chance, done, killed):
     while not done.wait(chance.uniform(0.5, 6)):
         known = executors()
         if known:
-            os.kill(chance.choice(known), signal.SIGKILL)
+            try:
+                os.kill(chance.choice(known), signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # It has just ended.
             killed.append(time.monotonic())
 
 
@@ -154,10 +163,11 @@ def drive(options, phases) -> bool:
     df.count()
 
     def by_network():
-        return dict(map(tuple, polyplane.reduce(df, "word", "count", "add", PARTITIONS).collect()))
+        reduced = polyplane.reduce(df, "word", "count", "add", PARTITIONS)
+        return sorted(map(tuple, reduced.collect()))
 
     def by_spark():
-        return dict(map(tuple, df.groupBy("word").sum("count").collect()))
+        return sorted(map(tuple, df.groupBy("word").sum("count").collect()))
 
     ways = {"network": by_network, "spark": by_spark}
     # The first run of each loads classes.

@@ -7,7 +7,8 @@
 //! - else the key of the first mirrored table that it has met;
 //! - else the whole request of the handler.
 //!
-//! A response has the flow of its request, and the packet keeps it at later cuts.
+//! A response has the flow of its request, and the packet keeps it at later cuts, but for handlers
+//! with `@affinity`.
 
 use bits::Value;
 use ir::{
