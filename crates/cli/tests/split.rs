@@ -57,6 +57,48 @@ fn c_code_is_in_the_program_or_in_a_file_of_the_command_line() {
 }
 
 #[test]
+fn messages_of_program_and_handler_come_in_their_order_from_all_planes() {
+    let dir = Directory::new("split-messages");
+    let logs = DOUBLE.replace("r->a =", "clip_log(c, \"in C: %u\", q->a); r->a =");
+    let text = program(&format!("extern \"C\" {{\n{logs}}}"))
+        .replace(
+            "struct h { e_t e; }",
+            "header l_t { bit<96> a; bit<16> t; } struct h { l_t l; e_t e; }",
+        )
+        .replace("p.extract(hdr.e);", "p.extract(hdr.l); p.extract(hdr.e);")
+        .replace("p.emit(hdr.e);", "p.emit(hdr);")
+        .replace("answer({ hdr", "log_msg(\"before\"); answer({ hdr")
+        .replace(
+            "s.egress_spec = 1;",
+            "s.egress_spec = 1; log_msg(\"after\");",
+        );
+    let path = dir.with("logs.p4c", text);
+    let each =
+        |value: &str| format!("expect_log before\nexpect_log in C: {value}\nexpect_log after\n");
+    let test = format!(
+        "packet 0 {0} 21\nexpect 1 {0} 42 $\n{1}packet 0 {0} 22\nexpect 1 {0} 44 $\n{2}",
+        "020000000001 020000000002 1234",
+        each("33"),
+        each("34")
+    );
+    let test = dir.with("logs.stf", test);
+    for arguments in [
+        &["test", &path, &test][..],
+        &["split", "test", &path, &test],
+        &["split", "test", "--servers", "2", &path, &test],
+    ] {
+        let told = said(arguments);
+        assert_eq!(
+            told.status,
+            Some(0),
+            "{arguments:?}: {}{}",
+            told.out,
+            told.err
+        );
+    }
+}
+
+#[test]
 fn a_handler_may_have_the_name_of_a_function_of_libc() {
     let dir = Directory::new("split-names");
     let test = dir.with("t.stf", "packet 0 21\nexpect 1 42 $\n");

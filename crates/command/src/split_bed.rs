@@ -47,7 +47,7 @@ impl PacketPlane for SplitBed {
     }
 
     fn take_message(&mut self) -> Option<String> {
-        self.0.switch_mut().inner_mut().take_message()
+        self.0.take_message()
     }
 
     fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {

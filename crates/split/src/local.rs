@@ -1,5 +1,6 @@
 //! A switch with its servers in one process, without links: the test bed of split programs.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use exec::Engine;
@@ -28,6 +29,9 @@ const FIRST_SERVER_PORT: u32 = 0x1_0000;
 
 /// Time without a packet after which a flow has ended, for changes of the group.
 const FLOW_IDLE: Nanos = Nanos(300_000_000_000);
+
+/// Maximum number of messages that wait to be taken.
+const MAX_MESSAGES: usize = 4096;
 
 /// Options of a switch with its servers.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +99,8 @@ pub struct LocalSplit {
     windows: Vec<TableWindow>,
     /// Requests that ended at a failed server, and responses that the switch refused.
     discarded: u64,
+    /// Messages of programs and handlers of all planes, in their order.
+    messages: VecDeque<String>,
     now: Nanos,
     plan: Arc<SplitPlan>,
 }
@@ -170,6 +176,7 @@ impl LocalSplit {
             window: (0, Nanos(0)),
             windows: Vec::new(),
             discarded: 0,
+            messages: VecDeque::new(),
             now: Nanos(0),
             plan,
         };
@@ -500,6 +507,7 @@ impl LocalSplit {
                 }
             },
         );
+        note_messages(&mut self.messages, self.switch.inner_mut());
     }
 
     /// Delivers a request to a server, and sends its response.
@@ -516,6 +524,7 @@ impl LocalSplit {
             response.ingress = PortId(FIRST_SERVER_PORT + number as u32);
             links.send(End::Switch(number), response, now);
         });
+        note_messages(&mut self.messages, server.half.inner_mut());
         self.spread_learned();
     }
 
@@ -726,6 +735,11 @@ impl LocalSplit {
         idle
     }
 
+    /// Takes the next message of a program or a handler, of whichever plane.
+    pub fn take_message(&mut self) -> Option<String> {
+        self.messages.pop_front()
+    }
+
     /// Returns the description of the split.
     pub fn plan(&self) -> &SplitPlan {
         &self.plan
@@ -744,6 +758,15 @@ impl LocalServer {
             device: self.half.inner_mut(),
             ids: &mut self.ids,
         }
+    }
+}
+
+/// Takes the messages of a plane. Beyond the maximum they stay there, in its bounded queue.
+fn note_messages(messages: &mut VecDeque<String>, plane: &mut Device) {
+    while messages.len() < MAX_MESSAGES
+        && let Some(message) = plane.take_message()
+    {
+        messages.push_back(message);
     }
 }
 
