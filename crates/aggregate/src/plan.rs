@@ -263,8 +263,8 @@ impl fmt::Display for PlanError {
             } => {
                 write!(
                     f,
-                    "{reduction}: it needs {needed} slots in a switch, and no switch on its ways has \
-                     more than {free} free; "
+                    "{reduction}: it needs {needed} slots in a switch, and no switch on its ways \
+                     has more than {free} free; "
                 )?;
                 match largest_memory(*free) {
                     0 => f.write_str("give a switch more `slots`"),

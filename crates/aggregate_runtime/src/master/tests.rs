@@ -9,7 +9,7 @@ use aggregate::{
 
 use super::*;
 use crate::engine::{CollectRequest, JoinRequest, StoredPart};
-use crate::order::{EngineRequest, ResultTo};
+use crate::order::{AttemptId, EngineRequest, ResultTo};
 use crate::switch_load::VpdpChange;
 use crate::vector_lines::{VectorDigest, VectorPart};
 
