@@ -55,7 +55,7 @@ pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use place::{Placement, PredictedBytes};
 pub use plan::{
     Candidate, MAX_TIERS, Plan, PlanError, PlannedReduction, PlannedSwitch, ReductionRequest,
-    WINDOW, pairs_per_message, switch_address,
+    WINDOW, largest_memory, pairs_per_message, switch_address,
 };
 pub use predict::PredictedLink;
 pub use reducer::{Addressed, Reducer, ReducerConfig, ReducerCounts, SwitchPlace};

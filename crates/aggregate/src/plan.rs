@@ -273,16 +273,30 @@ impl fmt::Display for PlanError {
                 reduction,
                 needed,
                 free,
-            } => write!(
-                f,
-                "{reduction}: it needs {needed} slots in a switch, and no switch on its ways has more \
-                 than {free} free; give it less `memory`, or a switch more `slots`"
-            ),
+            } => {
+                write!(
+                    f,
+                    "{reduction}: it needs {needed} slots in a switch, and no switch on its ways \
+                     has more than {free} free; "
+                )?;
+                match largest_memory(*free) {
+                    0 => f.write_str("give a switch more `slots`"),
+                    memory => write!(
+                        f,
+                        "give it at most `memory {memory}`, or a switch more `slots`"
+                    ),
+                }
+            }
         }
     }
 }
 
 impl std::error::Error for PlanError {}
+
+/// Returns the largest `memory` of a reduction that fits into free slots: it takes two banks.
+pub fn largest_memory(free: u64) -> u64 {
+    free / 2
+}
 
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,9 +24,8 @@ fn topology() -> Topology {
     Topology::read("case", &text, Path::new(".")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn links(tiers: u16) -> Vec<String> {
-    let topology = topology();
-    let request = ReductionRequest {
+fn request(slots: u32, tiers: u16) -> ReductionRequest {
+    ReductionRequest {
         name: "r".to_owned(),
         shape: Shape {
             operator: Operator::Add,
@@ -35,10 +34,15 @@ fn links(tiers: u16) -> Vec<String> {
         },
         mappers: vec![(HostId(0), 100), (HostId(1), 60), (HostId(2), 30)],
         reducer: HostId(3),
-        slots: 10,
+        slots,
         tiers,
         to_all: false,
-    };
+    }
+}
+
+fn links(tiers: u16) -> Vec<String> {
+    let topology = topology();
+    let request = request(10, tiers);
     let plan = Plan::new(&topology, &[request]).unwrap_or_else(|error| panic!("{error}"));
     let name = |node| topology.name_of(node);
     let links = plan.predicted_links(&topology).into_iter();
@@ -74,4 +78,16 @@ fn links_after_a_switch_carry_the_largest_input_at_least_and_all_at_most() {
         "spine b 100 160",
     ];
     assert_eq!(links(2), [&before[..], &hosts[..]].concat());
+}
+
+#[test]
+fn a_reduction_without_room_is_told_the_largest_memory_that_has_it() {
+    let topology = topology();
+    let plan = |slots| Plan::new(&topology, &[request(slots, 1)]);
+    let refused = plan(501).unwrap_err().to_string();
+    assert!(
+        refused.contains("give it at most `memory 500`"),
+        "{refused}"
+    );
+    assert!(plan(500).is_ok());
 }

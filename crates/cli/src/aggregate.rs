@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aggregate::{
-    Input, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, RunOptions, Vector, WrongKeys,
+    Input, Job, MapperCounts, Pair, Placement, Plan, ReducerCounts, ReducerLine, RunOptions,
+    Vector, WrongKeys,
 };
 use aggregate_runtime::{Address, Admission, RealOutcome, VectorDigest};
 use clap::{Args, Subcommand, ValueEnum};
@@ -329,7 +330,7 @@ impl From<RealOutcome> for Ran {
 struct OutcomeJson<'a> {
     name: &'a str,
     is_complete: bool,
-    failure: Option<String>,
+    failure: Option<&'a str>,
     keys: usize,
     seconds: f64,
     epochs: u64,
@@ -447,23 +448,24 @@ fn check_reach(address: &Address, is_allowed: bool) -> Result<(), String> {
     }
 }
 
-/// Prints outcomes, and writes results to files. `inputs` are the mappers' own, to verify.
+/// Prints outcomes, then writes results to files: a file that cannot be written loses no outcome.
+/// `inputs` are the mappers' own, to verify.
 fn tell(
     job: &Job,
     ran: Vec<Ran>,
     inputs: Option<&Vec<Vec<Input>>>,
     (options, clock): (&JobOptions, &str),
 ) -> Result<Ended, String> {
-    if let Some(directory) = &options.out {
-        results::write(directory, job, &ran)?;
-    }
-    let outcomes = outcomes(job, ran, inputs);
+    let outcomes = outcomes(job, &ran, inputs);
     let is_well = outcomes
         .iter()
         .all(|outcome| outcome.is_complete && outcome.is_verified != Some(false));
     match options.json {
         true => out::json(&outcomes),
         false => outcomes.iter().for_each(|outcome| show(outcome, clock)),
+    }
+    if let Some(directory) = &options.out {
+        results::write(directory, job, &ran)?;
     }
     Ok(match is_well {
         true => Ended::Well,
@@ -516,30 +518,39 @@ fn simulate(
     Ok(ran.collect())
 }
 
+/// Returns true if the result is that of one map over the inputs: at the reducer, and at each
+/// mapper that is to get it.
+fn is_right(request: &ReducerLine, ran: &Ran, inputs: &[Input]) -> bool {
+    let operator = request.shape.operator;
+    if !request.shape.is_vector() {
+        return WrongKeys::of(operator, inputs, &ran.result) == WrongKeys::default();
+    }
+    let expected = Vector::of(inputs, operator);
+    let is_equal = ran.vector == expected;
+    let digest = expected.map(Vector::in_32_bits);
+    let digest = digest.as_ref().map(VectorDigest::of);
+    let receivers = match request.to_all {
+        true => inputs.len(),
+        false => 0,
+    };
+    let mut received = ran.received.iter();
+    is_equal && ran.received.len() >= receivers && received.all(|vector| Some(*vector) == digest)
+}
+
 /// Returns what is reported of each reduction. `inputs` are the mappers' own, to verify.
 fn outcomes<'a>(
     job: &'a Job,
-    ran: Vec<Ran>,
+    ran: &'a [Ran],
     inputs: Option<&Vec<Vec<Input>>>,
 ) -> Vec<OutcomeJson<'a>> {
     let reductions = job.reducers.iter().zip(ran);
     let of_reduction = reductions.enumerate().map(|(number, (request, ran))| {
-        let is_verified = inputs.filter(|_| ran.is_complete).map(|inputs| {
-            if request.shape.is_vector() {
-                let expected = Vector::of(&inputs[number], request.shape.operator);
-                let is_equal = ran.vector == expected;
-                let expected = expected.map(Vector::in_32_bits);
-                let expected = expected.as_ref().map(VectorDigest::of);
-                let mut received = ran.received.iter();
-                return is_equal && received.all(|vector| Some(*vector) == expected);
-            }
-            WrongKeys::of(request.shape.operator, &inputs[number], &ran.result)
-                == WrongKeys::default()
-        });
+        let inputs = inputs.filter(|_| ran.is_complete);
+        let is_verified = inputs.map(|inputs| is_right(request, ran, &inputs[number]));
         OutcomeJson {
             name: &request.name,
             is_complete: ran.is_complete,
-            failure: ran.failure,
+            failure: ran.failure.as_deref(),
             keys: ran.result.len(),
             seconds: ran.took.as_secs_f64(),
             epochs: ran.reducer.epochs,
@@ -616,5 +627,29 @@ fn show(outcome: &OutcomeJson<'_>, clock: &str) {
     pairs.sort_by_key(|(_, value)| std::cmp::Reverse(value.parse::<i128>().unwrap_or(0)));
     for (key, value) in pairs.into_iter().take(SHOWN) {
         out::line(&format!("  {key}\t{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_for_all_is_right_only_if_each_mapper_has_it() {
+        let text = "data p = 10.0.1.11:p\nmap m = gradients(p)\nmap n = gradients(p)\n\
+                    reduce sum = add(m, n) at 10.0.9.2 keys none values i32 memory 3 to all\n";
+        let job = Job::read(text).unwrap();
+        let inputs = [[1, 2], [3, 4]].map(|values| Input::Integers(values.into()));
+        let vector = Vector::of(&inputs, job.reducers[0].shape.operator);
+        let digest = VectorDigest::of(&vector.clone().unwrap().in_32_bits());
+        let with = |received| Ran {
+            vector: vector.clone(),
+            received,
+            ..Ran::from(RealOutcome::default())
+        };
+        let is_right = |received| is_right(&job.reducers[0], &with(received), &inputs);
+        assert!(is_right(vec![digest; 2]));
+        assert!(!is_right(vec![digest]));
+        assert!(!is_right(Vec::new()));
     }
 }

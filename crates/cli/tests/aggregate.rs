@@ -108,6 +108,12 @@ fn vectors_are_verified_when_simulated_and_written_to_files() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("cannot make the directory"), "{error}");
+    // A file that cannot be written loses no outcome.
+    let out = dir.file("taken");
+    std::fs::create_dir_all(Path::new(&out).join("sum.bin")).unwrap();
+    let output = aggregate(&[&run[..], &["--verify", "--out", &out]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    has_vectors(&serde_json::from_slice(&output.stdout).unwrap());
 }
 
 /// Checks the outcomes of [`vectors`].

@@ -182,19 +182,14 @@ fn check_return(group: &mut Group) {
 #[test]
 fn a_server_with_a_number_outside_of_its_group_and_a_doubled_one_are_refused() {
     let fib = example("split/fib.p4");
-    let outside = said(&[
-        "split",
-        "server",
-        &fib,
-        "--id",
-        "3",
-        "--group-size",
-        "2",
-        "--port",
-        "0=x",
-    ]);
-    assert_eq!(outside.status, Some(1));
-    assert!(outside.one_line().contains("from 1 to --group-size"));
+    for (id, size) in [("3", &["--group-size", "2"][..]), ("2", &[])] {
+        let arguments = ["split", "server", &fib, "--port", "0=x", "--id", id];
+        let outside = said(&[&arguments, size].concat());
+        assert_eq!(outside.status, Some(1));
+        let size = size.last().unwrap_or(&"1");
+        let line = format!("--id {id} is above --group-size {size}: give all servers");
+        assert!(outside.one_line().contains(&line), "{}", outside.err);
+    }
     let doubled = said(&[
         "split",
         "control",
@@ -208,6 +203,39 @@ fn a_server_with_a_number_outside_of_its_group_and_a_doubled_one_are_refused() {
     ]);
     assert_eq!(doubled.status, Some(1));
     assert!(doubled.one_line().contains("given twice"));
+}
+
+#[test]
+fn a_half_with_a_coordinator_takes_no_entries_of_a_file() {
+    let (fib, entries) = (example("split/fib.p4"), example("split/fib.entries"));
+    for half in [&["server"][..], &["switch", "--server", "1=0"]] {
+        let both = ["--entries", &entries, "--p4runtime", "127.0.0.1:0"];
+        let arguments = [&["split"], half, &[&fib, "--port", "0=x"], &both].concat();
+        let refused = said(&arguments);
+        assert_eq!(refused.status, Some(1));
+        let line = refused.one_line();
+        assert!(
+            line.contains("--entries to `polyplane split control`"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn an_operator_without_a_coordinator_is_told_how_to_start_one() {
+    let commands = [
+        &["status"][..],
+        &["join", "2", "--address", "127.0.0.1:2"],
+        &["leave", "2"],
+        &["policy", "--policy", "none"],
+        &["reload"],
+    ];
+    for command in commands {
+        let alone = said(&[&["split"], command, &["--addr", "127.0.0.1:1"]].concat());
+        assert_eq!(alone.status, Some(1));
+        let line = alone.one_line();
+        assert!(line.contains("with `polyplane split control`"), "{line}");
+    }
 }
 
 /// Runs an operator's command, which must succeed, and returns its JSON.

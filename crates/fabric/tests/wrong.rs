@@ -431,6 +431,19 @@ fn mistakes(replaced: &[(&str, &str)]) -> Vec<(usize, String)> {
 }
 
 #[test]
+fn only_a_switch_that_hosts_tenants_needs_slots_and_an_address() {
+    let with = |line: &str| NODES.replacen("[[host]]", &format!("{line}\n[[host]]"), 1);
+    let read = |text: &str| Topology::read("t.toml", text, &common::examples());
+    let topology = read(&with("tenants = false")).unwrap();
+    assert!(!topology.switches[0].hosts_tenants);
+    let refused = read(&with("tenants = true")).unwrap_err().to_string();
+    assert!(
+        refused.contains("s cannot host reductions beside tenants"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn an_unknown_key_hides_no_other_mistake() {
     let found = mistakes(&[
         ("name = \"s\"", "name = \"s\"\ncolour = \"red\""),

@@ -660,7 +660,8 @@ impl CoordinatorLoop {
         let largest = sizes.last().copied().unwrap_or(1);
         if sizes.len() > 1 || with_pools > largest as usize {
             note(
-                "warning: servers lease the same values of their pools: start all of them with one                  --group-size, at least the number of servers",
+                "warning: servers lease the same values of their pools: start all of them with one \
+                 --group-size, at least the number of servers",
             );
         }
         if !pools.is_empty() {

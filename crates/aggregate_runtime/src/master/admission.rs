@@ -1,6 +1,6 @@
 //! Admission of jobs: their plans, and whether all that they need is there.
 
-use aggregate::{MapperCounts, Plan, PlanError, ReductionRequest, slot_bytes};
+use aggregate::{MapperCounts, Plan, PlanError, ReductionRequest, largest_memory, slot_bytes};
 use fabric::Topology;
 use fabric::topology::PlaneSpec;
 
@@ -112,13 +112,15 @@ fn refusal(error: &PlanError, requests: &[ReductionRequest]) -> String {
     } = error
         && let Some(request) = requests.iter().find(|request| request.name == *reduction)
     {
-        let shape = request.shape;
-        let slot = slot_bytes(shape);
+        let slot = slot_bytes(request.shape);
+        let remedy = match largest_memory(*free) {
+            0 => String::new(),
+            memory => format!("give it at most `memory {memory}`, or "),
+        };
         let (needed, free) = (needed * slot, free * slot);
         return format!(
             "{reduction}: no room: it needs {needed} bytes of slots in a switch, and no switch on \
-             its paths has more than {free} free; give it less `memory`, or wait for the end of \
-             another job"
+             its paths has more than {free} free; {remedy}wait for the end of another job"
         );
     }
     error.to_string()

@@ -33,7 +33,7 @@ pub(super) struct Status {
 
 #[derive(Args)]
 #[command(
-    after_help = "The server must run: `polyplane split server P.p4c --id 3 --p4runtime ADDRESS --port 0=INTERFACE`. The command ends when the group \
+    after_help = "The server must run: `polyplane split server P.p4c --id 3 --group-size 4 --p4runtime ADDRESS --port 0=INTERFACE`. The command ends when the group \
                   has changed.\n\nExamples:\n  polyplane split join 3 --address 10.0.0.3:9561 --port 5\n  polyplane split join 2    a server that left"
 )]
 pub(super) struct Join {
@@ -348,7 +348,7 @@ struct Session<'a> {
 impl Session<'_> {
     fn open(address: &Address) -> Result<Session<'_>, String> {
         let operator = SplitOperator::connect(&address.endpoint()?);
-        let operator = operator.map_err(|error| address.explain(&error))?;
+        let operator = operator.map_err(|error| explain(address, &error))?;
         Ok(Session { operator, address })
     }
 
@@ -361,7 +361,7 @@ impl Session<'_> {
                 "{}: there is no coordinator at this address: give --addr of `polyplane split control`",
                 self.address.addr
             ),
-            error => self.address.explain(error),
+            error => explain(self.address, error),
         })
     }
 
@@ -410,6 +410,19 @@ impl Session<'_> {
             std::thread::sleep(POLL);
             state = self.operate(Task::Status(wire::StatusTask {}))?;
         }
+    }
+}
+
+/// Describes an error and suggests a remedy.
+fn explain(address: &Address, error: &ClientError) -> String {
+    match error {
+        ClientError::Unreachable {
+            with_tls: false, ..
+        } => format!(
+            "{error}; start a coordinator with `polyplane split control`, or name another with \
+             --addr HOST:PORT"
+        ),
+        error => address.explain(error),
     }
 }
 

@@ -111,6 +111,21 @@ struct Serving {
 }
 
 impl Serving {
+    /// Checks that the half has its entries from one place.
+    ///
+    /// # Errors
+    /// It has a file of entries, and a coordinator.
+    fn check(&self, setup: &Setup) -> Result<(), String> {
+        match self.address.is_some() && setup.entries.is_some() {
+            true => Err(
+                "with --p4runtime a half gets its entries from the coordinator: give \
+                         --entries to `polyplane split control`"
+                    .to_owned(),
+            ),
+            false => Ok(()),
+        }
+    }
+
     /// Starts the server of a device, if an address is given.
     ///
     /// # Errors
@@ -185,6 +200,7 @@ struct Started {
 impl SwitchPlane {
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         self.carrying.check()?;
+        self.serving.check(&self.setup)?;
         let servers = self.server_ports()?;
         let (habits, urgency) = self.carrying.begin(1);
         let options = self.cut.options();
@@ -302,15 +318,26 @@ impl SwitchPlane {
 }
 
 impl ServerPlane {
+    /// Checks the server's number: one above the size of the group would lease values of another.
+    ///
+    /// # Errors
+    /// The number is above the size.
+    fn check_number(&self) -> Result<(), String> {
+        match self.id > self.group_size {
+            true => Err(format!(
+                "--id {} is above --group-size {}: give all servers the number of servers that the \
+                 group may have",
+                self.id, self.group_size
+            )),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn run(&self, early: &ProcessSetup) -> Result<Ended, String> {
         self.carrying.check()?;
         let (habits, urgency) = self.carrying.begin(1);
-        if self.group_size > 1 && self.id > self.group_size {
-            return Err(format!(
-                "the server {} is none of a group of {}: number the servers from 1 to --group-size",
-                self.id, self.group_size
-            ));
-        }
+        self.check_number()?;
+        self.serving.check(&self.setup)?;
         let Some(mut prepared) = prepare(&self.source, &self.cut.options(), true)? else {
             return Ok(Ended::WithErrors);
         };

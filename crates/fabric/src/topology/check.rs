@@ -232,7 +232,7 @@ impl Check<'_> {
 
     /// Returns true if reductions become virtual data planes of a real switch.
     fn hosts_tenants(&mut self, switch: &file::Switch) -> bool {
-        let Some(tenants) = &switch.tenants else {
+        let Some(tenants) = switch.tenants.as_ref().filter(|is_host| *is_host.get_ref()) else {
             return false;
         };
         if switch.slots.is_none() || switch.p4runtime.is_none() || switch.device.is_some() {
@@ -242,7 +242,7 @@ impl Check<'_> {
                         `device`";
             self.mistake(tenants, message, mend);
         }
-        *tenants.get_ref()
+        true
     }
 
     fn host(&mut self, host: &file::Host) -> HostSpec {
