@@ -180,18 +180,6 @@ impl PlannedReduction {
         (request.to_all && *host == request.reducer).then_some(first)
     }
 
-    /// Iterates over the planned switches that its messages pass, also twice.
-    pub fn passed(&self) -> impl Iterator<Item = SwitchId> {
-        let hops = self.flows.iter().flat_map(|flow| &flow.hops);
-        let own = self.switches.iter().map(|planned| planned.switch);
-        own.chain(hops.map(|hop| hop.switch))
-    }
-
-    /// Returns true if its messages pass a switch.
-    pub fn passes(&self, switch: SwitchId) -> bool {
-        self.passed().any(|passed| passed == switch)
-    }
-
     /// Returns the number of flows: mappers and switches.
     fn flows(&self) -> u32 {
         (self.request.mappers.len() + self.switches.len()) as u32

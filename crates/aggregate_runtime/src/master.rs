@@ -764,7 +764,7 @@ impl Master {
             let switch = SwitchId(index);
             let plane = &self.topology.switches[index].plane;
             let mut reductions = self.plan.reductions.iter();
-            let is_used = reductions.any(|it| it.passes(switch));
+            let is_used = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
             let is_ours = matches!(plane, PlaneSpec::Aggregate { .. });
             if !is_ours || !state.is_connected || !(is_used || state.is_dirty) {
                 continue;
@@ -825,8 +825,8 @@ impl Master {
         for (job, _, reduction) in open(&mut self.jobs) {
             let at = reduction.at;
             let is_in_load = load.attempts.get(&at.job) == Some(&at.attempt);
-            let mut switches = reduction.planned.passed();
-            let is_loaded = switches.all(|it| self.switches[it.0].loaded == Some(number));
+            let mut switches = reduction.planned.switches.iter();
+            let is_loaded = switches.all(|it| self.switches[it.switch.0].loaded == Some(number));
             if !is_in_load || !is_loaded {
                 continue;
             }

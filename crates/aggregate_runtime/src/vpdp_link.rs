@@ -5,6 +5,7 @@
 //! Their names say that they are of a master; it deletes those that no load has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::polyplane::tenancy::v1 as wire;
@@ -27,11 +28,18 @@ const WORK: u32 = 65_536;
 /// Milliseconds of a compilation.
 const COMPILE: u32 = 20_000;
 
+/// Time from the connection on in which the operator may still share ports.
+const SET_UP: Duration = Duration::from_secs(5);
+
+/// Pause before the switch is shown again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// A connection to a switch that hosts tenants.
 pub(crate) struct VpdpLink {
     endpoint: Endpoint,
     election: u128,
     operator: Operator,
+    connected: Instant,
     /// The vPDPs of this connection, by the number of the reduction.
     own: BTreeMap<u16, OwnVpdp>,
 }
@@ -71,6 +79,7 @@ impl VpdpLink {
             endpoint: endpoint.clone(),
             election,
             operator,
+            connected: Instant::now(),
             own: BTreeMap::new(),
         })
     }
@@ -100,6 +109,19 @@ impl VpdpLink {
         shown.map_err(|error| format!("its connection has ended: {error}"))
     }
 
+    /// Shows the switch when all ports are shared by rules. One that was started again gets its
+    /// ports from its operator, for which it has some time from the connection on.
+    fn show_shared(&mut self, vpdps: &[VpdpLoad]) -> Result<wire::ShowResponse, String> {
+        loop {
+            let shown = self.show(false)?;
+            let is_missing = vpdps.iter().any(|it| missing_port(it, &shown).is_some());
+            if !is_missing || self.connected.elapsed() > SET_UP {
+                return Ok(shown);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
     fn change(&mut self, change: Change) -> Result<wire::ChangeResponse, LoadError> {
         self.operator.change(change).map_err(load_error)
     }
@@ -110,7 +132,7 @@ impl VpdpLink {
     /// # Errors
     /// The connection has ended.
     pub(crate) fn load(&mut self, vpdps: Vec<VpdpLoad>) -> Result<Vec<(u16, String)>, String> {
-        let shown = self.show(false)?;
+        let shown = self.show_shared(&vpdps)?;
         let wanted: BTreeSet<u16> = vpdps.iter().map(|vpdp| vpdp.reduction).collect();
         self.own.retain(|reduction, _| wanted.contains(reduction));
         for vpdp in &shown.vpdps {
@@ -197,12 +219,8 @@ impl VpdpLink {
         vpdp: &VpdpLoad,
         shown: &wire::ShowResponse,
     ) -> Result<OwnVpdp, LoadError> {
-        let is_shared = |port: u32| {
-            let mut shared = shown.shared_ports.iter();
-            shared.any(|share| share.port == port && is_by_rules(&share.sharing))
-        };
         let mut ports = vpdp.ports.iter().map(|port| port.0);
-        if let Some(port) = ports.clone().find(|port| !is_shared(*port)) {
+        if let Some(port) = missing_port(vpdp, shown) {
             return Err(LoadError::Refused(format!(
                 "its port {port} is not shared by rules; run `polyplane tenant share {port} rules` \
                  there, and give each tenant a rule"
@@ -273,6 +291,16 @@ impl VpdpLink {
         };
         self.change(Change::EditStage(edit)).map(|_| ())
     }
+}
+
+/// Returns a port of a vPDP that rules do not share.
+fn missing_port(vpdp: &VpdpLoad, shown: &wire::ShowResponse) -> Option<u32> {
+    let is_shared = |port: u32| {
+        let mut shared = shown.shared_ports.iter();
+        shared.any(|share| share.port == port && is_by_rules(&share.sharing))
+    };
+    let mut ports = vpdp.ports.iter().map(|port| port.0);
+    ports.find(|port| !is_shared(*port))
 }
 
 /// Returns true if rules give packets of a port to vPDPs.
