@@ -144,15 +144,16 @@ def executors():
 
 
 def kill_at_random(chance, done, killed):
-    """Kills executors, each some seconds after the one before, until `done` is set."""
-    while not done.wait(chance.uniform(0.5, 6)):
-        known = executors()
-        if known:
-            try:
-                os.kill(chance.choice(known), signal.SIGKILL)
-            except ProcessLookupError:
-                continue  # It has just ended.
-            killed.append(time.monotonic())
+    """Kills an executor after some seconds, unless `done` is set before."""
+    if done.wait(chance.uniform(0.5, 8)):
+        return
+    known = executors()
+    if known:
+        try:
+            os.kill(chance.choice(known), signal.SIGKILL)
+        except ProcessLookupError:
+            return  # It has just ended.
+        killed.append(time.monotonic())
 
 
 def drive(options, phases) -> bool:
