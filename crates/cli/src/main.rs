@@ -28,6 +28,7 @@ mod run;
 mod serve;
 mod show;
 mod split;
+mod stage_slot;
 mod state;
 mod tenant;
 mod test;

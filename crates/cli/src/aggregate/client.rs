@@ -12,6 +12,7 @@ use port::Poller;
 use runtime::ProcessSetup;
 use std::os::fd::AsFd;
 
+use crate::stage_slot::{Slot, read_slot};
 use crate::{Ended, out};
 
 /// Bytes of a program at most: longer ones do not fit into a request.
@@ -83,22 +84,6 @@ struct ChangeOptions {
     /// The stage slot of the first stage of the ingress, or `any`; the others follow.
     #[arg(long, value_name = "N|any", value_parser = read_slot)]
     slot: Option<Slot>,
-}
-
-/// A stage slot.
-#[derive(Clone, Copy)]
-enum Slot {
-    Number(u32),
-    Any,
-}
-
-fn read_slot(word: &str) -> Result<Slot, String> {
-    match word {
-        "any" => Ok(Slot::Any),
-        number => number.parse().map(Slot::Number).map_err(|_| {
-            "give the number of a stage slot (`polyplane tenant slots`), or `any`".to_owned()
-        }),
-    }
 }
 
 /// A connection to a master.

@@ -9,6 +9,7 @@ use wire::edit_stage::Edit;
 use super::text;
 use crate::args::Source;
 use crate::compile;
+use crate::stage_slot::{Slot, read_slot};
 
 #[derive(Subcommand)]
 pub(super) enum Command {
@@ -105,22 +106,6 @@ struct Destination {
     /// The new stage slot of the stage, or `any`; what packets meet stays as it is.
     #[arg(long, value_name = "N|any", value_parser = read_slot)]
     slot: Option<Slot>,
-}
-
-#[derive(Clone, Copy)]
-enum Slot {
-    Number(u32),
-    Any,
-}
-
-fn read_slot(word: &str) -> Result<Slot, String> {
-    match word {
-        "any" => Ok(Slot::Any),
-        number => number
-            .parse()
-            .map(Slot::Number)
-            .map_err(|_| "a slot is a number, or `any`".to_owned()),
-    }
 }
 
 impl From<Slot> for Edit {
