@@ -180,6 +180,13 @@ impl PlannedReduction {
         (request.to_all && *host == request.reducer).then_some(first)
     }
 
+    /// Iterates over the planned switches that its messages pass, whether they reduce it or not.
+    /// One may come several times.
+    pub fn passed(&self) -> impl Iterator<Item = SwitchId> {
+        let hops = self.flows.iter().flat_map(|flow| &flow.hops);
+        hops.map(|hop| hop.switch)
+    }
+
     /// Returns the number of flows: mappers and switches.
     fn flows(&self) -> u32 {
         (self.request.mappers.len() + self.switches.len()) as u32

@@ -263,11 +263,14 @@ impl Master {
         agent.lost.1 = why.clone();
         self.engines_lost(host, &why);
         let mut again = Vec::new();
-        for (number, index, reduction) in open(&mut self.jobs) {
+        for (number, index, reduction) in all(&mut self.jobs) {
             let request = &reduction.planned.request;
             if request.reducer == host && reduction.reducer != Part::Absent {
-                again.push((number, index));
-                continue;
+                reduction.reducer = Part::Absent;
+                if reduction.is_open() {
+                    again.push((number, index));
+                    continue;
+                }
             }
             for (part, (at, _)) in reduction.parts.iter_mut().zip(&request.mappers) {
                 if *at == host {
@@ -280,26 +283,6 @@ impl Master {
         }
         for (number, index) in again {
             self.begin_attempt(number, index);
-        }
-        self.fail_unreported(host);
-    }
-
-    /// Fails reductions that are complete, but of which mappers on a lost host, or all that wait
-    /// for its reducer's answers, cannot get the result any more.
-    fn fail_unreported(&mut self, host: HostId) {
-        let mut failed = Vec::new();
-        for (number, index, reduction) in all(&mut self.jobs) {
-            if let Some(flow) = reduction.waits_for(host) {
-                let who = reduction.who(&self.topology, flow);
-                let failure = match flow {
-                    Some(_) => format!("{who} is not there to get the result"),
-                    None => format!("{who} is not there to give all mappers the result"),
-                };
-                failed.push((number, index, failure));
-            }
-        }
-        for (number, index, failure) in failed {
-            self.fail(number, index, failure);
         }
     }
 
@@ -386,7 +369,8 @@ impl Master {
     fn fail_users(&mut self, switch: SwitchId, why: &str) {
         let name = &self.topology.switches[switch.0].name;
         let failure = format!("switch {name}: {why}");
-        let users = open(&mut self.jobs).filter(|(_, _, reduction)| reduction.uses(switch));
+        let needs = |reduction: &Reduction| reduction.planned.passed().any(|it| it == switch);
+        let users = open(&mut self.jobs).filter(|(_, _, reduction)| needs(reduction));
         let users: Vec<_> = users.map(|(number, index, _)| (number, index)).collect();
         for (number, index) in users {
             self.fail(number, index, failure.clone());
@@ -637,8 +621,8 @@ impl Master {
             let hosts = reduction.hosts();
             let mut hosts = hosts.iter().map(|host| (*host, &self.agents[host.0]));
             let host = hosts.find(|(_, it)| !it.is_connected && is_over(it.lost.0));
-            let planned = reduction.planned.switches.iter();
-            let mut switches = planned.map(|it| (it.switch, &self.switches[it.switch.0]));
+            let passed = reduction.planned.passed();
+            let mut switches = passed.map(|it| (it, &self.switches[it.0]));
             let switch = switches.find(|(_, it)| !it.is_connected && is_over(it.lost.0));
             let failure = match (host, switch) {
                 (Some((host, agent)), _) => {
@@ -709,13 +693,16 @@ impl Master {
         let mut done = Vec::new();
         for (number, job) in &self.jobs {
             for (index, reduction) in job.reductions.iter().enumerate() {
-                let is_connected = |host: HostId| self.agents[host.0].is_connected;
-                match reduction.last_reports(now, is_connected) {
+                match reduction.last_reports(now) {
                     LastReports::Missing => {}
                     LastReports::Here => done.push((*number, index, None)),
                     LastReports::Lost(flow) => {
-                        let who = reduction.who(&self.topology, Some(flow));
-                        let why = format!("{who} is not there to get the result");
+                        let who = reduction.who(&self.topology, flow);
+                        let what = match flow {
+                            Some(_) => "get the result",
+                            None => "give all mappers the result",
+                        };
+                        let why = format!("{who} is not there to {what}");
                         done.push((*number, index, Some(why)));
                     }
                 }
@@ -764,7 +751,7 @@ impl Master {
             let switch = SwitchId(index);
             let plane = &self.topology.switches[index].plane;
             let mut reductions = self.plan.reductions.iter();
-            let is_used = reductions.any(|it| it.switches.iter().any(|s| s.switch == switch));
+            let is_used = reductions.any(|it| it.passed().any(|passed| passed == switch));
             let is_ours = matches!(plane, PlaneSpec::Aggregate { .. });
             if !is_ours || !state.is_connected || !(is_used || state.is_dirty) {
                 continue;
@@ -825,8 +812,8 @@ impl Master {
         for (job, _, reduction) in open(&mut self.jobs) {
             let at = reduction.at;
             let is_in_load = load.attempts.get(&at.job) == Some(&at.attempt);
-            let mut switches = reduction.planned.switches.iter();
-            let is_loaded = switches.all(|it| self.switches[it.switch.0].loaded == Some(number));
+            let mut switches = reduction.planned.passed();
+            let is_loaded = switches.all(|it| self.switches[it.0].loaded == Some(number));
             if !is_in_load || !is_loaded {
                 continue;
             }

@@ -76,6 +76,8 @@ impl SwitchHandle {
 pub(crate) struct Loaded {
     pub(crate) program: String,
     catalog: Catalog,
+    /// The entries that it has.
+    pub(crate) entries: String,
 }
 
 /// Failure of a task.
@@ -261,50 +263,62 @@ fn next_task(
 }
 
 /// Gives a device its program and entries. If it has the program by this connection, only the
-/// entries are changed: they have new numbers.
+/// entries that differ are changed: programs without the reduction of a job are alike, and the
+/// entries of others come and go.
 pub(crate) fn give(
     client: &mut Client,
     loaded: &mut Option<Loaded>,
     text: ProgramText,
 ) -> Result<(), LoadError> {
-    let has_program = loaded.as_ref().is_some_and(|it| it.program == text.program);
-    if !has_program {
-        *loaded = None;
-        *loaded = Some(set_program(
-            client,
-            (Action::VerifyAndCommit, &[]),
-            text.program,
-        )?);
-    }
-    let Some(Loaded { catalog, .. }) = loaded else {
-        return Ok(());
+    let before = loaded.take().filter(|it| it.program == text.program);
+    let mut now = match before {
+        Some(before) => before,
+        None => set_program(client, (Action::VerifyAndCommit, &[]), text.program)?,
     };
-    let kind = match has_program {
-        true => Type::Modify,
-        false => Type::Insert,
+    let updates = updates(&now.catalog, &now.entries, &text.entries)?;
+    // What it has of the entries after a failure is not known.
+    let written = client.write(updates, Atomicity::ContinueOnError);
+    written.map_err(load_error)?;
+    now.entries = text.entries;
+    *loaded = Some(now);
+    Ok(())
+}
+
+/// Returns the updates that give a device entries in place of others.
+fn updates(catalog: &Catalog, before: &str, after: &str) -> Result<Vec<rt::Update>, LoadError> {
+    let read = |text| {
+        let file = catalog.schema.read("entries", text);
+        file.map_err(|errors| {
+            let first = errors.first().map(ToString::to_string);
+            LoadError::Refused(first.unwrap_or_default())
+        })
     };
-    let file = catalog.schema.read("entries", &text.entries);
-    let file = file.map_err(|errors| {
-        let first = errors.first().map(ToString::to_string);
-        LoadError::Refused(first.unwrap_or_default())
-    })?;
-    let updates = file.updates().iter().map(|update| {
+    let (before, after) = (read(before)?, read(after)?);
+    let (before, after) = (before.updates(), after.updates());
+    let old: Vec<_> = before.iter().map(|update| update.target()).collect();
+    let new: Vec<_> = after.iter().map(|update| update.target()).collect();
+    let made = |kind: Type, entity| rt::Update {
+        r#type: kind.into(),
+        entity: Some(rt::Entity {
+            entity: Some(entity),
+        }),
+    };
+    // Entries that leave make room.
+    let gone = old.iter().filter(|target| !new.contains(target)).flatten();
+    let gone = gone.map(|target| made(Type::Delete, catalog.target(target)));
+    let mut updates: Vec<rt::Update> = gone.collect();
+    for (update, target) in after.iter().zip(&new) {
+        let place = old.iter().position(|old| old == target);
+        let kind = match (target, place) {
+            (Some(_), Some(place)) if before[place] == *update => continue,
+            (Some(_), None) => Type::Insert,
+            _ => Type::Modify,
+        };
         let entity = catalog.entity(update);
         let entity = entity.map_err(|error| LoadError::Refused(error.to_string()))?;
-        Ok(rt::Update {
-            r#type: kind.into(),
-            entity: Some(rt::Entity {
-                entity: Some(entity),
-            }),
-        })
-    });
-    let updates: Vec<rt::Update> = updates.collect::<Result<_, LoadError>>()?;
-    let written = client.write(updates, Atomicity::ContinueOnError);
-    written.map_err(|error| {
-        // What it has of the entries is not known.
-        *loaded = None;
-        load_error(error)
-    })
+        updates.push(made(kind, entity));
+    }
+    Ok(updates)
 }
 
 /// Sets the program of a device, which may lose the state of these names.
@@ -325,7 +339,11 @@ pub(crate) fn set_program(
     let info = info.ok_or_else(|| LoadError::Refused("it has no program".to_owned()))?;
     let catalog = Catalog::new(info);
     let catalog = catalog.map_err(|error| LoadError::Refused(error.to_string()))?;
-    Ok(Loaded { program, catalog })
+    Ok(Loaded {
+        program,
+        catalog,
+        entries: String::new(),
+    })
 }
 
 pub(crate) fn load_error(error: ClientError) -> LoadError {

@@ -256,8 +256,12 @@ impl VpdpLink {
         let changed = match change {
             VpdpChange::Program { text, may_lose } => self.retried(reduction, |own| {
                 let action = Action::ReconcileAndCommit;
-                let loaded = set_program(&mut own.client, (action, &may_lose), text.clone())?;
-                own.loaded = Some(loaded);
+                let mut loaded = set_program(&mut own.client, (action, &may_lose), text.clone())?;
+                // Entries stay. Without those from before, the next load sets the program again.
+                own.loaded = own.loaded.take().map(|before| {
+                    loaded.entries = before.entries;
+                    loaded
+                });
                 Ok(())
             }),
             VpdpChange::Slot(slot) => self.move_to(reduction, slot),

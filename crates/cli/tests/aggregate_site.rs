@@ -46,6 +46,15 @@ fn a_site_runs_jobs_and_shows_them_and_forgets_them() {
     let direct = said(&words);
     assert_eq!(direct.status, Some(0), "{}", direct.err);
     assert_eq!(direct.json()[0]["result"], outcome["result"]);
+    // Beside a job that reduces, the program stays, and entries of paths come and go.
+    let beside = site.job("beside", 4000, 500);
+    let running = site.submit(&beside);
+    wait_for_step(&site, "reduces");
+    let direct = said(&words);
+    assert_eq!(direct.status, Some(0), "{}", direct.err);
+    let reduced = running.finish();
+    assert_eq!(reduced.status, Some(0), "{}\n{}", reduced.err, reduced.out);
+    assert_eq!(reduced.json()[0]["is_verified"], true);
     let both = [site.submit(&job), site.submit(&job)];
     for ran in both.map(Running::finish) {
         assert_eq!(ran.status, Some(0), "{}\n{}", ran.err, ran.out);

@@ -62,12 +62,12 @@ impl Master {
                 ));
             }
         }
-        for planned in &reduction.planned.switches {
+        for switch in reduction.planned.passed() {
             let SwitchState {
                 is_connected, lost, ..
-            } = &self.switches[planned.switch.0];
+            } = &self.switches[switch.0];
             if !is_connected {
-                let name = &self.topology.switches[planned.switch.0].name;
+                let name = &self.topology.switches[switch.0].name;
                 return Err(format!("switch {name}: {}", lost.1));
             }
         }

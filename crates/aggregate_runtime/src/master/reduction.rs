@@ -25,8 +25,8 @@ pub(super) enum LastReports {
     Missing,
     /// All are here that are waited for.
     Here,
-    /// This mapper is to get the result, and its agent is not there.
-    Lost(u16),
+    /// A mapper that is to get the result has gone, or the reducer (`None`) that has it.
+    Lost(Option<u16>),
 }
 
 /// State of a mapper or a reducer.
@@ -86,35 +86,26 @@ impl Reduction {
         matches!(self.phase, Phase::Preparing | Phase::Ready | Phase::Running)
     }
 
-    /// Returns the state of the last reports. Mappers that get the result are waited for.
-    pub(super) fn last_reports(
-        &self,
-        now: Nanos,
-        is_connected: impl Fn(HostId) -> bool,
-    ) -> LastReports {
+    /// Returns the state of the last reports. Mappers that get the result are waited for, as long
+    /// as they and the reducer are those that have begun.
+    pub(super) fn last_reports(&self, now: Nanos) -> LastReports {
         let Phase::Complete(at) = self.phase else {
             return LastReports::Missing;
         };
-        let mappers = (0..).zip(&self.planned.request.mappers).zip(&self.mapped);
-        let mappers = mappers.zip(&self.parts);
-        let missing = mappers.filter(|((_, is_mapped), _)| !**is_mapped);
-        let mut missing = missing.map(|(((flow, (host, _)), _), part)| (flow, *host, *part));
+        let mappers = (0..).zip(&self.mapped).zip(&self.parts);
+        let mut missing = mappers
+            .filter(|((_, is_mapped), _)| !**is_mapped)
+            .peekable();
         let is_late = now.since(at) > LAST_REPORTS;
-        if !self.planned.request.to_all {
-            return match is_late || missing.next().is_none() {
-                true => LastReports::Here,
-                false => LastReports::Missing,
-            };
+        let is_to_all = self.planned.request.to_all;
+        if missing.peek().is_none() || !is_to_all && is_late {
+            return LastReports::Here;
         }
-        let mut is_any = false;
-        let lost = missing
-            .inspect(|_| is_any = true)
-            // A mapper that was lost before is not started again.
-            .find(|(_, host, part)| *part != Part::Begun || !is_connected(*host));
-        match lost {
-            Some((flow, ..)) if is_late => LastReports::Lost(flow),
-            _ if is_any => LastReports::Missing,
-            _ => LastReports::Here,
+        let lost = missing.find(|(_, part)| **part != Part::Begun);
+        match (lost, self.reducer) {
+            (Some(((flow, _), _)), _) if is_to_all => LastReports::Lost(Some(flow)),
+            (None, Part::Absent) if is_to_all => LastReports::Lost(None),
+            _ => LastReports::Missing,
         }
     }
 
@@ -125,22 +116,7 @@ impl Reduction {
         mappers.chain([request.reducer]).collect()
     }
 
-    /// Returns the flow that a complete reduction of which mappers get the result cannot end
-    /// without, if it is on this host: a mapper without its result, or `None` for the reducer while
-    /// there is such a mapper.
-    pub(super) fn waits_for(&self, host: HostId) -> Option<Option<u16>> {
-        let request = &self.planned.request;
-        if !request.to_all || !matches!(self.phase, Phase::Complete(_)) {
-            return None;
-        }
-        let mappers = (0..).zip(&request.mappers).zip(&self.mapped);
-        let mut waiting = mappers.filter(|(_, is_mapped)| !**is_mapped);
-        if let Some(((flow, _), _)) = waiting.clone().find(|((_, (at, _)), _)| *at == host) {
-            return Some(Some(flow));
-        }
-        (request.reducer == host && waiting.next().is_some()).then_some(None)
-    }
-
+    /// Returns true if the switch reduces it, so that it has state of it.
     pub(super) fn uses(&self, switch: SwitchId) -> bool {
         let mut switches = self.planned.switches.iter();
         switches.any(|planned| planned.switch == switch)

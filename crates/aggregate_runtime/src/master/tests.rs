@@ -323,7 +323,13 @@ fn a_job_is_prepared_loaded_begun_and_forgotten() {
 #[test]
 fn mappers_that_get_the_result_are_waited_for_until_their_agent_is_lost() {
     let vector = Vector::Integers(vec![5]);
-    for is_lost in [false, true] {
+    // The host of an agent that is lost, and the failure.
+    let mapper = (2, "mapper m2 on w2 is not there to get the result");
+    let reducer = (
+        3,
+        "reducer total on r is not there to give all mappers the result",
+    );
+    for lost in [None, Some(mapper), Some(reducer)] {
         let mut harness = Harness::new();
         let number = harness.submit_with("gradients", "keys none values i32 memory 5 to all");
         harness.begin();
@@ -335,25 +341,24 @@ fn mappers_that_get_the_result_are_waited_for_until_their_agent_is_lost() {
         (0..2).for_each(|flow| harness.mapped(flow, Some(digest)));
         harness.now = Nanos(harness.now.0 + RETURN.0);
         harness.expect(&[]);
-        if is_lost {
-            // Also if it comes back at once.
-            let why = "its agent is not there".to_owned();
-            harness.master.agent_lost(HostId(2), why, harness.now);
-            harness.master.agent_connected(HostId(2));
-            harness.expect(&["w0 drop", "w1 drop", "r drop", "load empty"]);
-        } else {
-            harness.mapped(2, Some(digest));
-            harness.expect(&DROPPED);
+        match lost {
+            Some((host, _)) => {
+                // Also if it comes back at once.
+                let why = "its agent is not there".to_owned();
+                harness.master.agent_lost(HostId(host), why, harness.now);
+                harness.master.agent_connected(HostId(host));
+            }
+            None => harness.mapped(2, Some(digest)),
         }
+        harness.expect(&DROPPED);
         harness.loaded();
         harness.expect(&[&format!("ended {number}")]);
         let outcome = harness.master.take_outcomes(number).remove(0);
-        assert_eq!(outcome.is_complete, !is_lost);
-        let lost = "mapper m2 on w2 is not there to get the result";
-        assert_eq!(outcome.failure.as_deref(), is_lost.then_some(lost));
-        let expected = (!is_lost).then(|| vector.clone());
+        assert_eq!(outcome.is_complete, lost.is_none());
+        assert_eq!(outcome.failure.as_deref(), lost.map(|(_, failure)| failure));
+        let expected = lost.is_none().then(|| vector.clone());
         assert_eq!(outcome.vector, expected);
-        assert_eq!(outcome.received.len(), if is_lost { 0 } else { 3 });
+        assert_eq!(outcome.received.len(), if lost.is_some() { 0 } else { 3 });
     }
 }
 

@@ -234,7 +234,9 @@ impl Site {
         }
         let ports = (0..HOSTS).flat_map(|port| ["--port".to_owned(), port.to_string()]);
         let ports: Vec<String> = ports.collect();
-        let mut words = vec!["create", "router", "--program", &program];
+        // A master may be there before, so the next free number may be another one.
+        let id = "100";
+        let mut words = vec!["create", "router", "--id", id, "--program", &program];
         words.extend(ports.iter().map(String::as_str));
         self.tenant(&words);
         self.tenant(&["add-rule", "rest: -> router"]);
@@ -243,7 +245,7 @@ impl Site {
             "--addr",
             SERVER,
             "--device-id",
-            "1",
+            id,
             "apply",
             &entries,
         ];
