@@ -278,6 +278,94 @@ fn vectors_between_hosts_are_those_of_the_simulation() {
     }
 }
 
+/// Writes a topology of two leaves and two spines with faults on all links, and a job over both
+/// tiers: pairs, and a vector of floats that all mappers get.
+fn tree(dir: &Directory) -> [String; 2] {
+    const HOSTS: [(&str, u8); 6] = [
+        ("aga0", 0),
+        ("aga1", 0),
+        ("aga2", 0),
+        ("agb0", 1),
+        ("agb1", 1),
+        ("agr", 1),
+    ];
+    let mut fabric = String::from(
+        "name = \"tree\"\nseed = 3\n[defaults.link]\nrate = \"1 Gbit/s\"\nqueue = 200\n\
+         loss = 0.01\nduplicate = 0.01\nreorder = 0.02\ncorrupt = 0.005\n",
+    );
+    for switch in ["leaf0", "leaf1", "spine0", "spine1"] {
+        fabric += &format!("[[switch]]\nname = \"{switch}\"\nslots = 40_000\n");
+    }
+    for (leaf, spine) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        fabric += &format!("[[link]]\nends = [\"leaf{leaf}:{spine}\", \"spine{spine}:{leaf}\"]\n");
+    }
+    let (mut job, mut mappers) = (String::new(), [const { Vec::new() }; 2]);
+    for (at, (host, leaf)) in HOSTS.into_iter().enumerate() {
+        fabric += &format!(
+            "[[host]]\nname = \"{host}\"\nmac = \"02:00:00:00:01:1{at}\"\nip = \"10.0.1.1{at}/16\"\n\
+             [[link]]\nends = [\"{host}\", \"leaf{leaf}:{}\"]\n",
+            at + 2
+        );
+        if host == "agr" {
+            continue;
+        }
+        let words = (0..4000).map(|word| format!("k{} ", word * (at + 7) % 900));
+        dir.with(&format!("w{at}.txt"), words.collect::<String>());
+        let lanes = (0..1000u16).map(|lane| f32::from(lane) * 0.1 * (at + 1) as f32);
+        dir.with(
+            &format!("g{at}.bin"),
+            lanes.flat_map(f32::to_le_bytes).collect::<Vec<u8>>(),
+        );
+        for (kind, map, ending) in [('w', "words", "txt"), ('g', "gradients", "bin")] {
+            job += &format!(
+                "data d{kind}{at} = 10.0.1.1{at}:{kind}{at}.{ending}\n\
+                 map {kind}{at} = {map}(d{kind}{at})\n"
+            );
+            mappers[usize::from(kind == 'g')].push(format!("{kind}{at}"));
+        }
+    }
+    let [words, gradients] = mappers.map(|names| names.join(", "));
+    job += &format!(
+        "reduce total = add({words}) at 10.0.1.15 memory 2000 tiers 2\n\
+         reduce sum = add({gradients}) at 10.0.1.15 keys none values f32 memory 8 tiers 2 to all\n"
+    );
+    [dir.with("tree.toml", fabric), dir.with("tree.job", job)]
+}
+
+#[test]
+fn a_job_over_two_tiers_of_switches_between_hosts_is_exact() {
+    let dir = Directory::new("aggregate-tree");
+    let [fabric, job] = tree(&dir);
+    let plan = said(&["aggregate", "plan", &job, "--fabric", &fabric]);
+    for switch in ["leaf0, tier 1", "leaf1, tier 2"] {
+        assert!(plan.out.contains(switch), "{}{}", plan.out, plan.err);
+    }
+    let words = [
+        "aggregate",
+        "run",
+        &job,
+        "--fabric",
+        &fabric,
+        "--verify",
+        "--json",
+    ];
+    let simulated = said(&words);
+    assert_eq!(simulated.status, Some(0), "{}", simulated.err);
+    let real = said(&[&words[..], &["--real"]].concat());
+    if is_skipped(&real) {
+        return;
+    }
+    assert_eq!(real.status, Some(0), "{}\n{}", real.err, real.out);
+    let (simulated, real) = (simulated.json(), real.json());
+    for reduction in 0..2 {
+        let (simulated, real) = (&simulated[reduction], &real[reduction]);
+        assert_eq!(real["is_verified"], true, "{real}");
+        assert_eq!(real["result"], simulated["result"]);
+        assert_eq!(real["vector"], simulated["vector"]);
+        assert!(real["absorbed"].as_u64() > Some(0), "{real}");
+    }
+}
+
 #[test]
 fn what_fails_between_hosts_is_one_line_with_a_name() {
     let dir = Directory::new("aggregate-names");
