@@ -6,10 +6,12 @@ use std::time::Duration;
 use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use packet::{Frame, Nanos, PortId};
+use support::rng::Rng;
 use switch::{Change, CloneSession, Device, Replica};
 use tenancy::{HypervisorError, TenantSwitch, VpdpId};
 
 use super::IsolationError;
+use crate::Workload as _;
 use crate::device::change;
 use crate::load::Compile;
 use crate::setup::{Item, SetupError};
@@ -32,6 +34,9 @@ const LONG: usize = 256;
 
 /// Number of different packets.
 const PACKETS: u32 = 64;
+
+/// Number of different messages with pairs. They have most of 60,000 keys.
+const MESSAGES: u32 = 4096;
 
 /// Number of copies that a packet asks for: more than its work limit allows.
 const COPIES: u32 = 4096;
@@ -60,11 +65,13 @@ pub enum Attack {
     ControllerFlood,
     /// Each packet makes as many copies as its work limit allows.
     CloneStorm,
+    /// Each packet has 20 pairs with random ones of 60,000 keys, which registers add.
+    Reduction,
 }
 
 impl Attack {
     /// All attacks.
-    pub const ALL: [Attack; 9] = [
+    pub const ALL: [Attack; 10] = [
         Attack::Recirculation,
         Attack::LargestPackets,
         Attack::SlowCompile,
@@ -74,6 +81,7 @@ impl Attack {
         Attack::EndlessParser,
         Attack::ControllerFlood,
         Attack::CloneStorm,
+        Attack::Reduction,
     ];
 
     /// Returns its name in reports.
@@ -88,6 +96,7 @@ impl Attack {
             Attack::EndlessParser => "endless parser",
             Attack::ControllerFlood => "controller flood",
             Attack::CloneStorm => "clone storm",
+            Attack::Reduction => "reduction",
         }
     }
 
@@ -102,6 +111,7 @@ impl Attack {
             Attack::EndlessParser => "ENDLESS_PARSER",
             Attack::ControllerFlood => "FLOOD",
             Attack::CloneStorm => "CLONE_STORM",
+            Attack::Reduction => return workloads::reduction().source().to_owned(),
         };
         let text = include_str!("../../programs/hostile.p4");
         format!("#define {way}\n{text}")
@@ -110,6 +120,7 @@ impl Attack {
     /// Returns its packets, with this ingress port.
     pub(super) fn packets(self, port: PortId) -> Result<Vec<Frame>, packet::FrameError> {
         let length = match self {
+            Attack::Reduction => return Ok(messages(port)),
             Attack::LargestPackets => packet::MAX_FRAME,
             Attack::ParseBomb => LONG,
             _ => SHORT,
@@ -139,6 +150,18 @@ impl Attack {
             next: ENTRIES,
         }
     }
+}
+
+/// Returns messages with pairs.
+fn messages(port: PortId) -> Vec<Frame> {
+    let (workload, mut choices) = (workloads::reduction(), Rng::new(1));
+    let message = |_| {
+        let mut frame = Frame::new();
+        workload.packet(&mut choices, &mut frame);
+        frame.ingress = port;
+        frame
+    };
+    (0..MESSAGES).map(message).collect()
 }
 
 /// Control operations of a hostile vPDP.
@@ -171,6 +194,14 @@ impl Beside<'_> {
                     ..CloneSession::default()
                 };
                 apply(device, Change::SetCloneSession(1, session))?;
+            }
+            Attack::Reduction => {
+                let program = Arc::clone(device.program());
+                workloads::reduction().setup(&program, &mut |item| {
+                    let applied = device.apply(change(item));
+                    applied.map_err(|error| SetupError::Entry(error.to_string()))?;
+                    Ok(())
+                })?;
             }
             _ => return Ok(()),
         }

@@ -87,6 +87,11 @@ pub fn large_sai() -> Box<dyn Workload> {
     Box::new(sai::Sai::large())
 }
 
+/// Returns the workload `kv64-60k`.
+pub fn reduction() -> impl Workload {
+    kv::Kv::new(kv::KV64_60K, Size::Full)
+}
+
 /// Returns two versions of `sai`. Each counts the packets that reach egress in a separate cell of
 /// the counter `version`.
 pub fn sai_versions() -> [String; 2] {
