@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     run_example("random", &[&first, &seeds])
 }
 
-fn run_example(name: &str, words: &[&str]) -> Outcome {
+pub(crate) fn run_example(name: &str, words: &[&str]) -> Outcome {
     let mut all = vec![
         "run",
         "--profile",

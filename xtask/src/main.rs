@@ -1,8 +1,10 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
+//! `aggregate`, `bmv2`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
 //! `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
+#[cfg(target_os = "linux")]
+mod bmv2;
 mod clients;
 mod corpus;
 mod figures;
@@ -62,6 +64,10 @@ enum Task {
     Floats(split_programs::FloatOptions),
     /// Run random reductions in simulated fabrics with faults, and compare with plain maps.
     Aggregate(aggregate::Options),
+    /// Run emitted programs of reductions on BMv2 and compare its frames with those of both engines.
+    /// Needs root for network namespaces, and p4c and BMv2; without them the command is skipped.
+    #[cfg(target_os = "linux")]
+    Bmv2(bmv2::Options),
     /// Write routes to one device, and to the coordinator of a switch and two servers. Prints times
     /// and the memory of each process. Needs root for network namespaces.
     #[cfg(target_os = "linux")]
@@ -87,6 +93,8 @@ fn main() -> ExitCode {
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
+        #[cfg(target_os = "linux")]
+        Task::Bmv2(options) => bmv2::run(&options),
         #[cfg(target_os = "linux")]
         Task::SplitRoutes(options) => split::run_routes(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),

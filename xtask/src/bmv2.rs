@@ -1,0 +1,265 @@
+//! `cargo xtask bmv2`: emitted programs of reductions on BMv2, compared with `interp` and `jit`.
+//!
+//! The example `exchange` of the crate `aggregate` writes programs, frames, and what both engines
+//! send. p4c compiles each program, and BMv2 gets the frames by interfaces of a namespace. Its
+//! ingress is one thread, so each port sends in the order of the frames.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{Netns, Port, PortDriver, open_interface};
+
+use crate::{Outcome, aggregate};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// p4c's compiler for BMv2.
+    #[arg(long, value_name = "PATH", default_value = "p4c-bm2-ss")]
+    p4c: PathBuf,
+    /// BMv2's switch.
+    #[arg(long, value_name = "PATH", default_value = "simple_switch")]
+    simple_switch: PathBuf,
+    /// Frames for each program.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    frames: u32,
+    /// Only programs with this word in their names.
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+}
+
+/// Number of ports of an exchange.
+const PORTS: usize = 4;
+
+/// Frames that BMv2 has not answered at most: its queues are short.
+const IN_FLIGHT: usize = 16;
+
+/// Time after which a frame counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time without a frame after which nothing more comes.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// A frame to the switch, and what the switch sends for it.
+struct Step {
+    port: usize,
+    frame: Vec<u8>,
+    sent: Vec<(usize, Vec<u8>)>,
+}
+
+pub(crate) fn run(options: &Options) -> Outcome {
+    for program in [&options.p4c, &options.simple_switch] {
+        let found = Command::new(program).arg("--version").output();
+        if let Err(error) = found {
+            println!("skipped: {} cannot be run: {error}", program.display());
+            return Ok(());
+        }
+    }
+    let directory = std::env::temp_dir().join(format!("polyplane-bmv2-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let outcome = run_in(options, &directory);
+    // A folder that is left does no harm.
+    let _ = std::fs::remove_dir_all(&directory);
+    outcome
+}
+
+fn run_in(options: &Options, directory: &Path) -> Outcome {
+    let folder = directory.display().to_string();
+    aggregate::run_example("exchange", &[&folder, &options.frames.to_string()])?;
+    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
+    let mut programs: Vec<PathBuf> = files
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "p4"))
+        .collect();
+    programs.sort();
+    let mut failures = 0;
+    for program in &programs {
+        let name = program.file_stem().unwrap_or_default().to_string_lossy();
+        if (options.only.as_ref()).is_some_and(|word| !name.contains(word.as_str())) {
+            continue;
+        }
+        match compare(options, program) {
+            Ok(report) => println!("{name}: {report}"),
+            Err(error) => {
+                println!("{name}: FAILED: {error}");
+                failures += 1;
+            }
+        }
+    }
+    match failures {
+        0 => Ok(()),
+        failures => Err(format!("{failures} programs failed")),
+    }
+}
+
+/// Compiles a program by p4c and runs it on BMv2. Returns a line about what was compared.
+fn compare(options: &Options, program: &Path) -> Result<String, String> {
+    let json = program.with_extension("json");
+    let compiled = Command::new(&options.p4c)
+        .arg("-o")
+        .args([&json, program])
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !compiled.status.success() {
+        let messages = String::from_utf8_lossy(&compiled.stderr);
+        return Err(format!("p4c refuses the program: {}", messages.trim_end()));
+    }
+    let steps = read(&program.with_extension("frames"))?;
+    let netns = Netns::create().map_err(|error| error.to_string())?;
+    let mut ports = cables(&netns)?;
+    let mut switch = start(options, &netns, &json)?;
+    let outcome = exchange(&mut ports, &steps, &mut switch);
+    let _ = switch.kill();
+    let _ = switch.wait();
+    outcome
+}
+
+fn read(path: &Path) -> Result<Vec<Step>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let mut steps: Vec<Step> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (way, port, bytes) = (words.next(), words.next(), words.next());
+        let port = port.and_then(|port| port.parse().ok());
+        let (Some(port), Some(frame)) = (port, bytes.and_then(bytes_of)) else {
+            return Err(format!("{}: {line} is no frame", path.display()));
+        };
+        match (way, steps.last_mut()) {
+            (Some("<"), Some(step)) => step.sent.push((port, frame)),
+            _ => steps.push(Step {
+                port,
+                frame,
+                sent: Vec::new(),
+            }),
+        }
+    }
+    Ok(steps)
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    pairs.map(byte).collect()
+}
+
+/// Lays a cable for each port: `s0` is the switch's end of the first one, `h0` the other.
+fn cables(netns: &Netns) -> Result<Vec<Box<dyn Port>>, String> {
+    // The kernel's own frames would be counted as the switch's.
+    let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let quieted = netns.run(quiet).map_err(|error| error.to_string())?;
+    quieted.map_err(|error| format!("IPv6 cannot be switched off: {error}"))?;
+    let mut rtnl = netns.rtnl().map_err(|error| error.to_string())?;
+    let failed = |error: port::RtnlError| error.to_string();
+    let mut ports = Vec::new();
+    for port in 0..PORTS {
+        let (switch, host) = (format!("s{port}"), format!("h{port}"));
+        rtnl.add_veth(&switch, &host, None).map_err(failed)?;
+        rtnl.set_up(&switch).map_err(failed)?;
+        rtnl.set_up(&host).map_err(failed)?;
+        let open = || open_interface(PortId(port as u32), &host, PortDriver::AfPacket, 1);
+        let opened = netns.run(open).map_err(|error| error.to_string())?;
+        let mut shares = opened.map_err(|error| error.to_string())?.shares;
+        ports.push(shares.pop().ok_or("a port has no share")?);
+    }
+    Ok(ports)
+}
+
+fn start(options: &Options, netns: &Netns, json: &Path) -> Result<Child, String> {
+    let mut command = Command::new(&options.simple_switch);
+    for port in 0..PORTS {
+        command.args(["-i", &format!("{port}@s{port}")]);
+    }
+    command
+        .arg(json)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let started = netns.run(|| command.spawn());
+    let started = started.map_err(|error| error.to_string())?;
+    started.map_err(|error| format!("{}: {error}", options.simple_switch.display()))
+}
+
+fn exchange(
+    ports: &mut [Box<dyn Port>],
+    steps: &[Step],
+    switch: &mut Child,
+) -> Result<String, String> {
+    let mut expected: [VecDeque<(usize, &[u8])>; PORTS] = Default::default();
+    let mut compared = 0;
+    let mut last = Instant::now();
+    for (number, step) in steps.iter().enumerate() {
+        let frame = Frame::from_bytes(&step.frame).map_err(|error| error.to_string())?;
+        for (port, sent) in &step.sent {
+            let queue = expected.get_mut(*port).ok_or("a frame for no port")?;
+            queue.push_back((number, sent));
+        }
+        // The switch answers nothing before it has opened its interfaces.
+        loop {
+            let sent = ports[step.port].tx(std::slice::from_ref(&frame)).sent;
+            if sent == 1 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while expected.iter().map(VecDeque::len).sum::<usize>() > IN_FLIGHT {
+            compared += take(ports, &mut expected, &mut last)?;
+            waited(switch, last, &expected)?;
+        }
+    }
+    while expected.iter().any(|queue| !queue.is_empty()) || last.elapsed() < QUIET {
+        compared += take(ports, &mut expected, &mut last)?;
+        waited(switch, last, &expected)?;
+    }
+    Ok(format!(
+        "{} frames, {compared} sent by BMv2, as by interp and jit",
+        steps.len()
+    ))
+}
+
+/// Fails if the switch has ended or is silent while frames are expected.
+fn waited(
+    switch: &mut Child,
+    last: Instant,
+    expected: &[VecDeque<(usize, &[u8])>; PORTS],
+) -> Outcome {
+    if let Ok(Some(status)) = switch.try_wait() {
+        return Err(format!("simple_switch ended: {status}"));
+    }
+    let next = expected.iter().filter_map(|queue| queue.front()).min();
+    match next {
+        Some((number, _)) if last.elapsed() > PATIENCE => {
+            Err(format!("nothing is sent for frame {number}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Receives frames and compares them. Returns their number.
+fn take(
+    ports: &mut [Box<dyn Port>],
+    expected: &mut [VecDeque<(usize, &[u8])>; PORTS],
+    last: &mut Instant,
+) -> Result<usize, String> {
+    let mut taken = 0;
+    for (port, expected) in ports.iter_mut().zip(expected) {
+        let mut batch = Batch::default();
+        let received = port.rx(&mut batch, Nanos::ZERO);
+        received.map_err(|error| error.to_string())?;
+        for frame in batch.frames() {
+            let Some((number, wanted)) = expected.pop_front() else {
+                return Err(format!("a frame more at {}", port.name()));
+            };
+            if frame.bytes() != wanted {
+                return Err(format!("frame {number} differs at {}", port.name()));
+            }
+            taken += 1;
+            *last = Instant::now();
+        }
+    }
+    if taken == 0 {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(taken)
+}
