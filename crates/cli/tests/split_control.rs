@@ -765,3 +765,95 @@ fn controllers_of_the_whole_device_exchange_packets_and_get_digests() {
         digest.err
     );
 }
+
+/// Returns the program [`COUNTER`] with one more value in its requests.
+fn other_counter() -> String {
+    let more = "struct req_t { bit<8> op; bit<16> more;";
+    let text = COUNTER.replace("struct req_t { bit<8> op;", more);
+    let text = text.replace("struct M { }", "struct M { bit<16> more; }");
+    let text = text.replace(
+        "req_t q = {",
+        "m.more = (bit<16>) s.packet_length; req_t q = {",
+    );
+    text.replace(
+        "{ hdr.h.op, hdr.h.number }",
+        "{ hdr.h.op, m.more, hdr.h.number }",
+    )
+}
+
+/// Starts a half without a coordinator, and waits until it forwards. Returns its later lines.
+fn start_alone(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<String>) {
+    let mut command = polyplane();
+    command.arg("split").args(arguments);
+    let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let errors = BufReader::new(running.0.stderr.take().unwrap());
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let lines = errors.lines().map_while(Result::ok);
+        // The test may have ended.
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    (running, lines)
+}
+
+/// Returns the first line with these words, and the number of lines with them within two seconds.
+fn line_with(lines: &Receiver<String>, words: &str) -> (String, usize) {
+    let mut found: Vec<String> = Vec::new();
+    let mut end = Instant::now() + Duration::from_secs(30);
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        if line.contains(words) {
+            end = end.min(Instant::now() + Duration::from_secs(2));
+            found.push(line);
+        }
+    }
+    (found.first().cloned().unwrap_or_default(), found.len())
+}
+
+#[test]
+fn halves_of_different_programs_drop_each_others_frames_and_say_so_once() {
+    let Some(mut cables) = Cables::new(2) else {
+        return;
+    };
+    let mut rtnl = cables.switch.rtnl().unwrap();
+    rtnl.add_veth("port2", "srv1", None).unwrap();
+    for end in ["port2", "srv1"] {
+        rtnl.set_mtu(end, 1800).unwrap();
+        rtnl.set_up(end).unwrap();
+    }
+    let directory = Directory::new("split-other");
+    let program = directory.with("counter.p4", COUNTER);
+    let other = directory.with("other.p4", &other_counter());
+    let code = directory.with("counter.c", COUNTER_C);
+    let server = ["server", &other, "--c", &code, "--port", "0=srv1"];
+    let (server, from_server) = start_alone(&cables, &server);
+    let ports = [
+        "--port", "0=port0", "--port", "1=port1", "--port", "2=port2",
+    ];
+    let switch = [&["switch", &program, "--server", "1=2"][..], &ports].concat();
+    let (switch, from_switch) = start_alone(&cables, &switch);
+    let packet = Frame::from_bytes(&[&[2; 14][..], &[0; 50]].concat()).unwrap();
+    // Both report only what they have seen, so packets come until both have.
+    let sending = std::sync::atomic::AtomicBool::new(true);
+    let ends = &mut cables.ends;
+    let (of_server, of_switch) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while sending.load(std::sync::atomic::Ordering::Relaxed) {
+                ends[0].tx(&[Frame::from_bytes(packet.bytes()).unwrap()]);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let found = (
+            line_with(&from_server, "stale_request"),
+            line_with(&from_switch, "no server has answered"),
+        );
+        sending.store(false, std::sync::atomic::Ordering::Relaxed);
+        found
+    });
+    assert_eq!(of_server.1, 1, "{of_server:?}");
+    assert!(of_server.0.contains("the same program"), "{of_server:?}");
+    assert_eq!(of_switch.1, 1, "{of_switch:?}");
+    for half in [server, switch] {
+        half.signal("TERM");
+        assert_eq!(half.finish().status, Some(0));
+    }
+}
