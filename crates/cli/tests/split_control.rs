@@ -3,6 +3,7 @@
 mod lab;
 
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -796,17 +797,22 @@ fn start_alone(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<String
     (running, lines)
 }
 
-/// Returns the first line with these words, and the number of lines with them within two seconds.
-fn line_with(lines: &Receiver<String>, words: &str) -> (String, usize) {
+/// Returns the lines until each of these words was in one, and those of two seconds more.
+fn lines_with(lines: &Receiver<String>, words: &[&str]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut end = Instant::now() + Duration::from_secs(30);
+    let is_complete = |found: &[String]| {
+        let mut words = words.iter();
+        words.all(|word| found.iter().any(|line| line.contains(word)))
+    };
     while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-        if line.contains(words) {
-            end = end.min(Instant::now() + Duration::from_secs(2));
-            found.push(line);
+        let was_complete = is_complete(&found);
+        found.push(line);
+        if is_complete(&found) && !was_complete {
+            end = Instant::now() + Duration::from_secs(2);
         }
     }
-    (found.first().cloned().unwrap_or_default(), found.len())
+    found
 }
 
 #[test]
@@ -822,38 +828,59 @@ fn halves_of_different_programs_drop_each_others_frames_and_say_so_once() {
     }
     let directory = Directory::new("split-other");
     let program = directory.with("counter.p4", COUNTER);
-    let other = directory.with("other.p4", &other_counter());
+    let other = directory.with("other.p4", other_counter());
     let code = directory.with("counter.c", COUNTER_C);
     let server = ["server", &other, "--c", &code, "--port", "0=srv1"];
     let (server, from_server) = start_alone(&cables, &server);
     let ports = [
         "--port", "0=port0", "--port", "1=port1", "--port", "2=port2",
     ];
-    let switch = [&["switch", &program, "--server", "1=2"][..], &ports].concat();
+    // The second server is this test.
+    let servers = ["--server", "1=2", "--server", "2=1"];
+    let switch = [&["switch", &program][..], &servers, &ports].concat();
     let (switch, from_switch) = start_alone(&cables, &switch);
-    let packet = Frame::from_bytes(&[&[2; 14][..], &[0; 50]].concat()).unwrap();
-    // Both report only what they have seen, so packets come until both have.
-    let sending = std::sync::atomic::AtomicBool::new(true);
+    let (stale_requests, stale_responses) = ("(stale_request)", "(stale_response)");
+    let silence = "no server has answered";
+    let is_over = AtomicBool::new(false);
     let ends = &mut cables.ends;
     let (of_server, of_switch) = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while sending.load(std::sync::atomic::Ordering::Relaxed) {
-                ends[0].tx(&[Frame::from_bytes(packet.bytes()).unwrap()]);
+            let mut number = 0_u32;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                let packet = [&[2; 15][..], &number.to_be_bytes(), &[0; 45]].concat();
+                ends[0].tx(&[Frame::from_bytes(&packet).unwrap()]);
+                let response = [&[2; 12][..], &[0x88, 0xb6], &[0; 50]].concat();
+                ends[1].tx(&[Frame::from_bytes(&response).unwrap()]);
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
         let found = (
-            line_with(&from_server, "stale_request"),
-            line_with(&from_switch, "no server has answered"),
+            lines_with(&from_server, &[stale_requests]),
+            lines_with(&from_switch, &[stale_responses, silence]),
         );
-        sending.store(false, std::sync::atomic::Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         found
     });
-    assert_eq!(of_server.1, 1, "{of_server:?}");
-    assert!(of_server.0.contains("the same program"), "{of_server:?}");
-    assert_eq!(of_switch.1, 1, "{of_switch:?}");
-    for half in [server, switch] {
+    for (lines, word) in [
+        (&of_server, stale_requests),
+        (&of_switch, stale_responses),
+        (&of_switch, silence),
+    ] {
+        let found = lines.iter().filter(|line| line.contains(word));
+        let found: Vec<&String> = found.collect();
+        assert_eq!(found.len(), 1, "{word}: {lines:?}");
+        assert!(found[0].contains("the same program"), "{found:?}");
+    }
+    for (half, lines, reason) in [
+        (server, from_server, "stale_request"),
+        (switch, from_switch, "stale_response"),
+    ] {
         half.signal("TERM");
-        assert_eq!(half.finish().status, Some(0));
+        let said = half.finish();
+        assert_eq!(said.status, Some(0));
+        let report: Vec<String> = lines.iter().collect();
+        let all = format!("{report:?} {}", said.out);
+        assert!(all.contains(reason), "{all}");
     }
 }
