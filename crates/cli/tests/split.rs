@@ -185,7 +185,7 @@ fn c_with_unknown_names_is_told_where_the_known_ones_are() {
     let dir = Directory::new("split-unknown");
     let header = "`polyplane split header PROGRAM` prints it";
     let none = "has no `@remote` handler and no `@mirror` table";
-    let bare = example("l3_router/router.p4");
+    let bare = example("router/router.p4");
     let code = dir.with("code.c", DOUBLE);
     let told = said(&["check", &bare, "--c", &code]);
     assert_eq!(told.status, Some(1), "{}", told.err);

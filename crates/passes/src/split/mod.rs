@@ -200,7 +200,7 @@ pub fn split(program: &Program, options: &SplitOptions) -> Result<SplitProgram, 
     let owners: Vec<_> = owners.collect::<Result<_, _>>()?;
     let owner_plans = owners.iter().map(|owner| Some(owner.as_ref()?.0.clone()));
     let mut plan = plan(&whole, ingress, &cuts, &frame, owner_plans.collect());
-    plan.frame.epoch = epoch::epoch(&whole, &plan);
+    plan.frame.epoch = epoch::epoch(&whole, &whole.controls[ingress], &cuts.resumes, &plan);
     frame.layout.epoch = plan.frame.epoch;
     let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
     let extras = (options, &owners[..]);
