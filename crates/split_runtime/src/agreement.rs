@@ -22,7 +22,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    /// Creates the watch of a half whose frames have this epoch.
+    /// Creates the watch of a half with frames of this epoch.
     pub(crate) fn new(reason: DropReason, epoch: u16) -> Agreement {
         Agreement {
             reason,

@@ -8,10 +8,10 @@ use support::crc::crc32;
 use super::SplitPlan;
 use super::cuts::Resume;
 
-/// Returns the epoch of a program. It depends on what each half assumes of the other one: the values
-/// of frames, the cuts and resume points in the order of their numbers, and the mirrored tables with
-/// their keys and actions. It does not depend on entries, C code, positions in the source, or tables
-/// of the switch alone. It is never 0.
+/// Returns the epoch of a program. It depends on what each half assumes of the other one: the
+/// values of frames, the cuts and resume points in the order of their numbers, and the mirrored
+/// tables with their keys and actions. It does not depend on entries, C code, positions in the
+/// source, or tables of the switch alone. It is never 0.
 pub(super) fn epoch(
     program: &Program,
     ingress: &Control,

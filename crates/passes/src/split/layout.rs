@@ -1,8 +1,8 @@
 //! The layout of frames between switch and servers, and the header that both halves have for it.
 //!
 //! A request and a response have one layout (CLIP, section IV-B). After the MAC addresses and the
-//! EtherType of the frame come the packet's own EtherType, the epoch, the parameters, the key of the
-//! mirrored table, zeros up to a multiple of four bytes, and the options. The packet's bytes after
+//! EtherType of the frame come the packet's own EtherType, the epoch, the parameters, the key of
+//! the mirrored table, zeros up to a multiple of four bytes, and the options. The packet's bytes after
 //! its first 14 follow.
 
 use bits::{Id, IdSet};
@@ -25,8 +25,8 @@ pub(super) const ADDED: &str = "$split$";
 /// Number of bytes of the MAC addresses and the EtherType of a frame.
 pub const ETHERNET_BYTES: u32 = 14;
 
-/// First byte of the epoch. It has this place in the frames of all programs, so that a half can check
-/// a frame of another one.
+/// First byte of the epoch. It has this place in the frames of all programs, so that a half can
+/// check a frame of another one.
 pub const EPOCH_AT: usize = ETHERNET_BYTES as usize + 2;
 
 /// Maximum number of bytes of the header between the EtherType and the packet's payload.
@@ -78,7 +78,7 @@ pub struct WireLayout {
     pub request_type: u16,
     /// EtherType of responses.
     pub response_type: u16,
-    /// Number that tells the frames of this program from those of others.
+    /// Number in the frames of this program, another one than in those of others.
     pub epoch: u16,
     /// The parameters, in their order.
     pub parameters: Vec<FrameParameter>,
