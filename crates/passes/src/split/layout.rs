@@ -2,8 +2,8 @@
 //!
 //! A request and a response have one layout (CLIP, section IV-B). After the MAC addresses and the
 //! EtherType of the frame come the packet's own EtherType, the epoch, the parameters, the key of
-//! the mirrored table, zeros up to a multiple of four bytes, and the options. The packet's bytes after
-//! its first 14 follow.
+//! the mirrored table, zeros up to a multiple of four bytes, and the options. The packet's bytes
+//! after its first 14 follow.
 
 use bits::{Id, IdSet};
 use ir::{
