@@ -104,6 +104,7 @@ pub(crate) fn tell(file: &str, report: &Report, quiet: bool) -> Ended {
     }
     let (packets, held, failed) = (report.packets, report.held, report.failures.len());
     if failed > 0 {
+        report.drops.iter().for_each(|line| out::note(line));
         let checks = part_of(failed as u64, (failed + held) as u64, "check");
         out::note(&format!("{checks} failed"));
         return Ended::WithErrors;

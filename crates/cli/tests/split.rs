@@ -181,6 +181,108 @@ fn errors_in_c_have_their_place_in_the_program() {
 }
 
 #[test]
+fn c_with_unknown_names_is_told_where_the_known_ones_are() {
+    let dir = Directory::new("split-unknown");
+    let header = "`polyplane split header PROGRAM` prints it";
+    let none = "has no `@remote` handler and no `@mirror` table";
+    let bare = example("router/router.p4");
+    let code = dir.with("code.c", DOUBLE);
+    let told = said(&["check", &bare, "--c", &code]);
+    assert_eq!(told.status, Some(1), "{}", told.err);
+    for hint in [header, none] {
+        assert!(told.err.contains(hint), "{hint} in: {}", told.err);
+    }
+    for wrong in [
+        "struct none_key k; (void)k;",
+        "(void)none_find(c, 0, 0);",
+        "none_t k; (void)k;",
+        "(void)q->none;",
+        "(void)NONE;",
+    ] {
+        let wrong = DOUBLE.replace("r->a =", &format!("{wrong} r->a ="));
+        let text = program(&format!("extern \"C\" {{\n{wrong}}}"));
+        let told = said(&["check", &dir.with("wrong.p4c", text)]);
+        assert_eq!(told.status, Some(1), "{}", told.err);
+        assert!(told.err.contains(header), "{wrong}: {}", told.err);
+        assert!(!told.err.contains(none), "{wrong}: {}", told.err);
+    }
+    // Other errors need no header.
+    let wrong = DOUBLE.replace("r->a =", "return CLIP_OK r->a =");
+    let text = program(&format!("extern \"C\" {{\n{wrong}}}"));
+    let told = said(&["check", &dir.with("syntax.p4c", text)]);
+    assert_eq!((told.status, told.err.contains(header)), (Some(1), false));
+}
+
+#[test]
+fn a_failed_test_tells_what_each_plane_dropped() {
+    let dir = Directory::new("split-drops");
+    let text = program(&format!("extern \"C\" {{\n{DOUBLE}}}"))
+        .replace(
+            "struct h { e_t e; }",
+            "header l_t { bit<96> a; bit<16> t; } struct h { l_t l; e_t e; }",
+        )
+        .replace("p.extract(hdr.e);", "p.extract(hdr.l); p.extract(hdr.e);");
+    let path = dir.with("drops.p4c", text);
+    let head = "020000000001 020000000002 1234";
+    let test = format!("packet 0 {head} ff\nexpect 1 {head} fe\npacket 0 {head} ff\n");
+    let test = dir.with("drops.stf", test);
+    for (arguments, expected) in [
+        (
+            &["test", &path, &test][..],
+            "dropped: 2 packets (no_answer)\n",
+        ),
+        (
+            &["split", "test", &path, &test],
+            "dropped by server 0: 2 packets (no_answer)\n",
+        ),
+    ] {
+        let told = said(arguments);
+        assert_eq!(told.status, Some(1), "{}", told.err);
+        assert!(told.err.contains(expected), "{expected} in: {}", told.err);
+    }
+    // What a test expects is no reason to list drops.
+    let test = dir.with("well.stf", format!("packet 0 {head} ff\n"));
+    let told = said(&["test", &path, &test]);
+    assert_eq!((told.status, told.err.as_str()), (Some(0), ""));
+}
+
+/// Returns the epoch of a program.
+fn epoch(path: &str, options: &[&str]) -> u64 {
+    let arguments = [&["split", "show", "--json", path][..], options].concat();
+    let told = said(&arguments);
+    assert_eq!(told.status, Some(0), "{}", told.err);
+    let shown: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
+    shown["frame"]["epoch"].as_u64().expect("a number")
+}
+
+#[test]
+fn the_epoch_follows_from_what_both_halves_must_agree_on() {
+    let dir = Directory::new("split-epoch");
+    let text = std::fs::read_to_string(example("split/snat.p4c")).expect("a program");
+    let at = |name: &str, text: &str| epoch(&dir.with(name, text), &[]);
+    let first = at("first.p4c", &text);
+    assert_ne!(first, 0);
+    let commented = format!("// A comment.\n{text}");
+    assert_eq!(at("commented.p4c", &commented), first);
+    let code = text.replace("return CLIP_OK;", "return CLIP_OK + 0;");
+    assert_ne!(code, text);
+    assert_eq!(at("code.p4c", &code), first);
+    for (from, to) in [
+        ("table outbound", "table outward"),
+        ("allocate(", "assign("),
+        ("l4_port", "port_of_l4"),
+    ] {
+        let changed = text
+            .replace(from, to)
+            .replace("outbound.apply", "outward.apply");
+        assert_ne!(changed, text);
+        assert_ne!(at("changed.p4c", &changed), first, "{from}");
+    }
+    let budget = epoch(&example("split/ecmp.p4c"), &["--phv", "20B"]);
+    assert_ne!(budget, epoch(&example("split/ecmp.p4c"), &[]));
+}
+
+#[test]
 fn a_trace_over_planes_shows_the_cut_the_handler_and_its_entries() {
     let snat = example("split/snat.p4c");
     let entries = example("split/snat.entries");

@@ -3,6 +3,7 @@
 mod lab;
 
 use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -764,4 +765,122 @@ fn controllers_of_the_whole_device_exchange_packets_and_get_digests() {
         digest.out,
         digest.err
     );
+}
+
+/// Returns the program [`COUNTER`] with one more value in its requests.
+fn other_counter() -> String {
+    let more = "struct req_t { bit<8> op; bit<16> more;";
+    let text = COUNTER.replace("struct req_t { bit<8> op;", more);
+    let text = text.replace("struct M { }", "struct M { bit<16> more; }");
+    let text = text.replace(
+        "req_t q = {",
+        "m.more = (bit<16>) s.packet_length; req_t q = {",
+    );
+    text.replace(
+        "{ hdr.h.op, hdr.h.number }",
+        "{ hdr.h.op, m.more, hdr.h.number }",
+    )
+}
+
+/// Starts a half without a coordinator, and waits until it forwards. Returns its later lines.
+fn start_alone(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<String>) {
+    let mut command = polyplane();
+    command.arg("split").args(arguments);
+    let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let errors = BufReader::new(running.0.stderr.take().unwrap());
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let lines = errors.lines().map_while(Result::ok);
+        // The test may have ended.
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    (running, lines)
+}
+
+/// Returns the lines until each of these words was in one, and those of two seconds more.
+fn lines_with(lines: &Receiver<String>, words: &[&str]) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut end = Instant::now() + Duration::from_secs(30);
+    let is_complete = |found: &[String]| {
+        let mut words = words.iter();
+        words.all(|word| found.iter().any(|line| line.contains(word)))
+    };
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        let was_complete = is_complete(&found);
+        found.push(line);
+        if is_complete(&found) && !was_complete {
+            end = Instant::now() + Duration::from_secs(2);
+        }
+    }
+    found
+}
+
+#[test]
+fn halves_of_different_programs_drop_each_others_frames_and_say_so_once() {
+    let Some(mut cables) = Cables::new(2) else {
+        return;
+    };
+    let mut rtnl = cables.switch.rtnl().unwrap();
+    rtnl.add_veth("port2", "srv1", None).unwrap();
+    for end in ["port2", "srv1"] {
+        rtnl.set_mtu(end, 1800).unwrap();
+        rtnl.set_up(end).unwrap();
+    }
+    let directory = Directory::new("split-other");
+    let program = directory.with("counter.p4", COUNTER);
+    let other = directory.with("other.p4", other_counter());
+    let code = directory.with("counter.c", COUNTER_C);
+    let server = ["server", &other, "--c", &code, "--port", "0=srv1"];
+    let (server, from_server) = start_alone(&cables, &server);
+    let ports = [
+        "--port", "0=port0", "--port", "1=port1", "--port", "2=port2",
+    ];
+    // The second server is this test.
+    let servers = ["--server", "1=2", "--server", "2=1"];
+    let switch = [&["switch", &program][..], &servers, &ports].concat();
+    let (switch, from_switch) = start_alone(&cables, &switch);
+    let (stale_requests, stale_responses) = ("(stale_request)", "(stale_response)");
+    let silence = "no server has answered";
+    let is_over = AtomicBool::new(false);
+    let ends = &mut cables.ends;
+    let (of_server, of_switch) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0_u32;
+            while !is_over.load(Ordering::Relaxed) {
+                number += 1;
+                let packet = [&[2; 15][..], &number.to_be_bytes(), &[0; 45]].concat();
+                ends[0].tx(&[Frame::from_bytes(&packet).unwrap()]);
+                let response = [&[2; 12][..], &[0x88, 0xb6], &[0; 50]].concat();
+                ends[1].tx(&[Frame::from_bytes(&response).unwrap()]);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let found = (
+            lines_with(&from_server, &[stale_requests]),
+            lines_with(&from_switch, &[stale_responses, silence]),
+        );
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    for (lines, word) in [
+        (&of_server, stale_requests),
+        (&of_switch, stale_responses),
+        (&of_switch, silence),
+    ] {
+        let found = lines.iter().filter(|line| line.contains(word));
+        let found: Vec<&String> = found.collect();
+        assert_eq!(found.len(), 1, "{word}: {lines:?}");
+        assert!(found[0].contains("the same program"), "{found:?}");
+    }
+    for (half, lines, reason) in [
+        (server, from_server, "stale_request"),
+        (switch, from_switch, "stale_response"),
+    ] {
+        half.signal("TERM");
+        let said = half.finish();
+        assert_eq!(said.status, Some(0));
+        let report: Vec<String> = lines.iter().collect();
+        let all = format!("{report:?} {}", said.out);
+        assert!(all.contains(reason), "{all}");
+    }
 }

@@ -286,7 +286,10 @@ pub fn diagnose(program: &Program, texts: &[CodeText]) -> (Option<Handlers>, Vec
     };
     let compiled = match foreign::compile(program, texts, &CompileOptions::new(&cache())) {
         Ok(compiled) => compiled,
-        Err(CodeError::Code(messages)) => return (None, messages),
+        Err(CodeError::Code(mut messages)) => {
+            messages.extend(header_hint(program, &messages));
+            return (None, messages);
+        }
         Err(other) => {
             let place = CodePlace {
                 file: first.file.clone(),
@@ -299,6 +302,43 @@ pub fn diagnose(program: &Program, texts: &[CodeText]) -> (Option<Handlers>, Vec
     let warnings = compiled.warnings().to_vec();
     let compiled = Some(compiled);
     (Some(Handlers { compiled, group }), warnings)
+}
+
+/// Parts of the messages of GCC, Clang and TinyCC about names that the code does not declare.
+const UNKNOWN_NAME: [&str; 9] = [
+    "unknown type name",
+    "undeclared",
+    "implicit declaration",
+    "incomplete type",
+    "isn't known",
+    "undefined type",
+    "no member named",
+    "field not found",
+    "not defined",
+];
+
+/// Returns a note on what `clip.h` declares, if errors may come from names that it does not have.
+fn header_hint(program: &Program, messages: &[CodeDiagnostic]) -> Option<CodeDiagnostic> {
+    let has_tables = program.tables.values().any(|table| table.mirror.is_some());
+    let is_bare = !has_tables && handlers_of(program).next().is_none();
+    let is_of_name = |message: &CodeDiagnostic| {
+        let mut parts = UNKNOWN_NAME.iter();
+        message.severity == Severity::Error && parts.any(|part| message.text.contains(part))
+    };
+    if !is_bare && !messages.iter().any(is_of_name) {
+        return None;
+    }
+    let has = match is_bare {
+        true => {
+            "the program has no `@remote` handler and no `@mirror` table, so `clip.h` declares none"
+        }
+        false => "`clip.h` declares the handlers and mirrored tables of this program",
+    };
+    Some(CodeDiagnostic {
+        place: None,
+        severity: Severity::Note,
+        text: format!("{has}: `polyplane split header PROGRAM` prints it"),
+    })
 }
 
 /// Returns the directory of compiled C code: the user's cache, else a directory of this process.

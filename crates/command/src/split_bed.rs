@@ -65,4 +65,16 @@ impl PacketPlane for SplitBed {
     fn ledger(&self) -> Ledger {
         self.0.ledger()
     }
+
+    fn plane_ledgers(&self) -> Vec<(Option<String>, Ledger)> {
+        let ledgers = self.0.plane_ledgers().into_iter();
+        let named = ledgers.map(|(server, ledger)| {
+            let name = match server {
+                Some(server) => format!("server {}", server.0),
+                None => "the switch".to_owned(),
+            };
+            (Some(name), ledger)
+        });
+        named.collect()
+    }
 }

@@ -45,6 +45,11 @@ pub trait ControlExtension: Send {
     /// Does the work that is due after a step of the device. `send` sends a message to the primary
     /// controllers, and returns false if the queue of events is full.
     fn turn(&mut self, device: &mut Device, send: &mut dyn FnMut(Any) -> bool);
+
+    /// Takes a line for the log, also of a device without controllers.
+    fn take_notice(&mut self, _device: &Device) -> Option<String> {
+        None
+    }
 }
 
 /// Reason why the loop ended.
@@ -244,7 +249,7 @@ impl Forwarder {
         inbox.serve(&mut self.device, false)
     }
 
-    /// Gives the extension its messages and its turn.
+    /// Gives the extension its messages and its turn, and takes its lines for the log.
     fn extend(&mut self, observe: &mut dyn FnMut(ForwarderEvent<'_>)) {
         let Forwarder {
             device,
@@ -252,7 +257,13 @@ impl Forwarder {
             extension,
             ..
         } = self;
-        let (Some(inbox), Some(extension)) = (inbox, extension) else {
+        let Some(extension) = extension else {
+            return;
+        };
+        while let Some(line) = extension.take_notice(device) {
+            observe(ForwarderEvent::Notice(line));
+        }
+        let Some(inbox) = inbox else {
             return;
         };
         while let Some(message) = inbox.take_other() {

@@ -160,7 +160,6 @@ impl LocalSplit {
         let switch_options = SwitchOptions {
             servers: (0..first).map(port_of).collect(),
             request_port: options.request_port,
-            epoch: 0,
             group: options.group,
         };
         let requests = Requests::new(&plan, switch_options);
@@ -356,13 +355,23 @@ impl LocalSplit {
 
     /// Returns the counts of packets of all planes.
     pub fn ledger(&self) -> Ledger {
-        let mut sum = self.switch.inner().ledger();
-        sum.add(self.switch.refused());
-        for server in &self.servers {
-            sum.add(&server.half.inner().ledger());
-            sum.add(server.half.refused());
+        let mut sum = Ledger::default();
+        for (_, ledger) in self.plane_ledgers() {
+            sum.add(&ledger);
         }
         sum
+    }
+
+    /// Returns the counts of packets of the switch (`None`) and of each server.
+    pub fn plane_ledgers(&self) -> Vec<(Option<ServerId>, Ledger)> {
+        let mut switch = self.switch.inner().ledger();
+        switch.add(self.switch.refused());
+        let servers = (0..).zip(&self.servers).map(|(number, server)| {
+            let mut ledger = server.half.inner().ledger();
+            ledger.add(server.half.refused());
+            (Some(ServerId(number)), ledger)
+        });
+        [(None, switch)].into_iter().chain(servers).collect()
     }
 
     /// Checks that every packet is accounted for, on all planes and between them.

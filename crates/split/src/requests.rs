@@ -53,8 +53,6 @@ pub struct SwitchOptions {
     pub servers: Vec<ServerPort>,
     /// Egress port of requests in the program.
     pub request_port: u32,
-    /// Number of the program's version.
-    pub epoch: u16,
     /// Sizes of the group's tables.
     pub group: GroupOptions,
 }
@@ -258,10 +256,11 @@ impl Requests {
         match server {
             None if !is_response && !self.wire.is_request(frame) => Ok(()),
             None => Err(self.reasons.unknown),
-            Some(_) if !is_response || !self.wire.is_whole(frame) => Err(self.reasons.unknown),
+            Some(_) if !is_response => Err(self.reasons.unknown),
+            Some(_) if !self.wire.has_epoch(frame) => Err(self.reasons.stale),
+            Some(_) if !self.wire.is_whole(frame) => Err(self.reasons.unknown),
             Some(server) if self.wire.server(frame) != server.server.0 => Err(self.reasons.unknown),
             Some(server) if view.down.contains(&server.server) => Err(self.reasons.unknown),
-            Some(_) if self.wire.epoch(frame) != self.options.epoch => Err(self.reasons.stale),
             Some(_) if !self.take(frame) => Err(self.reasons.duplicate),
             Some(_) => Ok(()),
         }
@@ -295,8 +294,7 @@ impl Requests {
         place.key_hash.store(key_hash, Relaxed);
         place.sent_ns.store(now.0, Relaxed);
         place.state.store(number + 1, Release);
-        self.wire
-            .address(frame, self.options.epoch, to.0, number as u32);
+        self.wire.address(frame, to.0, number as u32);
     }
 
     /// Calls `each` with the places of the outstanding requests before this number.

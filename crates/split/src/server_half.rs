@@ -18,6 +18,7 @@ pub struct ServerFilter {
     flows: Arc<KnownFlows>,
     now: Nanos,
     not_a_request: DropReason,
+    stale: DropReason,
     cut_short: DropReason,
 }
 
@@ -29,6 +30,7 @@ impl ServerFilter {
             flows: Arc::default(),
             now: Nanos(0),
             not_a_request: DropReason::named(b"not_a_request"),
+            stale: DropReason::named(b"stale_request"),
             cut_short: DropReason::named(b"short_request"),
         }
     }
@@ -41,19 +43,22 @@ impl ServerFilter {
     /// Checks a frame received at this time, and notes its flow.
     ///
     /// # Errors
-    /// The reason to drop it: it is no request, or too short for one.
+    /// The reason to drop it: it is no request, one of another program, or too short for one.
     pub fn check(&self, frame: &Frame, now: Nanos) -> Result<(), DropReason> {
-        match (self.wire.is_request(frame), self.wire.is_whole(frame)) {
-            (true, true) => {
-                let flow = self.wire.flow(frame);
-                if flow != NO_FLOW {
-                    self.flows.note(flow, now);
-                }
-                Ok(())
-            }
-            (true, false) => Err(self.cut_short),
-            (false, _) => Err(self.not_a_request),
+        if !self.wire.is_request(frame) {
+            return Err(self.not_a_request);
         }
+        if !self.wire.has_epoch(frame) {
+            return Err(self.stale);
+        }
+        if !self.wire.is_whole(frame) {
+            return Err(self.cut_short);
+        }
+        let flow = self.wire.flow(frame);
+        if flow != NO_FLOW {
+            self.flows.note(flow, now);
+        }
+        Ok(())
     }
 }
 

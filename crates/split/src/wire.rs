@@ -1,7 +1,7 @@
 //! The frames between switch and servers: checks, and access to their options.
 
 use packet::Frame;
-use passes::split::{ETHERNET_BYTES, FrameOption, WireLayout};
+use passes::split::{EPOCH_AT, ETHERNET_BYTES, FrameOption, WireLayout};
 use placement::hash::RowHashes;
 
 use crate::requests::NO_FLOW;
@@ -20,7 +20,7 @@ pub struct Wire {
     response_type: [u8; 2],
     /// Minimum length of a frame.
     min_bytes: usize,
-    epoch: Place,
+    epoch: [u8; 2],
     resume: Place,
     server: Place,
     flow: Place,
@@ -43,7 +43,7 @@ impl Wire {
             request_type: layout.request_type.to_be_bytes(),
             response_type: layout.response_type.to_be_bytes(),
             min_bytes: (ETHERNET_BYTES + layout.header_bytes) as usize,
-            epoch: place(FrameOption::Epoch),
+            epoch: layout.epoch.to_be_bytes(),
             resume: place(FrameOption::ResumePoint),
             server: place(FrameOption::Server),
             flow: place(FrameOption::Flow),
@@ -87,9 +87,9 @@ impl Wire {
         }
     }
 
-    /// Returns the epoch of a whole frame.
-    pub fn epoch(&self, frame: &Frame) -> u16 {
-        Self::get(frame, self.epoch) as u16
+    /// Returns true if the frame is of a program with this layout.
+    pub fn has_epoch(&self, frame: &Frame) -> bool {
+        frame.bytes().get(EPOCH_AT..EPOCH_AT + 2) == Some(&self.epoch)
     }
 
     /// Returns the number of the cut or of the place where the packet resumes.
@@ -148,9 +148,8 @@ impl Wire {
         self.key.1.div_ceil(8)
     }
 
-    /// Sets epoch, server and number of a request.
-    pub fn address(&self, frame: &mut Frame, epoch: u16, server: u16, sequence: u32) {
-        Self::set(frame, self.epoch, epoch.into());
+    /// Sets server and number of a request.
+    pub fn address(&self, frame: &mut Frame, server: u16, sequence: u32) {
         Self::set(frame, self.server, server.into());
         Self::set(frame, self.sequence, sequence.into());
     }
@@ -188,9 +187,10 @@ mod tests {
         WireLayout {
             request_type: 0x88b5,
             response_type: 0x88b6,
+            epoch: 7,
             parameters: Vec::new(),
-            // After the EtherTypes and a parameter of three bits.
-            key_offset: 14 * 8 + 16 + 3,
+            // After the EtherTypes, the epoch and a parameter of three bits.
+            key_offset: 14 * 8 + 32 + 3,
             key_width: 12,
             header_bytes: 24,
         }
@@ -200,8 +200,7 @@ mod tests {
     fn options_keep_their_values_and_leave_the_other_bytes() {
         let wire = Wire::new(&layout());
         let mut frame = Frame::from_bytes(&[0; 60]).expect("a frame");
-        wire.address(&mut frame, 7, 3, 0x0102_0304);
-        assert_eq!(wire.epoch(&frame), 7);
+        wire.address(&mut frame, 3, 0x0102_0304);
         assert_eq!(wire.server(&frame), 3);
         assert_eq!(wire.sequence(&frame), 0x0102_0304);
         assert_eq!(wire.flow(&frame), 0);
@@ -214,8 +213,8 @@ mod tests {
     fn keys_may_begin_within_a_byte() {
         let wire = Wire::new(&layout());
         let mut bytes = [0; 60];
-        bytes[16] = 0b0001_0101;
-        bytes[17] = 0b0101_0101;
+        bytes[18] = 0b0001_0101;
+        bytes[19] = 0b0101_0101;
         let frame = Frame::from_bytes(&bytes).expect("a frame");
         let mut key = Vec::new();
         wire.read_key(&frame, 12, &mut key);
@@ -230,5 +229,16 @@ mod tests {
         let frame = Frame::from_bytes(&[0; 37]).expect("a frame");
         assert!(!wire.is_whole(&frame));
         assert!(!wire.is_request(&frame));
+    }
+
+    #[test]
+    fn the_epoch_is_checked_at_its_place_also_in_a_frame_that_is_too_short() {
+        let wire = Wire::new(&layout());
+        let mut bytes = [0; 18];
+        bytes[17] = 7;
+        for (bytes, is_ours) in [(&bytes[..], true), (&bytes[..17], false), (&[0; 60], false)] {
+            let frame = Frame::from_bytes(bytes).expect("a frame");
+            assert_eq!(wire.has_epoch(&frame), is_ours, "{bytes:?}");
+        }
     }
 }

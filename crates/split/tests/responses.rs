@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use packet::{Frame, Nanos, PortId};
-use passes::split::{SplitPlan, WireLayout};
+use passes::split::{EPOCH_AT, SplitPlan, WireLayout};
 use placement::ServerId;
-use split::{Requests, ServerPort, SwitchOptions, SwitchWorker};
+use split::{Requests, ServerFilter, ServerPort, SwitchOptions, SwitchWorker};
 
 const SERVER_PORT: PortId = PortId(4);
 const OTHER_SERVER_PORT: PortId = PortId(5);
@@ -15,8 +15,9 @@ fn layout() -> WireLayout {
     WireLayout {
         request_type: 0x88b5,
         response_type: 0x88b6,
+        epoch: EPOCH,
         parameters: Vec::new(),
-        key_offset: 16 * 8,
+        key_offset: 18 * 8,
         key_width: 0,
         header_bytes: 24,
     }
@@ -41,7 +42,6 @@ fn worker(servers: &[(u16, PortId)]) -> SwitchWorker {
     let options = SwitchOptions {
         servers: servers.collect(),
         request_port: 509,
-        epoch: EPOCH,
         ..SwitchOptions::default()
     };
     let mut worker = SwitchWorker::new(Arc::new(Requests::new(&plan, options)));
@@ -52,6 +52,9 @@ fn worker(servers: &[(u16, PortId)]) -> SwitchWorker {
 fn frame(ether_type: [u8; 2], bytes: usize, port: PortId) -> Frame {
     let mut all = vec![0; bytes];
     all[12..14].copy_from_slice(&ether_type);
+    if let Some(place) = all.get_mut(EPOCH_AT..EPOCH_AT + 2) {
+        place.copy_from_slice(&EPOCH.to_be_bytes());
+    }
     let mut frame = Frame::from_bytes(&all).expect("a frame");
     frame.ingress = port;
     frame
@@ -114,11 +117,35 @@ fn frames_that_are_no_response_of_the_ports_server_are_dropped() {
 fn responses_of_another_epoch_are_stale() {
     let mut worker = worker(&[(1, SERVER_PORT)]);
     let mut response = exchange(&mut worker);
-    let (at, _) = layout().option(passes::split::FrameOption::Epoch);
-    response.bytes_mut()[at + 1] += 1;
+    response.bytes_mut()[EPOCH_AT + 1] += 1;
     assert_eq!(reason(&worker, &response), "stale_response");
-    response.bytes_mut()[at + 1] -= 1;
+    // The layout of another program can be shorter.
+    let mut short = frame([0x88, 0xb6], 20, SERVER_PORT);
+    short.bytes_mut()[EPOCH_AT + 1] += 1;
+    assert_eq!(reason(&worker, &short), "stale_response");
+    response.bytes_mut()[EPOCH_AT + 1] -= 1;
     assert_eq!(reason(&worker, &response), "accepted");
+}
+
+#[test]
+fn a_server_takes_whole_requests_of_its_program_only() {
+    let filter = ServerFilter::new(&layout());
+    let reason = |frame: &Frame| {
+        let checked = filter.check(frame, Nanos(1));
+        checked.map_or_else(|reason| reason.name(), |()| "accepted")
+    };
+    let request = |bytes| frame([0x88, 0xb5], bytes, SERVER_PORT);
+    assert_eq!(reason(&request(38)), "accepted");
+    assert_eq!(reason(&request(37)), "short_request");
+    assert_eq!(
+        reason(&frame([0x88, 0xb6], 38, SERVER_PORT)),
+        "not_a_request"
+    );
+    for bytes in [17, 18, 38] {
+        let mut other = request(bytes);
+        other.bytes_mut()[EPOCH_AT] ^= 1;
+        assert_eq!(reason(&other), "stale_request", "{bytes} bytes");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exec::DropReason;
 use packet::{Frame, Nanos, PortId};
-use passes::split::{CutKind, CutPlan, MirroredTable, OwnerPlan, SplitPlan, WireLayout};
+use passes::split::{CutKind, CutPlan, EPOCH_AT, MirroredTable, OwnerPlan, SplitPlan, WireLayout};
 use placement::{GroupOptions, Policy, ServerId, SketchSize};
 use split::{
     Drained, FlightOptions, KeyPattern, PoolOwners, PoolParts, Requests, ServerPort, SwitchOptions,
@@ -46,8 +46,9 @@ fn plan() -> SplitPlan {
         frame: WireLayout {
             request_type: 0x88b5,
             response_type: 0x88b6,
+            epoch: EPOCH,
             parameters: Vec::new(),
-            key_offset: 16 * 8,
+            key_offset: 18 * 8,
             key_width: 16,
             header_bytes: 24,
         },
@@ -55,6 +56,8 @@ fn plan() -> SplitPlan {
 }
 
 const REQUEST_PORT: u32 = 509;
+
+const EPOCH: u16 = 3;
 
 fn port(server: u16) -> ServerPort {
     ServerPort {
@@ -88,7 +91,8 @@ fn request(key: u16) -> Frame {
 fn request_at(cut: u16, key: u16) -> Frame {
     let mut bytes = vec![0; 60];
     bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
-    bytes[16..18].copy_from_slice(&key.to_be_bytes());
+    bytes[EPOCH_AT..EPOCH_AT + 2].copy_from_slice(&EPOCH.to_be_bytes());
+    bytes[18..20].copy_from_slice(&key.to_be_bytes());
     // Options end at byte 38: cut, server, flow, sequence number.
     bytes[26..28].copy_from_slice(&cut.to_be_bytes());
     bytes[30..34].copy_from_slice(&u32::from(key).to_be_bytes());

@@ -10,6 +10,7 @@
 //!   planes before the controller gets its answer.
 //! - `group_change` is the protocol of a change of the group, `group_control` begins changes, and
 //!   `operator` carries out the commands of operators.
+//! - `agreement` reports that a half runs another program, or that no server answers.
 //! - `code_change` is the protocol of new C code, and `server_code` its part in a server.
 //! - `connection` is the thread of a connection to a plane, `remote_plane` the plane at its end,
 //!   `update_queue` its updates on their way, and `difference` what it lacks. `all_servers` encodes
@@ -24,6 +25,7 @@
 //!
 //! Tests: in `request_log` and `code_change`; `cli/tests/split_control.rs` runs all processes.
 
+mod agreement;
 mod all_servers;
 mod change_queue;
 mod code_change;

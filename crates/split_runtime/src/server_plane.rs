@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use exec::DropReason;
 use ir::TableId;
 use p4info::polyplane::split::v1 as wire;
 use p4rt::Any;
@@ -10,6 +11,7 @@ use runtime::ControlExtension;
 use split::{DevicePlane, EntryIds, KnownFlows, PlaneControl};
 use switch::{Change, ControlCode, Device, Record};
 
+use crate::agreement::Agreement;
 use crate::change_queue::ChangeQueue;
 use crate::messages::{MAX_ITEMS, learned_change, program_hash, read_to_plane};
 use crate::outbox::{Outbox, USE_INTERVAL, entry_uses};
@@ -27,6 +29,8 @@ pub struct ServerIdentity {
     pub group_size: u16,
     /// The pools of its handlers.
     pub pools: Vec<wire::Pool>,
+    /// Epoch of its program.
+    pub epoch: u16,
 }
 
 /// Extension of the control loop of a server. It exchanges the entries of handlers.
@@ -45,6 +49,7 @@ pub struct ServerExtension {
     changes: ChangeQueue,
     last_uses: Nanos,
     code: ServerCode,
+    agreement: Agreement,
 }
 
 impl ServerExtension {
@@ -65,7 +70,9 @@ impl ServerExtension {
         });
         let tables: Vec<TableId> = tables.into_iter().collect();
         let is_timed = |table: &TableId| device.program().tables[*table].idle_timeout;
+        let stale = DropReason::named(b"stale_request");
         ServerExtension {
+            agreement: Agreement::new(stale, server.epoch),
             server,
             flows,
             program: program_hash(device.program()),
@@ -247,5 +254,9 @@ impl ControlExtension for ServerExtension {
             self.report_code(result);
         }
         self.outbox.send_changes(&mut self.changes, now, send);
+    }
+
+    fn take_notice(&mut self, device: &Device) -> Option<String> {
+        self.agreement.notice(device)
     }
 }

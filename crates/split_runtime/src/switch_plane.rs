@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bits::Value;
+use exec::DropReason;
 use ir::{ActionCall, TableId};
 use p4info::polyplane::split::v1 as wire;
 use p4info::polyplane::split::v1::group_change::Change as GroupChange;
@@ -17,6 +18,7 @@ use split::{
 };
 use switch::{Action, Change, Device, EntryId};
 
+use crate::agreement::{Agreement, Silence};
 use crate::messages::{from_plane, program_hash, read_to_plane};
 use crate::outbox::{Outbox, USE_INTERVAL, entry_uses};
 use crate::request_log::RequestLog;
@@ -56,6 +58,8 @@ pub struct SwitchExtension {
     known: Vec<(u32, ServerId)>,
     outbox: Outbox,
     last_uses: Nanos,
+    agreement: Agreement,
+    silence: Silence,
 }
 
 /// Length and begin of a window.
@@ -87,6 +91,7 @@ impl SwitchExtension {
                 noted.push((*table, *entry));
             }
         });
+        let stale = DropReason::named(b"stale_response");
         SwitchExtension {
             program,
             tables,
@@ -98,6 +103,8 @@ impl SwitchExtension {
             known: Vec::new(),
             outbox: Outbox::default(),
             last_uses: Nanos::ZERO,
+            agreement: Agreement::new(stale, parts.plan.frame.epoch),
+            silence: Silence::default(),
             parts,
         }
     }
@@ -566,5 +573,10 @@ impl ControlExtension for SwitchExtension {
             self.outbox.uses(&uses);
         }
         self.outbox.send(send);
+    }
+
+    fn take_notice(&mut self, device: &Device) -> Option<String> {
+        let notice = self.agreement.notice(device);
+        notice.or_else(|| self.silence.notice(&self.parts.requests, device.now()))
     }
 }

@@ -26,6 +26,9 @@ pub struct Report {
     /// copies, lost messages. Each has its count. They are reported even if the test does not
     /// check for them.
     pub unusual: Vec<String>,
+    /// The packets that each plane has dropped, by their reasons: one line for each plane that has
+    /// dropped any.
+    pub drops: Vec<String>,
 }
 
 /// Drop reasons that are limits of the device, with the text that describes them.
@@ -60,6 +63,21 @@ pub(crate) fn unusual(ledger: &Ledger, lost_messages: u64) -> Vec<String> {
         number => Some(format!("{number} messages to the control plane were lost")),
     };
     limits.chain(refused).chain(lost).collect()
+}
+
+/// Returns the lines of [`Report::drops`] for planes, by their names.
+pub(crate) fn drops(ledgers: &[(Option<String>, Ledger)]) -> Vec<String> {
+    let line = |(plane, ledger): &(Option<String>, Ledger)| {
+        let drops = ledger.drops().map(|(reason, packets)| {
+            let s = if packets == 1 { "" } else { "s" };
+            format!("{packets} packet{s} ({})", reason.name())
+        });
+        let drops: Vec<String> = drops.collect();
+        let by = plane.as_ref().map(|plane| format!(" by {plane}"));
+        let by = by.unwrap_or_default();
+        (!drops.is_empty()).then(|| format!("dropped{by}: {}", drops.join(", ")))
+    };
+    ledgers.iter().filter_map(line).collect()
 }
 
 /// One failed expectation or command.

@@ -17,7 +17,7 @@ use switch::{
 };
 
 use crate::replication::Replication;
-use crate::report::{Failure, PacketPlace, Report, difference, hex, unusual};
+use crate::report::{Failure, PacketPlace, Report, difference, drops, hex, unusual};
 
 /// Arrival time of a test's first packet. It is not zero, which programs may use for "never".
 const START: Nanos = Nanos::from_millis(1);
@@ -95,6 +95,11 @@ pub trait PacketPlane: PacketProcessor {
     /// Returns the counts of packets.
     fn ledger(&self) -> Ledger {
         self.device().ledger()
+    }
+
+    /// Returns the counts of packets of each plane, with its name if there are several.
+    fn plane_ledgers(&self) -> Vec<(Option<String>, Ledger)> {
+        vec![(None, self.ledger())]
     }
 }
 
@@ -540,6 +545,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
             let message = format!("packets are not conserved: {error}");
             self.report.failures.push(Failure::new(0, message));
         }
+        self.report.drops = drops(&self.plane.plane_ledgers());
         self.report.unusual = unusual(&self.plane.ledger(), self.device().lost_messages());
         self.report
             .failures

@@ -65,6 +65,12 @@ pub(super) struct Options {
     /// Speak TLS with the planes, which have certificates signed by one of these (PEM).
     #[arg(long, value_name = "FILE")]
     planes_ca: Option<PathBuf>,
+    /// The coordinator's certificate, if the planes ask for one (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["planes_ca", "planes_key"])]
+    planes_cert: Option<PathBuf>,
+    /// The key of --planes-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "planes_cert")]
+    planes_key: Option<PathBuf>,
     #[command(flatten)]
     setup: Setup,
     #[command(flatten)]
@@ -218,10 +224,18 @@ impl Options {
     /// # Errors
     /// A server is given twice, or a file cannot be read.
     fn planes(&self) -> Result<CoordinatorOptions, String> {
+        let identity = match (&self.planes_cert, &self.planes_key) {
+            (Some(certificate), Some(key)) => Some((
+                address::pem(certificate, "CERTIFICATE")?,
+                address::pem(key, "PRIVATE KEY")?,
+            )),
+            _ => None,
+        };
         let tls = match &self.planes_ca {
             Some(path) => Some(Tls {
                 ca: address::pem(path, "CERTIFICATE")?,
-                ..Tls::default()
+                identity,
+                name: None,
             }),
             None => None,
         };

@@ -19,7 +19,7 @@ use crate::{Ended, out};
 /// Interval of questions while a change goes on.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Interval of progress lines.
+/// Minimum time between two progress lines.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -382,6 +382,7 @@ impl Session<'_> {
         early: &ProcessSetup,
     ) -> Result<Ended, String> {
         let mut next_line = Instant::now() + PROGRESS;
+        let mut last_line = String::new();
         loop {
             let shown = Shown::of(&state);
             match &shown.change {
@@ -391,7 +392,11 @@ impl Session<'_> {
                 Some(change) if !change.is_complete => {
                     if Instant::now() >= next_line {
                         next_line = Instant::now() + PROGRESS;
-                        out::note(&change.text());
+                        let line = change.text();
+                        if line != last_line {
+                            out::note(&line);
+                        }
+                        last_line = line;
                     }
                 }
                 Some(change) => {

@@ -360,6 +360,7 @@ impl ServerPlane {
             id: self.id,
             group_size: self.group_size,
             pools: server_code::pools(&state),
+            epoch: plan.frame.epoch,
         };
         let flows = Arc::clone(filter.known_flows());
         let tables = mirrored_tables(&plan);

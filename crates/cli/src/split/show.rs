@@ -1,7 +1,7 @@
 //! `polyplane split show`: where a program is cut, and what travels.
 
 use clap::Args;
-use passes::split::{CutKind, FrameOption, PhvUse, PivHome, SplitPlan, SplitProgram};
+use passes::split::{CutKind, EPOCH_AT, FrameOption, PhvUse, PivHome, SplitPlan, SplitProgram};
 use serde::Serialize;
 
 use super::Cut;
@@ -45,6 +45,8 @@ struct ShownCut<'p> {
 struct ShownFrame<'p> {
     request_type: u16,
     response_type: u16,
+    /// Number in the program's frames, another one than in those of others.
+    epoch: u16,
     /// Bytes that a frame is longer than its packet.
     header_bytes: u32,
     parameter_bits: u32,
@@ -109,10 +111,9 @@ struct ShownTable<'p> {
 }
 
 /// The options of frames, with their names.
-const OPTIONS: [(FrameOption, &str); 7] = [
+const OPTIONS: [(FrameOption, &str); 6] = [
     (FrameOption::PayloadIndex, "payload index"),
     (FrameOption::PayloadLength, "payload length"),
-    (FrameOption::Epoch, "epoch"),
     (FrameOption::ResumePoint, "cut or resume point"),
     (FrameOption::Server, "server"),
     (FrameOption::Flow, "flow"),
@@ -158,11 +159,18 @@ pub(super) fn shown(program: &SplitProgram) -> Shown<'_> {
             CutKind::Handler(_) => true,
         },
     });
-    let mut fields = vec![ShownField {
-        name: "load type",
-        offset: 112,
-        width: 16,
-    }];
+    let mut fields = vec![
+        ShownField {
+            name: "load type",
+            offset: 112,
+            width: 16,
+        },
+        ShownField {
+            name: "epoch",
+            offset: EPOCH_AT as u32 * 8,
+            width: 16,
+        },
+    ];
     fields.extend(frame.parameters.iter().map(|parameter| ShownField {
         name: &parameter.name,
         offset: parameter.offset,
@@ -203,6 +211,7 @@ pub(super) fn shown(program: &SplitProgram) -> Shown<'_> {
         frame: ShownFrame {
             request_type: frame.request_type,
             response_type: frame.response_type,
+            epoch: frame.epoch,
             header_bytes: frame.header_bytes,
             parameter_bits: frame.parameter_bits(),
             live_bits: *live_bits,
@@ -295,9 +304,13 @@ fn text(shown: &Shown<'_>) -> String {
     lines.push(format!("servers run {}", shown.server_stages.join(", ")));
     let frame = &shown.frame;
     lines.push(format!(
-        "frames have EtherType {:#06x} to servers and {:#06x} back, and {} bytes more than their \
-         packets, of which {} bits are values of the program:",
-        frame.request_type, frame.response_type, frame.header_bytes, frame.parameter_bits
+        "frames have EtherType {:#06x} to servers and {:#06x} back, the epoch {:#06x}, and {} bytes \
+         more than their packets, of which {} bits are values of the program:",
+        frame.request_type,
+        frame.response_type,
+        frame.epoch,
+        frame.header_bytes,
+        frame.parameter_bits
     ));
     for field in &frame.fields {
         let place = match field.offset % 8 {

@@ -339,7 +339,9 @@ impl Request {
         ))];
         let request = constant(u64::from(frame.layout.request_type), 16);
         body.push(assign(outer_type, request));
-        let mut at = 1;
+        let epoch = constant(frame.layout.epoch.into(), 16);
+        body.push(assign(member(program, self.header, 1), epoch));
+        let mut at = 2;
         let mut next = || {
             at += 1;
             member(program, self.header, at - 1)

@@ -1,9 +1,9 @@
 //! The layout of frames between switch and servers, and the header that both halves have for it.
 //!
 //! A request and a response have one layout (CLIP, section IV-B). After the MAC addresses and the
-//! EtherType of the frame come the packet's own EtherType, the parameters, the key of the mirrored
-//! table, zeros up to a multiple of four bytes, and the options. The packet's bytes after its first
-//! 14 follow.
+//! EtherType of the frame come the packet's own EtherType, the epoch, the parameters, the key of
+//! the mirrored table, zeros up to a multiple of four bytes, and the options. The packet's bytes
+//! after its first 14 follow.
 
 use bits::{Id, IdSet};
 use ir::{
@@ -25,14 +25,17 @@ pub(super) const ADDED: &str = "$split$";
 /// Number of bytes of the MAC addresses and the EtherType of a frame.
 pub const ETHERNET_BYTES: u32 = 14;
 
+/// First byte of the epoch. It has this place in the frames of all programs, so that a half can
+/// check a frame of another one.
+pub const EPOCH_AT: usize = ETHERNET_BYTES as usize + 2;
+
 /// Maximum number of bytes of the header between the EtherType and the packet's payload.
 const MAX_HEADER_BYTES: u32 = 4096;
 
 /// Widths of the options in bits, in their order on the wire.
-const OPTIONS: [(FrameOption, u32); 7] = [
+const OPTIONS: [(FrameOption, u32); 6] = [
     (FrameOption::PayloadIndex, 16),
     (FrameOption::PayloadLength, 16),
-    (FrameOption::Epoch, 16),
     (FrameOption::ResumePoint, 16),
     (FrameOption::Server, 16),
     (FrameOption::Flow, 32),
@@ -46,8 +49,6 @@ pub enum FrameOption {
     PayloadIndex,
     /// Number of these bytes; 0 for all.
     PayloadLength,
-    /// Number of the program's version.
-    Epoch,
     /// In a request the number of the cut, in a response that of the place where the packet
     /// resumes.
     ResumePoint,
@@ -77,6 +78,8 @@ pub struct WireLayout {
     pub request_type: u16,
     /// EtherType of responses.
     pub response_type: u16,
+    /// Number in the frames of this program, another one than in those of others.
+    pub epoch: u16,
     /// The parameters, in their order.
     pub parameters: Vec<FrameParameter>,
     /// First bit of the key, counted from the start of the frame.
@@ -94,10 +97,11 @@ impl WireLayout {
         WireLayout {
             request_type,
             response_type,
+            epoch: 0,
             parameters: Vec::new(),
-            key_offset: (ETHERNET_BYTES + 2) * 8,
+            key_offset: (ETHERNET_BYTES + 4) * 8,
             key_width: 0,
-            header_bytes: (16 + options).next_multiple_of(32) / 8,
+            header_bytes: (32 + options).next_multiple_of(32) / 8,
         }
     }
 
@@ -271,7 +275,7 @@ pub(super) fn add_header(
     let parameter_bits = bits_of(program, &fields);
     let key_width = key_width(program, cuts, &phv.uncached);
     let options: u32 = OPTIONS.iter().map(|(_, width)| width).sum();
-    let used = 16 + parameter_bits + u64::from(key_width) + u64::from(options);
+    let used = 32 + parameter_bits + u64::from(key_width) + u64::from(options);
     if used > u64::from(MAX_HEADER_BYTES) * 8 {
         return Err(SplitError::new(
             program,
@@ -288,6 +292,7 @@ pub(super) fn add_header(
     let mut layout = WireLayout {
         request_type,
         response_type,
+        epoch: 0,
         parameters: Vec::new(),
         key_offset: 0,
         key_width,
@@ -298,6 +303,7 @@ pub(super) fn add_header(
         at: ETHERNET_BYTES * 8,
     };
     wire.push("load_type".to_owned(), 16);
+    wire.push("epoch".to_owned(), 16);
     for field in fields.iter() {
         let Field { name, ty } = &program.fields[field];
         let offset = wire.push(name.clone(), ty.width());
@@ -318,11 +324,11 @@ pub(super) fn add_header(
         wire.push(format!("{option:?}"), width);
     }
     let slots = wire.declare(program);
-    let carried = fields.iter().zip(&slots.fields[1..]);
+    let carried = fields.iter().zip(&slots.fields[2..]);
     let carried: Vec<Carried> = carried
         .map(|(field, &slot)| Carried { field, slot })
         .collect();
-    let key = (key_width > 0).then(|| slots.fields[1 + carried.len()]);
+    let key = (key_width > 0).then(|| slots.fields[2 + carried.len()]);
     let first_option = slots.fields.len() - OPTIONS.len();
     let mut options = [FieldId::new(0); OPTIONS.len()];
     options.copy_from_slice(&slots.fields[first_option..]);

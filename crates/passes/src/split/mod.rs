@@ -14,6 +14,7 @@
 //! mirrored table uses them, a server selects the action and the switch runs it.
 
 mod cuts;
+mod epoch;
 mod error;
 mod fixed;
 mod flows;
@@ -35,7 +36,7 @@ use parser::Start;
 
 pub use cuts::{CutKind, Resume};
 pub use error::SplitError;
-pub use layout::{ETHERNET_BYTES, FrameOption, FrameParameter, WireLayout};
+pub use layout::{EPOCH_AT, ETHERNET_BYTES, FrameOption, FrameParameter, WireLayout};
 pub use owner::OwnerPlan;
 pub use phv::{PhvUse, Piv, PivHome};
 
@@ -192,17 +193,18 @@ pub fn split(program: &Program, options: &SplitOptions) -> Result<SplitProgram, 
     let cuts = Cuts::of(&whole, &whole.controls[ingress])?;
     let start = Start::of(&whole)?;
     let mut with_header = whole.clone();
-    let frame = layout::add_header(&mut with_header, ingress, &cuts, options)?;
-    let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
+    let mut frame = layout::add_header(&mut with_header, ingress, &cuts, options)?;
     let stages = &whole.controls[ingress].stages;
     let owners = cuts.cuts.iter();
     let owners = owners.map(|cut| owner::owner_of(&whole, cut, &stages[cut.stage]));
     let owners: Vec<_> = owners.collect::<Result<_, _>>()?;
+    let owner_plans = owners.iter().map(|owner| Some(owner.as_ref()?.0.clone()));
+    let mut plan = plan(&whole, ingress, &cuts, &frame, owner_plans.collect());
+    plan.frame.epoch = epoch::epoch(&whole, &whole.controls[ingress], &cuts.resumes, &plan);
+    frame.layout.epoch = plan.frame.epoch;
+    let server = server::server_half(with_header.clone(), ingress, &cuts, &frame, &start);
     let extras = (options, &owners[..]);
     let switch = switch::switch_half(with_header, ingress, &cuts, &frame, &start, extras);
-    let owners = owners.into_iter();
-    let owners = owners.map(|owner| owner.map(|(plan, _)| plan)).collect();
-    let plan = plan(&whole, ingress, &cuts, frame, owners);
     Ok(SplitProgram {
         whole,
         switch,
@@ -289,7 +291,7 @@ fn plan(
     program: &Program,
     ingress: ControlId,
     cuts: &Cuts,
-    frame: FrameHeader,
+    frame: &FrameHeader,
     owners: Vec<Option<OwnerPlan>>,
 ) -> SplitPlan {
     let stages = &program.controls[ingress].stages;
@@ -339,9 +341,9 @@ fn plan(
             .iter()
             .map(|stage| stages[stage].name.clone())
             .collect(),
-        recomputed: frame.recomputed,
-        phv: frame.phv,
+        recomputed: frame.recomputed.clone(),
+        phv: frame.phv.clone(),
         live_bits: frame.bits_before,
-        frame: frame.layout,
+        frame: frame.layout.clone(),
     }
 }

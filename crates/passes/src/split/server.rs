@@ -227,11 +227,8 @@ fn note_outcomes(stages: &mut [Stage], frame: &FrameHeader) {
 
 /// Replaces the blocks after ingress by one that answers.
 fn answer(program: &mut Program, ingress: ControlId, frame: &FrameHeader, fields: &OwnFields) {
-    let mut values: Vec<Expr> = frame
-        .carried
-        .iter()
-        .map(|carried| read(carried.field))
-        .collect();
+    let mut values = vec![constant(frame.layout.epoch.into(), 16)];
+    values.extend(frame.carried.iter().map(|carried| read(carried.field)));
     values.extend(frame.key.map(read));
     if frame.padding > 0 {
         values.push(constant(0, frame.padding));

@@ -365,11 +365,9 @@ fn leave(
     options: &SplitOptions,
 ) -> Vec<Stmt> {
     let kind = cut.kind;
-    let mut values: Vec<Expr> = frame
-        .carried
-        .iter()
-        .map(|carried| read(carried.field))
-        .collect();
+    let mut values = vec![constant(frame.layout.epoch.into(), 16)];
+    values.extend(frame.carried.iter().map(|carried| read(carried.field)));
+    let before_key = values.len();
     let mut missing = frame.layout.key_width;
     if let CutKind::Table(table) = kind
         && frame.is_cached(program, table)
@@ -380,7 +378,7 @@ fn leave(
             values.push(key.expr.clone());
         }
     }
-    let key_parts = values[frame.carried.len()..].to_vec();
+    let key_parts = values[before_key..].to_vec();
     let zeros = missing + frame.padding;
     if zeros > 0 {
         values.push(constant(0, zeros));

@@ -8,7 +8,7 @@ use super::Arch;
 use crate::code;
 use crate::hir::{
     ActionId, Arg, Call, Callee, ControlId, Expr, ExprKind, FunctionId, InstanceId, LocalDecl,
-    ParserId, Program, Stmt, Ty,
+    ParserId, Program, Stmt, TableId, Ty,
 };
 use crate::walk;
 
@@ -69,6 +69,7 @@ pub(super) fn check(arch: Arch, program: &Program, diagnostics: &mut Diagnostics
     };
     let Some(main) = program.main else { return };
     let mut walk = Places {
+        arch,
         program,
         diagnostics,
         rules,
@@ -87,6 +88,7 @@ enum Unit {
 }
 
 struct Places<'p, 'd> {
+    arch: Arch,
     program: &'p Program,
     diagnostics: &'d mut Diagnostics,
     rules: &'static [Rule],
@@ -185,6 +187,7 @@ impl<'p> Places<'p, '_> {
         match &call.callee {
             Callee::Function(id) => self.unit(Unit::Function(*id)),
             Callee::Action(id) => self.unit(Unit::Action(*id)),
+            Callee::Table(id) => self.table(*id, call),
             Callee::Apply(object) => {
                 if let ExprKind::Instance(id) = object.kind {
                     self.object(id);
@@ -247,5 +250,21 @@ impl<'p> Places<'p, '_> {
             }
             _ => {}
         }
+    }
+
+    /// Checks that a mirrored table is applied in ingress: a packet leaves for a server there only.
+    fn table(&mut self, table: TableId, call: &Call) {
+        let table = &self.program.tables[table];
+        // Of other architectures, `@mirror` itself is an error.
+        if self.arch != Arch::V1Model || self.role == INGRESS || !super::remote::is_mirrored(table)
+        {
+            return;
+        }
+        let name = table.name.as_str();
+        let message = format!("the mirrored table `{name}` is applied outside of ingress");
+        self.diagnostics.push(
+            Diagnostic::error(code::WRONG_PLACE, call.span, message)
+                .hint("apply it in ingress, or take `@mirror` from it"),
+        );
     }
 }

@@ -14,8 +14,8 @@ use super::Arch;
 use crate::annotations::has;
 use crate::code;
 use crate::hir::{
-    AnnotationBody, AnnotationValue, Call, Callee, Param, Program, Property, Prototype, Stmt,
-    StmtKind, Table, Ty, TyId, VarKind,
+    AnnotationBody, AnnotationValue, Call, Callee, ExprKind, Param, Program, Property, Prototype,
+    Stmt, StmtKind, Table, Ty, TyId, VarKind,
 };
 use crate::show::type_text;
 use crate::walk;
@@ -63,6 +63,11 @@ pub fn mirror_of(table: &Table) -> Option<u32> {
         },
         _ => None,
     }
+}
+
+/// Returns true if the table is a mirrored one.
+pub(super) fn is_mirrored(table: &Table) -> bool {
+    has(&table.annotations, MIRROR)
 }
 
 /// Returns true if the extern function is a remote handler.
@@ -274,7 +279,18 @@ impl Checks<'_, '_> {
         if table.entries_are_const {
             let message = format!("the table `{name}` cannot be mirrored: its entries are const");
             let hint = "leave `@mirror` out, or leave out the const entries";
-            self.error(code::BAD_PROPERTY, span, message, hint);
+            return self.error(code::BAD_PROPERTY, span, message, hint);
+        }
+        if let (Some(mirrored), Some(size)) = (mirror_of(table), &table.size)
+            && let ExprKind::Int(size) = &size.kind
+            && *size < mirrored.into()
+        {
+            let message = format!(
+                "`@mirror({mirrored})` of `{name}` is more than the {size} entries of the table"
+            );
+            let hint = "write at most the table's `size`";
+            let warning = Diagnostic::warning(code::W_ANNOTATION, span, message);
+            self.diagnostics.push(warning.hint(hint));
         }
     }
 }

@@ -51,7 +51,20 @@ fn unary_symbol(op: UnaryOp) -> &'static str {
     }
 }
 
+/// Hint for an operation on a float of clip.p4.
+const FLOAT_HINT: &str = "P4 only copies floats and compares their bits: compute in a handler, where C has `float` and \
+     `double`";
+
 impl Checker<'_> {
+    /// Returns true for the floats of clip.p4.
+    fn is_float(&self, ty: TyId) -> bool {
+        let Ty::NewType(id) = self.ty(ty) else {
+            return false;
+        };
+        let name = self.p.new_types[*id].name.as_str();
+        matches!(name, "float32" | "float64")
+    }
+
     pub(super) fn unary(&mut self, op: UnaryOp, operand: &ast::Expr, span: Span) -> Expr {
         let operand = self.expr(operand, None);
         if operand.ty == self.t.error {
@@ -79,7 +92,12 @@ impl Checker<'_> {
                 unary_symbol(op),
                 self.show(operand.ty)
             );
-            return self.fail(code::BAD_OPERAND, span, message);
+            let mut diagnostic = Diagnostic::error(code::BAD_OPERAND, span, message);
+            if self.is_float(operand.ty) {
+                diagnostic = diagnostic.hint(FLOAT_HINT);
+            }
+            self.report(diagnostic);
+            return self.poison(span);
         }
         let ty = operand.ty;
         if let Some(value) = self.int_value(&operand) {
@@ -153,6 +171,8 @@ impl Checker<'_> {
             diagnostic = diagnostic.hint("strings are joined by `++`");
         } else if matches!((self.num(a.ty), self.num(b.ty)), (Some(_), Some(_))) {
             diagnostic = diagnostic.hint("cast one operand to the type of the other");
+        } else if self.is_float(a.ty) || self.is_float(b.ty) {
+            diagnostic = diagnostic.hint(FLOAT_HINT);
         } else if matches!(self.ty(a.ty), Ty::NewType(_)) || matches!(self.ty(b.ty), Ty::NewType(_))
         {
             diagnostic = diagnostic.hint("cast to the underlying type first");

@@ -21,6 +21,8 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
         m.m = hs.h.x;
         if (m.m == hs.h.x) { hs.h.x = m.m; }
         hs.h.x = hs.h.x + m.m;          // error[E0401]
+        hs.h.x = -m.m;                  // error[E0401]
+        if (m.m < hs.h.x) { }           // error[E0401]
         hs.h.x = (float32) ((bit<32>) hs.h.x + 1);
         hs.h.y = hs.h.x;                // error[E0301]
         nothing.apply(); text.apply(); empty.apply();

@@ -90,6 +90,10 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
         actions = { NoAction; }
         implementation = action_selector(HashAlgorithm.crc16, 16, 14);  // error[E0701]
     }
+    @mirror(32)                         // warning[W0604]
+    table large { key = { hs.h.x : exact; } actions = { NoAction; } size = 16; }
+    @mirror(16)
+    table full { key = { hs.h.x : exact; } actions = { NoAction; } size = 16; }
     Inlined() inlined;
     apply {
         q = { 0, Kind.Blue, Plain.One, (float32) 32w0, 0, { false, 0 } };
@@ -98,13 +102,24 @@ control I(inout Hs hs, inout M m, inout standard_metadata_t s) {
             ask(q, r);                  // error[E0408]
         }
         exact_one.apply(); prefix.apply(); masks.apply(); fixed.apply(); chosen.apply();
+        large.apply(); full.apply();
+    }
+}
+control Late(inout Hs hs) {
+    action set(bit<32> v) { hs.h.y = v; }
+    @mirror(4)
+    table late { key = { hs.h.x : exact; } actions = { set; NoAction; } }
+    apply {
+        late.apply();                   // error[E0408]
     }
 }
 control E(inout Hs hs, inout M m, inout standard_metadata_t s) {
+    Late() inlined;
     Request q = { 0, Kind.Blue, Plain.One, (float32) 32w0, 0, { false, 0 } };
     Response r;
     apply {
         ask(q, r);                      // error[E0408]
+        inlined.apply(hs);
     }
 }
 control C(inout Hs hs, inout M m) { apply {} }
