@@ -6,7 +6,7 @@
 Rank 0 runs Spark's master and the driver, each other rank a worker with one executor. The driver
 prints a line of JSON: for each way its seconds and the bytes that the executors' links carried to
 them and from them, by kind. With `--kills N` it repeats the reduction until N executors were
-killed, each at a random moment, and compares every result with Spark's own.
+killed, all at random moments, and compares every result with Spark's own.
 """
 
 import argparse
@@ -48,8 +48,9 @@ PATIENCE = 60
 
 PARTITIONS = 4
 
-# The first port of the block managers of executors, which send shuffle files.
+# The first ports of the block managers of executors, which send shuffle files, and of the driver.
 BLOCKS = 7100
+DRIVER_BLOCKS = 7200
 # Spark takes one of the next ports if one is in use.
 BLOCK_PORTS = range(BLOCKS, BLOCKS + 17)
 # UDP ports of reductions.
@@ -151,25 +152,25 @@ class Phases:
             time.sleep(0.02)
 
 
-def session_of(fallback: str):
+def session_of(speculates: bool):
     """Connects to the cluster, with one core for each executor."""
     return (
         SparkSession.builder.master(MASTER).appName("cluster")
         .config("spark.driver.host", own_address())
         .config("spark.driver.bindAddress", own_address())
         .config("spark.blockManager.port", BLOCKS)
+        .config("spark.driver.blockManager.port", DRIVER_BLOCKS)
         .config("spark.executor.memory", "1g")
         .config("spark.executor.cores", 1)
         .config("spark.sql.shuffle.partitions", PARTITIONS)
         .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.speculation", "true")
+        .config("spark.speculation", speculates)
         .config("spark.deploy.maxExecutorRetries", -1)
         .config("spark.task.maxFailures", 100)
         .config("spark.stage.maxConsecutiveAttempts", 100)
         .config("spark.jars", str(ROOT / "build" / "polyplane-spark.jar"))
         .config("spark.shuffle.manager", "org.polyplane.spark.PolyplaneShuffleManager")
         .config("spark.polyplane.engine", f"unix:{ENGINE}")
-        .config("spark.polyplane.fallback", fallback)
         .getOrCreate())
 
 
@@ -180,23 +181,24 @@ def executors():
     return [int(line) for line in found.stdout.split()]
 
 
-def kill_at(moment, done, killed):
-    """Kills an executor after some seconds, unless `done` is set before."""
-    if done.wait(moment):
-        return
-    known = executors()
-    if known:
-        try:
-            os.kill(random.choice(known), signal.SIGKILL)
-        except ProcessLookupError:
-            return  # It has just ended.
-        killed.append(round(moment, 2))
+def kill_at_random(options, count, done, killed):
+    """Kills at most so many executors, one after the other, until `done` is set."""
+    begin = time.monotonic()
+    while len(killed) < count and not done.wait(random.uniform(0, 2 * options.interval)):
+        known = executors()
+        if known:
+            try:
+                os.kill(random.choice(known), signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # It has just ended.
+            killed.append(round(time.monotonic() - begin, 2))
 
 
 def drive(options, phases) -> bool:
     """Runs the reductions. Returns true if all results are equal."""
     random.seed(options.seed)
-    session = session_of("auto")
+    # A speculative task reads the words from another executor, which would be in the bytes.
+    session = session_of(speculates=options.kills > 0)
     df = words.frame(session, count=options.words, vocabulary=options.vocabulary)
 
     def by_network():
@@ -225,10 +227,9 @@ def drive(options, phases) -> bool:
             line["ways"].setdefault(name, []).append(
                 {"seconds": round(seconds, 2), "sent": sent, "received": received})
     line["runs"] = runs = []
-    while sum(len(run["killed"]) for run in runs) < options.kills:
+    while (left := options.kills - sum(len(run["killed"]) for run in runs)) > 0:
         done, killed = threading.Event(), []
-        moment = random.uniform(0, options.moment)
-        killer = threading.Thread(target=kill_at, args=(moment, done, killed))
+        killer = threading.Thread(target=kill_at_random, args=(options, left, done, killed))
         begin = time.monotonic()
         killer.start()
         is_exact = by_network() == expected
@@ -249,8 +250,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--times", type=int, default=3, help="measured reductions of each way")
     parser.add_argument("--kills", type=int, default=0, help="executors to kill afterwards")
-    parser.add_argument("--moment", type=float, default=5,
-                        help="latest moment of a kill in its run, in seconds")
+    parser.add_argument("--interval", type=float, default=10,
+                        help="seconds between two kills, on average")
     parser.add_argument("--seed", type=int, default=46, help="of the moments of kills")
     parser.add_argument("--words", type=int, default=words.WORDS, help="words of a map task")
     parser.add_argument("--vocabulary", type=int, default=words.VOCABULARY,
