@@ -106,7 +106,7 @@ class LinkCounter:
 
     def kind(self, head) -> str:
         """Returns the kind of a frame: Ethernet, and IPv4 without options."""
-        ports = [int.from_bytes(head[at:at + 2]) for at in (34, 36)]
+        ports = [int.from_bytes(head[at:at + 2], "big") for at in (34, 36)]
         if head[23] == self.UDP and ports[1] in REDUCTION_PORTS:
             return "reduction"
         if head[23] == self.TCP and any(port in BLOCK_PORTS for port in ports):
