@@ -83,8 +83,10 @@ struct headers_t {
 }
 
 struct metadata_t {
-    // Number of the reduction in this switch, from 1. 0: none.
+    // Number of the control for the reduction, from 1. 0: none.
     bit<8> reduction;
+    // Number of the reduction among those of this control.
+    bit<32> member;
     bit<8> left;
     // The UDP datagram differs from the received one.
     bool is_changed;

@@ -1,7 +1,8 @@
 //! P4 text of a switch: IPv4 forwarding, and the reductions of which it holds slots.
 //!
 //! The program keeps its state in registers alone and has no loop: code for a pair is repeated for
-//! each pair of a message. docs/internals/aggregate.md explains the registers.
+//! each pair of a message. Reductions that differ in their numbers alone share this code, and each
+//! has its part of the registers. docs/internals/aggregate.md explains the registers.
 
 use std::fmt::Write;
 
@@ -20,6 +21,9 @@ pub const MAX_SLOTS: u32 = 1 << (SLOT_BITS - 1);
 
 /// Maximum number of slots of an epoch of a vector: registers of lanes have numbers of 32 bits.
 pub const MAX_BLOCKS: u32 = 1 << 20;
+
+/// Maximum number of cells of a register that reductions share.
+const MAX_SHARED_CELLS: u64 = 1 << 31;
 
 /// A reduction in a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,24 @@ impl SwitchReduction {
             .trailing_zeros()
     }
 
+    /// Returns the number of cells of the largest register.
+    fn cells(&self) -> u64 {
+        let lanes = match self.shape.is_vector() {
+            true => 2 * u64::from(self.slots) * LANES as u64,
+            false => 0,
+        };
+        let messages = u64::from(self.window) * u64::from(self.flows.max(1));
+        lanes.max(messages).max(2u64 << self.index_bits())
+    }
+
+    /// Returns true if it differs from another one in its number alone.
+    fn is_alike(&self, other: &SwitchReduction) -> bool {
+        SwitchReduction {
+            job: other.job,
+            ..*self
+        } == *other
+    }
+
     /// Returns the number of bytes of the registers.
     pub fn state_bytes(&self) -> u64 {
         let slots = 2 * u64::from(self.slots);
@@ -76,8 +98,8 @@ pub fn slot_bytes(shape: Shape) -> u64 {
 /// Returns the program of a switch. Without reductions it forwards alone.
 pub fn emit(reductions: &[SwitchReduction]) -> String {
     let mut parts = Parts::default();
-    for (number, reduction) in reductions.iter().enumerate() {
-        parts.add(number, reduction);
+    for (number, group) in Group::all(reductions).iter().enumerate() {
+        parts.add(number, group);
     }
     let places = [
         ("@HEADERS@\n", &parts.headers),
@@ -103,6 +125,74 @@ pub fn emit(reductions: &[SwitchReduction]) -> String {
     text.replace("@EGRESS@\n", egress)
 }
 
+/// Reductions that share a control and registers.
+struct Group {
+    /// The first one. The others differ in their numbers alone.
+    first: SwitchReduction,
+    /// The number of each.
+    jobs: Vec<u16>,
+}
+
+impl Group {
+    /// Returns the groups of reductions, in the order of their first ones.
+    fn all(reductions: &[SwitchReduction]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for reduction in reductions {
+            let has_room = |group: &&mut Group| {
+                let jobs = group.jobs.len() as u64 + 1;
+                group.first.is_alike(reduction) && jobs * reduction.cells() <= MAX_SHARED_CELLS
+            };
+            match groups.iter_mut().find(has_room) {
+                Some(group) => group.jobs.push(reduction.job),
+                None => groups.push(Group {
+                    first: *reduction,
+                    jobs: vec![reduction.job],
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Returns the number of cells of a register, of which each reduction has so many.
+    fn cells(&self, each: impl Into<u64>) -> String {
+        (self.jobs.len() as u64 * each.into()).to_string()
+    }
+
+    /// Returns the code for the number of a packet's reduction in this group.
+    fn member(&self) -> &'static str {
+        match self.jobs.len() {
+            1 => "0",
+            _ => "meta.member",
+        }
+    }
+
+    /// Returns the code for the number of the bank of a packet's epoch.
+    fn bank(&self) -> &'static str {
+        match self.jobs.len() {
+            1 => "(bit<32>) hdr.agg.epoch[0:0]",
+            _ => "(meta.member << 1) + (bit<32>) hdr.agg.epoch[0:0]",
+        }
+    }
+
+    /// Returns the code for the first cell of this bank, if each bank has so many.
+    fn bank_base(&self, cells: u64) -> String {
+        match self.jobs.len() {
+            1 => format!("hdr.agg.epoch[0:0] == 1 ? 32w{cells} : 0"),
+            _ => format!("({}) * {cells}", self.bank()),
+        }
+    }
+
+    /// Returns the code for the first cell of a packet's flow, of which each has so many.
+    fn flow_base(&self, window: u32) -> String {
+        let first = &self.first;
+        let own = format!("(bit<32>) hdr.agg.flow * {window}");
+        match self.jobs.len() {
+            1 => own,
+            _ => format!("meta.member * {} + {own}", window * first.flows.max(1)),
+        }
+    }
+}
+
 /// Parts of the text that depend on the reductions.
 #[derive(Default)]
 struct Parts {
@@ -119,12 +209,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn add(&mut self, number: usize, reduction: &SwitchReduction) {
-        self.try_add(number, reduction)
+    fn add(&mut self, number: usize, group: &Group) {
+        self.try_add(number, group)
             .expect("writing to a string succeeds");
     }
 
-    fn try_add(&mut self, r: usize, reduction: &SwitchReduction) -> std::fmt::Result {
+    fn try_add(&mut self, r: usize, group: &Group) -> std::fmt::Result {
+        let reduction = &group.first;
         let Shape {
             operator,
             keys,
@@ -148,23 +239,38 @@ impl Parts {
             ValueClass::F32 => vec![operator, Operator::Max],
             _ => vec![operator],
         };
-        let select = |kind: Kind, state: &str| -> String {
-            let line = |operator: &Operator| {
-                format!(
-                    "            ({VERSION}, {}, {}, {}, {}, {}): {state};\n",
-                    kind.code(),
-                    reduction.job,
-                    operator.code(),
-                    keys.code(),
-                    values.code()
-                )
-            };
-            operators.iter().map(line).collect()
-        };
-        self.select += &select(Kind::Data, &format!("data_{r}"));
-        self.select += &select(Kind::Collect, &format!("bank_{r}"));
-        self.select += &select(Kind::Reply, &format!("bank_{r}"));
-        self.select += &select(Kind::Clear, &format!("clear_{r}"));
+        for (member, job) in group.jobs.iter().enumerate() {
+            for (kind, state) in [
+                (Kind::Data, "data"),
+                (Kind::Collect, "bank"),
+                (Kind::Reply, "bank"),
+                (Kind::Clear, "clear"),
+            ] {
+                // The member 0 needs no state: metadata begins with zeros.
+                let state = match member {
+                    0 => format!("{state}_{r}"),
+                    _ => format!("member_{r}_{member}_{state}"),
+                };
+                for operator in &operators {
+                    writeln!(
+                        self.select,
+                        "            ({VERSION}, {}, {job}, {}, {}, {}): {state};",
+                        kind.code(),
+                        operator.code(),
+                        keys.code(),
+                        values.code()
+                    )?;
+                }
+            }
+            if member == 0 {
+                continue;
+            }
+            for state in ["data", "bank", "clear"] {
+                writeln!(self.states, "    state member_{r}_{member}_{state} {{")?;
+                writeln!(self.states, "        meta.member = {member};")?;
+                writeln!(self.states, "        transition {state}_{r};\n    }}\n")?;
+            }
+        }
         let fields: String = (0..pairs)
             .map(|i| {
                 let pair = format!("hdr.pairs_{r}[{i}]");
@@ -232,13 +338,14 @@ impl Parts {
             "{begin} (meta.reduction == {reduction_number}) {{\n                    \
              reduction_{r}.apply(hdr, meta, standard_metadata);\n                }}"
         )?;
-        self.controls += &control(r, reduction);
+        self.controls += &control(r, group);
         Ok(())
     }
 }
 
-/// Returns the control of a reduction.
-fn control(r: usize, reduction: &SwitchReduction) -> String {
+/// Returns the control of a group of reductions.
+fn control(r: usize, group: &Group) -> String {
+    let reduction = &group.first;
     let Shape { keys, values, .. } = reduction.shape;
     let is_vector = reduction.shape.is_vector();
     let value_bits = values.bytes() * 8;
@@ -257,7 +364,7 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
             }
             .to_string(),
         ),
-        ("@LANES@\n", lane_registers(r, reduction)),
+        ("@LANES@\n", lane_registers(r, group)),
         (
             "@MULTICAST@\n",
             match reduction.is_multicast {
@@ -273,14 +380,19 @@ fn control(r: usize, reduction: &SwitchReduction) -> String {
                 false => String::new(),
             },
         ),
-        ("@SLOTS@", reduction.slots.to_string()),
-        ("@ALL_SLOTS@", (2 * reduction.slots).to_string()),
-        ("@INDEX@", (1u64 << index_bits).to_string()),
-        ("@ALL_INDEX@", (2u64 << index_bits).to_string()),
+        ("@MEMBER@", group.member().to_owned()),
+        ("@MEMBERS@", group.cells(1u64)),
+        ("@BANK@", group.bank().to_owned()),
+        ("@BANKS@", group.cells(2u64)),
+        ("@SLOT_BASE@", group.bank_base(reduction.slots.into())),
+        ("@ALL_SLOTS@", group.cells(2 * reduction.slots)),
+        ("@INDEX_BASE@", group.bank_base(1 << index_bits)),
+        ("@ALL_INDEX@", group.cells(2u64 << index_bits)),
         (
             "@CELLS@",
-            (reduction.window * reduction.flows.max(1)).to_string(),
+            group.cells(reduction.window * reduction.flows.max(1)),
         ),
+        ("@FLOW_BASE@", group.flow_base(reduction.window)),
         ("@WINDOW@", reduction.window.to_string()),
         ("@FLOWS@", reduction.flows.to_string()),
         ("@PAIR_BYTES@", reduction.shape.pair_bytes().to_string()),
@@ -396,11 +508,11 @@ fn lane(number: usize) -> String {
 }
 
 /// Returns the registers and variables for lanes of a vector.
-fn lane_registers(r: usize, reduction: &SwitchReduction) -> String {
-    if !reduction.shape.is_vector() {
+fn lane_registers(r: usize, group: &Group) -> String {
+    if !group.first.shape.is_vector() {
         return String::new();
     }
-    let cells = u64::from(2 * reduction.slots) * LANES as u64;
+    let cells = group.cells(u64::from(2 * group.first.slots) * LANES as u64);
     format!(
         "    // Lanes of the slots' blocks.
     register<bit<32>>({cells}) lanes_{r};

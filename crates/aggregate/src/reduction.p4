@@ -2,9 +2,9 @@ control Reduction@R@(inout headers_t hdr,
                      inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
     // The first open epoch: incarnation, epoch.
-    register<bit<64>>(1) base_@R@;
+    register<bit<64>>(@MEMBERS@) base_@R@;
     // Used slots of each bank: generation, slots. A generation is an incarnation's epoch.
-    register<bit<64>>(2) banks_@R@;
+    register<bit<64>>(@BANKS@) banks_@R@;
     // Places of keys: generation, slot. A place of another generation is empty.
     register<bit<64>>(@ALL_INDEX@) index_@R@;
     register<bit<@KEY_BITS@>>(@ALL_SLOTS@) keys_@R@;
@@ -41,15 +41,15 @@ control Reduction@R@(inout headers_t hdr,
     // Reads the bank of the packet's epoch.
     action read_bank() {
         generation = meta.incarnation[23:0] ++ hdr.agg.epoch;
-        banks_@R@.read(bank, (bit<32>) hdr.agg.epoch[0:0]);
+        banks_@R@.read(bank, @BANK@);
         used = bank[63:24] == generation ? (bit<32>) bank[23:0] : 0;
-        slot_base = hdr.agg.epoch[0:0] == 1 ? 32w@SLOTS@ : 0;
-        index_base = hdr.agg.epoch[0:0] == 1 ? 32w@INDEX@ : 0;
+        slot_base = @SLOT_BASE@;
+        index_base = @INDEX_BASE@;
     }
 
     // Reads the number of the first open epoch. An incarnation begins with 0.
     action read_base() {
-        base_@R@.read(base, 0);
+        base_@R@.read(base, @MEMBER@);
         open = base[47:16] == meta.incarnation ? base[15:0] : 0;
     }
 
@@ -90,7 +90,7 @@ control Reduction@R@(inout headers_t hdr,
             if (hdr.agg.flow == meta.own_flow && hdr.agg.flags & FLAG_ACK == 0) {
                 read_base();
                 if (open == hdr.agg.epoch) {
-                    base_@R@.write(0, 16w0 ++ meta.incarnation ++ (open + 1));
+                    base_@R@.write(@MEMBER@, 16w0 ++ meta.incarnation ++ (open + 1));
                 }
                 hdr.agg.flags = hdr.agg.flags | FLAG_ACK;
                 answer();
@@ -110,7 +110,7 @@ control Reduction@R@(inout headers_t hdr,
 @MULTICAST@
             }
         } else if (meta.is_reduced && hdr.agg.flow < @FLOWS@) {
-            cell_number = (bit<32>) hdr.agg.flow * @WINDOW@ + (hdr.agg.sequence & (@WINDOW@ - 1));
+            cell_number = @FLOW_BASE@ + (hdr.agg.sequence & (@WINDOW@ - 1));
             cells_@R@.read(cell, cell_number);
             mask = cell[63:0];
             if (cell[127:96] != meta.incarnation
@@ -121,7 +121,7 @@ control Reduction@R@(inout headers_t hdr,
                     read_bank();
 @INPUTS@
 @ABSORB@
-                    banks_@R@.write((bit<32>) hdr.agg.epoch[0:0], generation ++ used[23:0]);
+                    banks_@R@.write(@BANK@, generation ++ used[23:0]);
                 }
                 cells_@R@.write(cell_number, meta.incarnation ++ hdr.agg.sequence ++ mask);
             } else if (cell[95:64] == hdr.agg.sequence) {

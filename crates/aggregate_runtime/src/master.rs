@@ -34,6 +34,16 @@ const RETURN: Nanos = Nanos::from_secs(15);
 /// Time that a load of a switch gets.
 const LOAD: Nanos = Nanos::from_secs(20);
 
+/// Time in which others join a load, from the last collection that was admitted. The tasks of a
+/// stage collect at about the same time.
+const GATHER: Nanos = Nanos::from_millis(100);
+
+/// Time that a load waits for others at most.
+const MAX_GATHER: Nanos = Nanos::from_millis(500);
+
+/// Time that an end waits for a load at most, while others are at work: each load makes them replay.
+const MAX_UNCLEAN: Nanos = Nanos::from_secs(1);
+
 /// Failures of a reducer that no lost switch explains, after which a reduction fails.
 const MAX_FAILURES: u32 = 2;
 
@@ -83,6 +93,26 @@ struct Load {
     attempts: BTreeMap<u16, u16>,
 }
 
+/// A wish for a load.
+#[derive(Clone, Copy, Debug, Default)]
+struct LoadWish {
+    is_open: bool,
+    /// Time at which it was seen.
+    since: Option<Nanos>,
+}
+
+impl LoadWish {
+    fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Returns how long it has been open.
+    fn waits(&mut self, now: Nanos) -> Option<Nanos> {
+        let is_open = self.is_open;
+        is_open.then(|| now.since(*self.since.get_or_insert(now)))
+    }
+}
+
 /// A job.
 #[derive(Debug)]
 struct JobState {
@@ -112,7 +142,12 @@ pub struct Master {
     agents: Vec<AgentState>,
     switches: Vec<SwitchState>,
     load: Option<Load>,
-    is_load_wanted: bool,
+    /// For those who wait for it.
+    load_wish: LoadWish,
+    /// For what has ended.
+    cleaning_wish: LoadWish,
+    /// Time of the last collection that was admitted.
+    last_collection: Option<Nanos>,
     jobs: BTreeMap<u32, JobState>,
     /// Programs of running reductions that are not those of the plan.
     updated: BTreeMap<(SwitchId, u16), String>,
@@ -148,7 +183,9 @@ impl Master {
             last_reduction: 0,
             last_job: 0,
             load: None,
-            is_load_wanted: false,
+            load_wish: LoadWish::default(),
+            cleaning_wish: LoadWish::default(),
+            last_collection: None,
             jobs: BTreeMap::new(),
             updated: BTreeMap::new(),
             updates: Vec::new(),
@@ -292,7 +329,7 @@ impl Master {
         state.is_connected = true;
         state.loaded = None;
         state.is_dirty = true;
-        self.is_load_wanted = true;
+        self.load_wish.open();
         self.end_updates(switch, "it was connected again");
     }
 
@@ -407,7 +444,7 @@ impl Master {
         };
         match report {
             AgentReport::Alive | AgentReport::Engine { .. } => {}
-            AgentReport::LoadWanted { .. } => self.is_load_wanted = true,
+            AgentReport::LoadWanted { .. } => self.load_wish.open(),
             AgentReport::Ready { flow, .. } => {
                 let part = match flow {
                     None => Some(&mut reduction.reducer),
@@ -560,7 +597,7 @@ impl Master {
     /// Notes that all reductions of a job have ended. Engines that wait for it get an error.
     fn note_end(&mut self, number: u32) {
         let cleaned_by = self.number + 1;
-        self.is_load_wanted = true;
+        self.cleaning_wish.open();
         let Some(job) = self.jobs.get_mut(&number) else {
             return;
         };
@@ -594,7 +631,7 @@ impl Master {
         self.drop_attempt(number, index);
         self.plan.reductions.retain(|planned| planned.job != own);
         self.updated.retain(|(_, reduction), _| *reduction != own);
-        self.is_load_wanted = true;
+        self.cleaning_wish.open();
         let job = self.jobs.get(&number);
         if job.is_some_and(|job| job.reductions.iter().all(|it| it.phase == Phase::Ended)) {
             self.note_end(number);
@@ -677,11 +714,11 @@ impl Master {
                     if is_ready(&reduction.reducer) && reduction.parts.iter().all(is_ready) =>
                 {
                     reduction.phase = Phase::Ready;
-                    self.is_load_wanted = true;
+                    self.load_wish.open();
                 }
                 // A load that is under way begins one of them.
                 Phase::Running if self.load.is_none() && reduction.parts.iter().any(is_ready) => {
-                    self.is_load_wanted = true;
+                    self.load_wish.open();
                 }
                 _ => {}
             }
@@ -719,7 +756,9 @@ impl Master {
     /// Begins a load if one is wanted, and ends the one that all switches have.
     fn follow_load(&mut self, now: Nanos) {
         let can_begin = self.load.is_none() && self.updates.is_empty();
-        if can_begin && std::mem::take(&mut self.is_load_wanted) {
+        if can_begin && self.is_load_due(now) {
+            self.load_wish = LoadWish::default();
+            self.cleaning_wish = LoadWish::default();
             self.begin_load(now);
         }
         let Some(load) = &self.load else {
@@ -735,6 +774,28 @@ impl Master {
                 self.switch_loaded(switch, number, Err(why));
             }
         }
+    }
+
+    /// Returns true if a load is wanted, and has waited for those that are to come with it.
+    fn is_load_due(&mut self, now: Nanos) -> bool {
+        if let Some(waited) = self.load_wish.waits(now) {
+            let is_new = |at: Nanos| now.since(at) < GATHER;
+            let is_gathering = self.last_collection.is_some_and(is_new) || self.is_collecting();
+            return waited >= MAX_GATHER || !is_gathering;
+        }
+        let waited = self.cleaning_wish.waits(now);
+        waited.is_some_and(|waited| {
+            // One that is complete ends soon, so they share a load.
+            let is_at_work = |phase| matches!(phase, Phase::Running | Phase::Complete(_));
+            waited >= MAX_UNCLEAN || !all(&mut self.jobs).any(|(_, _, it)| is_at_work(it.phase))
+        })
+    }
+
+    /// Returns true if a collection is being prepared.
+    fn is_collecting(&self) -> bool {
+        let collections = self.jobs.values().filter(|job| job.origin.is_collection());
+        let mut reductions = collections.flat_map(|job| &job.reductions);
+        reductions.any(|reduction| reduction.phase == Phase::Preparing)
     }
 
     /// Gives all switches with reductions the next number of a load, and takes from others what

@@ -43,14 +43,11 @@ class Site:
         self.prefix = f"pps{os.getpid()}-"
         self.namespaces = []
         self.processes = []
-        self.forwarding = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        if self.forwarding is not None:
-            self.forwarding.close()
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
         for process in self.processes:
@@ -80,8 +77,8 @@ class Site:
                                 "--listen", self.socket("master")])
         # The master connects to all of them.
         time.sleep(3)
-        # The switch forwards as soon as it has a program, so other transports work too.
-        self.forwarding = Group(self.socket("engines0"), "site", 0, 1, slots=1)
+        # The switch has a program when a group has begun, and goes on to forward.
+        Group(self.socket("engines0"), "site", 0, 1, slots=1).leave()
 
     def namespace(self, name: str) -> str:
         """Creates a namespace."""

@@ -20,10 +20,19 @@ WORDS = 150_000
 VOCABULARY = 40_000
 
 
-def words(part):
-    """Words of a map task: some are far more frequent than others."""
+def words(part, count=WORDS, vocabulary=VOCABULARY):
+    """Words of a map task, each with 1: some are far more frequent than others."""
     chance = random.Random(part)
-    return [(f"word{int(VOCABULARY * chance.random() ** 3)}", 1) for _ in range(WORDS)]
+    return [(f"word{int(vocabulary * chance.random() ** 3)}", 1) for _ in range(count)]
+
+
+def frame(session, **options):
+    """Returns a DataFrame with the words of all map tasks, in memory."""
+    numbers = session.sparkContext.parallelize(range(MAPS), MAPS)
+    parts = numbers.flatMap(lambda part: words(part, **options))
+    df = session.createDataFrame(parts, "word string, count bigint").cache()
+    df.count()
+    return df
 
 
 def main():
@@ -35,9 +44,7 @@ def main():
         .config("spark.shuffle.manager", "org.polyplane.spark.PolyplaneShuffleManager")
         .config("spark.polyplane.engine", engine)
         .getOrCreate())
-    parts = session.sparkContext.parallelize(range(MAPS), MAPS).flatMap(words)
-    df = session.createDataFrame(parts, "word string, count bigint").cache()
-    df.count()
+    df = frame(session)
     start = time.monotonic()
     ours = dict(map(tuple, polyplane.reduce(df, "word", "count", "add", 4).collect()))
     middle = time.monotonic()

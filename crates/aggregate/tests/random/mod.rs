@@ -78,8 +78,11 @@ impl Case {
         let topology = topology.unwrap_or_else(|error| panic!("{error}"));
         let mut switches = topology.switches.iter();
         let has_slots = switches.any(|s| matches!(s.plane, PlaneSpec::Aggregate { slots: 1.. }));
-        let mut requests = Vec::new();
-        let mut inputs = Vec::new();
+        let mut requests: Vec<ReductionRequest> = Vec::new();
+        let mut inputs: Vec<Vec<Input>> = Vec::new();
+        // Has numbers of its own, so that the other ones of a seed do not depend on it.
+        let mut alike = Rng::new(!seed);
+        let mut first_keys = 0;
         for number in 0..reducers {
             let shape = random_shape(&mut rng);
             let count = rng.between(1, mappers as u64) as usize;
@@ -104,15 +107,27 @@ impl Case {
                 tiers: if has_slots { tiers } else { 0 },
                 to_all: shape.is_vector() && rng.one_in(2),
             });
-            inputs.push(
-                (0..count)
-                    .map(|_| match (shape.keys, shape.values) {
-                        (KeyClass::Block, ValueClass::F32) => random_floats(&mut rng, keys),
-                        (KeyClass::Block, _) => random_integers(&mut rng, keys),
-                        _ => random_pairs(&mut rng, shape, keys).into(),
-                    })
-                    .collect(),
-            );
+            let random = |rng: &mut Rng, shape: Shape, count, keys| -> Vec<Input> {
+                let inputs = (0..count).map(|_| match (shape.keys, shape.values) {
+                    (KeyClass::Block, ValueClass::F32) => random_floats(rng, keys),
+                    (KeyClass::Block, _) => random_integers(rng, keys),
+                    _ => random_pairs(rng, shape, keys).into(),
+                });
+                inputs.collect()
+            };
+            inputs.push(random(&mut rng, shape, count, keys));
+            if number == 0 {
+                first_keys = keys;
+            } else if alike.one_in(3) {
+                // It shares the first one's control in the switches.
+                requests[number] = ReductionRequest {
+                    name: format!("r{number}"),
+                    reducer: HostId(mappers + number),
+                    ..requests[0].clone()
+                };
+                let (shape, count) = (requests[0].shape, requests[0].mappers.len());
+                inputs[number] = random(&mut alike, shape, count, first_keys);
+            }
         }
         let next = requests.iter();
         let next: Vec<Vec<NextInput>> = next.map(|it| random_next(&mut rng, it)).collect();

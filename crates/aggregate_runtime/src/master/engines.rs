@@ -67,6 +67,11 @@ impl Group {
 }
 
 impl Origin {
+    /// Returns true for a collection.
+    pub(super) fn is_collection(&self) -> bool {
+        matches!(self, Origin::Collect(_))
+    }
+
     /// Returns true for a group.
     pub(super) fn is_group(&self) -> bool {
         matches!(self, Origin::Group(_))
@@ -120,7 +125,7 @@ impl Master {
     /// Takes a request of an engine.
     pub(super) fn engine_asks(&mut self, engine: EngineId, request: EngineRequest, now: Nanos) {
         let asked = match request {
-            EngineRequest::Collect(request) => self.collect(engine, request),
+            EngineRequest::Collect(request) => self.collect(engine, request, now),
             EngineRequest::Join(request) => self.join(engine, request, now),
             EngineRequest::Left => {
                 self.leave(engine);
@@ -153,7 +158,12 @@ impl Master {
         self.actions.push_back(Action::Order(host, order));
     }
 
-    fn collect(&mut self, engine: EngineId, request: CollectRequest) -> Result<(), String> {
+    fn collect(
+        &mut self,
+        engine: EngineId,
+        request: CollectRequest,
+        now: Nanos,
+    ) -> Result<(), String> {
         let name = &request.name;
         // One mapper for all parts of a host.
         let mut parts: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
@@ -195,6 +205,7 @@ impl Master {
             vec![sources],
             Origin::Collect(Some(engine)),
         )?;
+        self.last_collection = Some(now);
         Ok(())
     }
 

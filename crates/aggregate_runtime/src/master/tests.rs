@@ -233,7 +233,13 @@ impl Harness {
         self.report(host, AgentReport::Engine { engine, request });
     }
 
+    /// Collects parts, as the only one that does.
     fn collect(&mut self, addresses: &[u8]) {
+        self.collect_as(7, addresses);
+        self.later(GATHER);
+    }
+
+    fn collect_as(&mut self, engine: u64, addresses: &[u8]) {
         let mappers = addresses.iter().map(|last| StoredPart {
             host: Ipv4Addr::new(10, 46, 0, *last),
             part: format!("part{last}"),
@@ -249,7 +255,19 @@ impl Harness {
             tiers: 1,
             mappers: mappers.collect(),
         };
-        self.ask(3, 7, EngineRequest::Collect(request));
+        self.ask(3, engine, EngineRequest::Collect(request));
+    }
+
+    /// Has a mapper and the reducer ready, of the last reduction with one mapper.
+    fn ready_alone(&mut self) {
+        let at = self.at;
+        for flow in [Some(0), None] {
+            self.report(0, AgentReport::Ready { at, flow });
+        }
+    }
+
+    fn later(&mut self, by: Nanos) {
+        self.now = Nanos(self.now.0 + by.0);
     }
 
     fn join(&mut self, host: usize, rank: u16, size: u16) {
@@ -527,6 +545,73 @@ fn stored_parts_are_collected_by_the_engine_that_asked() {
     harness.loaded();
     harness.expect(&["ended 1"]);
     assert_eq!(harness.master.job(1).unwrap().reductions[0].keys, 1);
+}
+
+#[test]
+fn collections_that_come_together_share_a_load_and_its_end() {
+    let mut harness = Harness::new();
+    harness.collect_as(1, &[1]);
+    harness.expect(&["r reduce for engine", "w0 map 0"]);
+    let first = harness.at;
+    harness.ready_alone();
+    harness.later(Nanos(GATHER.0 - 1));
+    harness.expect(&[]);
+    // It comes in time, so the first one waits until it is prepared.
+    harness.collect_as(2, &[2]);
+    harness.expect(&["r reduce for engine", "w1 map 0"]);
+    harness.later(GATHER);
+    harness.expect(&[]);
+    harness.ready_alone();
+    harness.expect(&["load program"]);
+    harness.loaded();
+    let begun = [
+        "r begin reducer",
+        "w0 begin 0",
+        "r begin reducer",
+        "w1 begin 0",
+    ];
+    harness.expect(&begun);
+    // The end of one waits for the other, which would have to replay.
+    let second = std::mem::replace(&mut harness.at, first);
+    harness.reduced(None);
+    harness.mapped(0, None);
+    harness.expect(&["r/1 collected 1", "w0 drop", "r drop"]);
+    harness.at = second;
+    harness.reduced(None);
+    harness.mapped(0, None);
+    harness.expect(&["r/2 collected 1", "w1 drop", "r drop", "load empty"]);
+    harness.loaded();
+    harness.expect(&["ended 1", "ended 2"]);
+}
+
+#[test]
+fn loads_for_others_and_for_an_end_wait_a_bounded_time() {
+    let mut harness = Harness::new();
+    harness.collect_as(1, &[1]);
+    harness.expect(&["r reduce for engine", "w0 map 0"]);
+    harness.ready_alone();
+    harness.expect(&[]);
+    // This one is not prepared for long.
+    harness.collect_as(2, &[2]);
+    let first = harness.at;
+    harness.expect(&["r reduce for engine", "w1 map 0"]);
+    harness.later(MAX_GATHER);
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&["r begin reducer", "w0 begin 0"]);
+    harness.ready_alone();
+    harness.later(GATHER);
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&["r restart", "r begin reducer", "w1 begin 0"]);
+    harness.at = first;
+    harness.reduced(None);
+    harness.mapped(0, None);
+    harness.expect(&["r/1 collected 1", "w0 drop", "r drop"]);
+    harness.later(MAX_UNCLEAN);
+    harness.expect(&["load program"]);
+    harness.loaded();
+    harness.expect(&["r restart", "ended 1"]);
 }
 
 #[test]

@@ -66,6 +66,7 @@ public final class AgentConnection implements AutoCloseable {
       String name,
       String operator,
       int keys,
+      String values,
       Integer slots,
       Integer tiers,
       List<Part> parts,
@@ -147,7 +148,7 @@ public final class AgentConnection implements AutoCloseable {
   public Collected collect(Request request) throws IOException {
     ObjectNode body = JSON.createObjectNode();
     body.put("name", request.name).put("operator", request.operator);
-    body.put("keys", request.keys).put("values", "i64");
+    body.put("keys", request.keys).put("values", request.values);
     if (request.slots != null) {
       body.put("slots", request.slots);
     }

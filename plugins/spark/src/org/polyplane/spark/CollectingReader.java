@@ -115,11 +115,13 @@ final class CollectingReader implements ShuffleReader<Object, Long> {
         boolean isOwn = part.host.equals(own) && !agent.host().isEmpty();
         named.add(new Part(isOwn ? agent.host() : address(part.host), part.name));
       }
+      PairSizes sizes = parts.sizes(shuffleId);
       return agent.collect(
           new AgentConnection.Request(
               name,
               reduction.operator().wire(),
-              settings.keys(),
+              settings.keys() != null ? settings.keys() : sizes.keyClass(),
+              settings.values() != null ? settings.values() : sizes.valueClass(),
               settings.slots(),
               settings.tiers(),
               named,

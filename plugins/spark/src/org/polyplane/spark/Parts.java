@@ -29,6 +29,9 @@ final class Parts {
   /** Attempts with parts, by shuffle. A shuffle is there as soon as this process knows it. */
   private final Map<Integer, Set<Long>> stored = new ConcurrentHashMap<>();
 
+  /** Sizes of the pairs that this process has stored, by shuffle. */
+  private final Map<Integer, PairSizes> sizes = new ConcurrentHashMap<>();
+
   Parts(Settings settings) {
     this.settings = settings;
   }
@@ -51,6 +54,11 @@ final class Parts {
     stored.computeIfAbsent(shuffleId, id -> ConcurrentHashMap.newKeySet()).add(mapId);
   }
 
+  /** Returns the sizes of the pairs that this process has stored: a sample of all. */
+  PairSizes sizes(int shuffleId) {
+    return sizes.computeIfAbsent(shuffleId, id -> new PairSizes());
+  }
+
   /** Forgets the parts of an attempt that has failed. */
   void forget(int shuffleId, long mapId) {
     Set<Long> attempts = stored.get(shuffleId);
@@ -61,6 +69,7 @@ final class Parts {
 
   /** Forgets all parts of a shuffle on this host, those of executors that were lost too. */
   void forgetShuffle(int shuffleId) {
+    sizes.remove(shuffleId);
     if (stored.remove(shuffleId) != null) {
       forget(prefix(shuffleId));
     }

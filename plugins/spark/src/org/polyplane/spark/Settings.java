@@ -8,7 +8,8 @@ import org.apache.spark.SparkConf;
 record Settings(
     String engine,
     Fallback fallback,
-    int keys,
+    Integer keys,
+    String values,
     Integer slots,
     Integer tiers,
     Duration timeout,
@@ -34,7 +35,8 @@ record Settings(
     return new Settings(
         engine,
         fallback,
-        conf.getInt("spark.polyplane.keys", 16),
+        optional(conf, "spark.polyplane.keys"),
+        conf.get("spark.polyplane.values", null),
         optional(conf, "spark.polyplane.memory"),
         optional(conf, "spark.polyplane.tiers"),
         Duration.ofMillis(conf.getTimeAsMs("spark.polyplane.timeout", "120s")),

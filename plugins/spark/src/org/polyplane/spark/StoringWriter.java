@@ -36,6 +36,7 @@ final class StoringWriter extends ShuffleWriter<Object, Long> {
   /** Pairs for the agent, by partition. Null as soon as they cannot be stored. */
   private PairBuffer[] buffers;
 
+  private final PairSizes sizes = new PairSizes();
   private long bytes;
   private boolean hasStored;
 
@@ -104,6 +105,7 @@ final class StoringWriter extends ShuffleWriter<Object, Long> {
         buffers[partition] = new PairBuffer();
       }
       buffers[partition].put(key, pair._2());
+      sizes.add(key.length, pair._2());
     } catch (AgentException error) {
       failed(error);
     }
@@ -129,6 +131,7 @@ final class StoringWriter extends ShuffleWriter<Object, Long> {
           buffers[partition] = null;
         }
       }
+      parts.sizes(shuffleId).add(sizes);
       reduction.counts().add("map tasks stored", "");
     } catch (InterruptedIOException | ClosedByInterruptException error) {
       throw Parts.interrupted(context, error);

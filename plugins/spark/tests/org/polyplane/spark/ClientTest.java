@@ -19,6 +19,7 @@ final class ClientTest {
   public static void main(String[] args) {
     Check check = new Check(args);
     check.test("keys have the same bytes if and only if they are equal", ClientTest::keys);
+    check.test("classes are the smallest ones that hold nearly all pairs", ClientTest::classes);
     check.test("a result is the reduction of the named parts", ClientTest::reductions);
     check.test("forgotten parts are missing, and the connection goes on", ClientTest::forgotten);
     check.test("a sum beyond 64 bits is an error", ClientTest::overflow);
@@ -42,7 +43,7 @@ final class ClientTest {
 
   private static AgentConnection.Request request(String operator, String... names) {
     List<Part> parts = Arrays.stream(names).map(name -> new Part("10.0.1.11", name)).toList();
-    return new AgentConnection.Request("r", operator, 16, null, null, parts, 1 << 26);
+    return new AgentConnection.Request("r", operator, 16, "i64", null, null, parts, 1 << 26);
   }
 
   private static Map<Object, Long> decoded(AgentConnection.Collected collected) {
@@ -89,6 +90,38 @@ final class ClientTest {
     }
     for (Object key : new Object[] {null, 1.5, 'c', new byte[1]}) {
       Check.equal(Reason.PAIRS, reasonOf(() -> Keys.encode(key)));
+    }
+  }
+
+  /** Sizes of pairs: so many keys of so many bytes, with a value. */
+  private static PairSizes sizes(int count, int key, long value) {
+    PairSizes sizes = new PairSizes();
+    for (int pair = 0; pair < count; pair++) {
+      sizes.add(key, value);
+    }
+    return sizes;
+  }
+
+  private static void classes() {
+    Check.equal(16, new PairSizes().keyClass());
+    Check.equal("i64", new PairSizes().valueClass());
+    int[][] keys = {{1, 8}, {7, 8}, {8, 16}, {15, 16}, {16, 32}, {31, 32}, {32, 64}, {63, 64}};
+    for (int[] key : keys) {
+      Check.equal(key[1], sizes(10, key[0], 1).keyClass());
+    }
+    Check.equal(16, sizes(10, 64, 1).keyClass());
+    for (long value : new long[] {0, (1 << 24) - 1, -(1 << 24) + 1}) {
+      Check.equal("i32", sizes(10, 1, value).valueClass());
+    }
+    for (long value : new long[] {1 << 24, -(1 << 24), Long.MAX_VALUE, Long.MIN_VALUE}) {
+      Check.equal("i64", sizes(10, 1, value).valueClass());
+    }
+    // One of 64 may be larger, two may not.
+    for (int larger = 1; larger <= 2; larger++) {
+      PairSizes sizes = sizes(64 - larger, 7, 1);
+      sizes.add(sizes(larger, 20, 1L << 40));
+      Check.equal(larger == 1 ? 8 : 32, sizes.keyClass());
+      Check.equal(larger == 1 ? "i32" : "i64", sizes.valueClass());
     }
   }
 
@@ -173,7 +206,7 @@ final class ClientTest {
         AgentConnection connection = connect(agent)) {
       connection.store("a", longest());
       var parts = List.of(new Part("10.0.1.11", "a"));
-      var request = new AgentConnection.Request("r", "add", 16, 10, 2, parts, 1000);
+      var request = new AgentConnection.Request("r", "add", 16, "i64", 10, 2, parts, 1000);
       Check.equal(Reason.PAIRS, reasonOf(() -> connection.collect(request)));
     }
   }
