@@ -35,6 +35,7 @@ pub mod hash;
 mod held;
 pub mod item;
 pub mod options;
+pub mod planes;
 pub mod prefix;
 pub mod route;
 pub mod select;
