@@ -22,14 +22,13 @@ pub(crate) fn places(problem: &Problem) -> Result<usize, Unsupported> {
     if problem.has_needs() {
         return Err(Unsupported::Requirements);
     }
-    let mut items = problem.item_ids();
-    let Some(first) = items.next() else {
+    if problem.items() == 0 {
         return Ok(0);
-    };
-    let weights = problem.weights(first);
-    if let Some(item) = items.find(|&item| problem.weights(item) != weights) {
+    }
+    if let Some(item) = problem.first_unequal_weights() {
         return Err(Unsupported::Weights(item));
     }
+    let weights = problem.weights(ItemId(0));
     let capacity = problem
         .plane(PLANE)
         .map_or(&[][..], |plane| &plane.capacity);
@@ -58,19 +57,46 @@ fn select(all: &mut [Ranked], count: usize) {
     }
 }
 
-/// Keeps the `count` greatest.
-fn keep(all: &mut Vec<Ranked>, count: usize) {
-    select(all, count);
-    all.truncate(count);
+/// The greatest of many items, in linear time and little memory.
+struct Greatest {
+    count: usize,
+    all: Vec<Ranked>,
+    /// Items below this are not among the greatest.
+    least: Option<Ranked>,
 }
 
-/// Adds an item, and now and then forgets those that are not among the `count` greatest. So the list
-/// stays small, in linear time.
-fn push(all: &mut Vec<Ranked>, ranked: Ranked, count: usize) {
-    if all.len() >= 2 * count.max(MIN_KEPT) {
-        keep(all, count);
+impl Greatest {
+    fn new(count: usize) -> Greatest {
+        Greatest {
+            count,
+            all: Vec::new(),
+            least: None,
+        }
     }
-    all.push(ranked);
+
+    #[inline]
+    fn push(&mut self, ranked: Ranked) {
+        if self.count > 0 && self.least.is_none_or(|least| ranked > least) {
+            self.all.push(ranked);
+            if self.all.len() >= 2 * self.count.max(MIN_KEPT) {
+                self.keep();
+            }
+        }
+    }
+
+    /// Forgets all but the greatest.
+    fn keep(&mut self) {
+        select(&mut self.all, self.count);
+        self.all.truncate(self.count);
+        if self.all.len() == self.count {
+            self.least = self.all.iter().min().copied();
+        }
+    }
+
+    fn into_vec(mut self) -> Vec<Ranked> {
+        self.keep();
+        self.all
+    }
 }
 
 /// Choice of items and what it is worth, batches included.
@@ -132,7 +158,7 @@ impl Groups {
             .plane(PLANE)
             .map(|plane| plane.costs)
             .unwrap_or_default();
-        let (mut outs, mut ins) = (Vec::new(), Vec::new());
+        let (mut outs, mut ins) = (Greatest::new(places), Greatest::new(places));
         let mut before = 0;
         for item in problem.item_ids() {
             let ranked = Ranked {
@@ -142,20 +168,18 @@ impl Groups {
             };
             before += usize::from(ranked.is_on_plane);
             if problem.is_charged_out(item, PLANE) {
-                push(&mut outs, ranked, places);
+                outs.push(ranked);
             } else if ranked.excess > 0 {
-                push(&mut ins, ranked, places);
+                ins.push(ranked);
             }
         }
-        keep(&mut outs, places);
-        keep(&mut ins, places);
         Groups {
             places,
             before,
             batch_in: costs.batch_in as i64,
             batch_out: costs.batch_out as i64,
-            outs,
-            ins,
+            outs: outs.into_vec(),
+            ins: ins.into_vec(),
         }
     }
 
@@ -174,7 +198,8 @@ impl Groups {
                 let ins: &[Ranked] = if has_batch_in { &self.ins } else { &[] };
                 let free = others.iter().chain(ins).filter(|ranked| ranked.excess > 0);
                 let mut free: Vec<Ranked> = free.copied().collect();
-                keep(&mut free, self.places - stays);
+                select(&mut free, self.places - stays);
+                free.truncate(self.places - stays);
                 let cost_in = if has_batch_in { self.batch_in } else { 0 };
                 let cost_out = if has_batch_out { self.batch_out } else { 0 };
                 let choice = Choice::new(stay.iter().chain(&free), cost_in + cost_out);

@@ -185,6 +185,8 @@ pub struct Problem {
     loads: Vec<Load>,
     /// Empty without covers.
     covers: Vec<u64>,
+    /// Costs of an item that enters and that leaves, of each plane.
+    item_costs: Vec<(i64, i64)>,
     needs: Lists<Need>,
     needed_by: Lists<Need>,
     /// Items so that each comes after those that it needs. Empty without requirements.
@@ -338,6 +340,7 @@ impl ProblemBuilder {
                 currents: Vec::new(),
                 loads: Vec::new(),
                 covers: Vec::new(),
+                item_costs: Vec::new(),
                 needs: Lists::EMPTY,
                 needed_by: Lists::EMPTY,
                 order: Vec::new(),
@@ -371,55 +374,58 @@ impl ProblemBuilder {
 
     /// Adds an item and returns its index. Items are numbered from 0; policies take the number as
     /// the order of arrival. An error of the item is that of [`ProblemBuilder::build`].
+    #[inline]
     pub fn add(&mut self, spec: ItemSpec) -> ItemId {
-        let problem = &mut self.problem;
-        let item = ItemId(problem.items as u32);
-        let (resources, planes) = (problem.resources, problem.planes.len() + 1);
-        let lists = [
-            ("weights", spec.weights.len(), resources),
-            ("gains", spec.gains.len(), planes),
-            (
-                "weights of its cover",
-                spec.cover.map_or(resources, <[u64]>::len),
-                resources,
-            ),
-        ];
-        let wrong = lists.iter().find(|(_, found, expected)| found != expected);
-        let found = if let Some(&(list, found, expected)) = wrong {
-            Some(ProblemError::Length {
-                item,
-                list,
-                found,
-                expected,
-            })
-        } else if problem.items >= u32::MAX as usize {
-            Some(ProblemError::Items)
-        } else if let Some(plane) = spec.current.filter(|plane| usize::from(plane.0) >= planes) {
-            Some(ProblemError::UnknownPlane { item, plane })
-        } else if spec.cover.is_some_and(|cover| {
-            let mut pairs = cover.iter().zip(spec.weights);
-            pairs.any(|(cover, weight)| cover > weight)
-        }) {
-            Some(ProblemError::Cover(item))
-        } else {
-            None
-        };
-        if found.is_some() {
-            self.error = self.error.take().or(found);
+        let item = ItemId(self.problem.items as u32);
+        if let Some(error) = self.error_of(item, &spec) {
+            self.error.get_or_insert(error);
             return item;
         }
+        let problem = &mut self.problem;
         problem.items += 1;
         problem.weights.extend_from_slice(spec.weights);
         problem.gains.extend_from_slice(spec.gains);
         problem.currents.push(spec.current);
         problem.loads.push(spec.load);
         if let Some(cover) = spec.cover {
-            problem.covers.resize(item.index() * resources, 0);
+            let before = item.index() * problem.resources;
+            problem.covers.resize(before, 0);
             problem.covers.extend_from_slice(cover);
             self.has_cover.resize(item.index(), false);
             self.has_cover.push(true);
         }
         item
+    }
+
+    /// Returns what is wrong with an item.
+    #[inline]
+    fn error_of(&self, item: ItemId, spec: &ItemSpec) -> Option<ProblemError> {
+        let (resources, planes) = (self.problem.resources, self.problem.planes.len() + 1);
+        let cover = spec.cover.unwrap_or(spec.weights);
+        for (list, found, expected) in [
+            ("weights", spec.weights.len(), resources),
+            ("gains", spec.gains.len(), planes),
+            ("weights of its cover", cover.len(), resources),
+        ] {
+            if found != expected {
+                return Some(ProblemError::Length {
+                    item,
+                    list,
+                    found,
+                    expected,
+                });
+            }
+        }
+        let mut pairs = cover.iter().zip(spec.weights);
+        if let Some(plane) = spec.current.filter(|plane| usize::from(plane.0) >= planes) {
+            Some(ProblemError::UnknownPlane { item, plane })
+        } else if self.problem.items >= u32::MAX as usize {
+            Some(ProblemError::Items)
+        } else if spec.cover.is_some() && pairs.any(|(cover, weight)| cover > weight) {
+            Some(ProblemError::Cover(item))
+        } else {
+            None
+        }
     }
 
     /// Adds a requirement: while the item is on a plane with limits, the plane has what it needs.
@@ -466,6 +472,9 @@ impl ProblemBuilder {
             return Err(error);
         }
         check_sums(&problem)?;
+        let costs = problem.planes.iter().map(|plane| plane.costs);
+        let costs = costs.map(|costs| (costs.item_in as i64, costs.item_out as i64));
+        problem.item_costs = [(0, 0)].into_iter().chain(costs).collect();
         let items = problem.items;
         for &(item, need) in &needs {
             let mut both = [item, need.item()].into_iter();
@@ -596,6 +605,14 @@ impl Problem {
         &self.weights[from..from + self.resources]
     }
 
+    /// Returns the first item that does not weigh what the one before does.
+    pub(crate) fn first_unequal_weights(&self) -> Option<ItemId> {
+        let next = self.weights.get(self.resources..).unwrap_or(&[]);
+        let mut pairs = self.weights.iter().zip(next);
+        let at = pairs.position(|(weight, next)| weight != next)?;
+        Some(ItemId((at / self.resources + 1) as u32))
+    }
+
     /// Returns what the cover of an item takes of each resource. Empty if no item has a cover.
     pub(crate) fn cover(&self, item: ItemId) -> &[u64] {
         let from = item.index() * self.resources;
@@ -640,12 +657,10 @@ impl Problem {
         !self.order.is_empty()
     }
 
-    /// Returns the items so that each comes after those that it needs.
-    pub(crate) fn ordered(&self) -> Vec<ItemId> {
-        match self.has_needs() {
-            true => self.order.clone(),
-            false => self.item_ids().collect(),
-        }
+    /// Returns the items so that each comes after those that it needs, or `None` without
+    /// requirements.
+    pub(crate) fn order(&self) -> Option<&[ItemId]> {
+        self.has_needs().then_some(&self.order)
     }
 
     /// Returns the costs of moves of a plane. Home has none.
@@ -671,8 +686,9 @@ impl Problem {
         if current == plane {
             return gain;
         }
-        let costs = self.costs(current).item_out + self.costs(plane).item_in;
-        gain - costs as i64
+        let (entering, _) = self.item_costs[usize::from(plane.0)];
+        let (_, leaving) = self.item_costs[usize::from(current.0)];
+        gain - entering - leaving
     }
 
     /// Returns what an item on a plane is worth more than at home.
@@ -811,7 +827,7 @@ mod tests {
             builder.require(ItemId(item), Need::Item(ItemId(need)));
         }
         let problem = builder.build().unwrap();
-        assert_eq!(problem.ordered(), [3, 1, 2, 0].map(ItemId));
+        assert_eq!(problem.order(), Some(&[3, 1, 2, 0].map(ItemId)[..]));
         assert_eq!(problem.needs(ItemId(0)).len(), 2);
         assert_eq!(problem.needed_by(ItemId(3)).len(), 2);
     }

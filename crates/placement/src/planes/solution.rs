@@ -138,6 +138,17 @@ impl fmt::Display for Violation {
     }
 }
 
+/// Items on one plane that decide whether its batches are charged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batches {
+    /// One that makes a batch in.
+    is_in: bool,
+    /// Those on it before.
+    before: u64,
+    /// Those on it afterwards of which fewer than before make a batch out.
+    after: u64,
+}
+
 impl Problem {
     /// Returns the plane that has each item now: home for new ones.
     pub fn current_planes(&self) -> Vec<PlaneId> {
@@ -149,33 +160,25 @@ impl Problem {
     /// Returns gains less the costs of moves if these planes have the items: an entry for each
     /// item.
     pub fn objective(&self, planes: &[PlaneId]) -> i64 {
-        let items = self.item_ids().zip(planes);
-        let values: i64 = items.map(|(item, &plane)| self.value(item, plane)).sum();
-        let batches: u64 = self
-            .plane_ids()
-            .map(|plane| self.batches(planes, plane))
-            .sum();
-        values - batches as i64
-    }
-
-    /// Returns the cost of the batches of a plane.
-    fn batches(&self, planes: &[PlaneId], plane: PlaneId) -> u64 {
-        let costs = self.costs(plane);
-        if costs.batch_in == 0 && costs.batch_out == 0 {
-            return 0;
-        }
-        let mut is_in = false;
-        let (mut before, mut after) = (0u64, 0u64);
-        for (item, &new) in self.item_ids().zip(planes) {
-            let is_here = new == plane;
+        let mut values = 0;
+        let mut batches = vec![Batches::default(); self.plane_ids().count() + 1];
+        for (item, &plane) in self.item_ids().zip(planes) {
+            values += self.value(item, plane);
+            let here = &mut batches[usize::from(plane.0)];
             let is_out_item = self.is_charged_out(item, plane);
-            is_in |= is_here && !is_out_item;
-            before += u64::from(self.current(item) == Some(plane));
-            after += u64::from(is_here && is_out_item);
+            here.is_in |= !is_out_item;
+            here.after += u64::from(is_out_item);
+            batches[usize::from(self.current_or_home(item).0)].before += 1;
         }
-        let cost_in = if is_in { costs.batch_in } else { 0 };
-        let cost_out = if after < before { costs.batch_out } else { 0 };
-        cost_in + cost_out
+        let costs = self.plane_ids().map(|plane| {
+            let costs = self.costs(plane);
+            let batches = batches[usize::from(plane.0)];
+            let cost_in = if batches.is_in { costs.batch_in } else { 0 };
+            let is_out = batches.after < batches.before;
+            let cost_out = if is_out { costs.batch_out } else { 0 };
+            (cost_in + cost_out) as i64
+        });
+        values - costs.sum::<i64>()
     }
 
     /// Returns the covers that these planes need.
@@ -311,21 +314,20 @@ impl Problem {
     /// capacities: entries leave before others enter, and an item is on a plane only while what it
     /// needs is.
     pub fn moves(&self, planes: &[PlaneId]) -> Vec<PlaneMove> {
-        let mut moves = Vec::new();
         let current = self.current_planes();
         let (old_covers, new_covers) = (self.covers(&current), self.covers(planes));
-        let order = self.has_needs().then(|| self.ordered());
-        let at = |index: usize| match &order {
-            Some(order) => order[index],
-            None => ItemId(index as u32),
+        let is_changed = |item: &ItemId| planes[item.index()] != current[item.index()];
+        let changed: Vec<ItemId> = match self.order() {
+            Some(order) => order.iter().copied().filter(is_changed).collect(),
+            None => self.item_ids().filter(is_changed).collect(),
         };
+        let mut moves = Vec::new();
         // An item leaves after those that need it. Where only its cover is needed, that takes its
         // place.
-        for item in (0..self.items()).rev().map(at) {
+        for &item in changed.iter().rev() {
             let plane = current[item.index()];
-            let is_covered = new_covers.contains(&(plane, item));
-            if plane != PlaneId::HOME && planes[item.index()] != plane {
-                let kind = match is_covered {
+            if plane != PlaneId::HOME {
+                let kind = match new_covers.contains(&(plane, item)) {
                     true => Move::Cover(item),
                     false => Move::Evict(item),
                 };
@@ -344,9 +346,9 @@ impl Problem {
                 moves.push(PlaneMove { plane, kind });
             }
         }
-        for item in (0..self.items()).map(at) {
+        for item in changed {
             let plane = planes[item.index()];
-            if plane != PlaneId::HOME && current[item.index()] != plane {
+            if plane != PlaneId::HOME {
                 let kind = Move::Install(item);
                 moves.push(PlaneMove { plane, kind });
             }

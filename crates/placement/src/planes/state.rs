@@ -74,9 +74,13 @@ impl<'p> State<'p> {
                 state.add(&bundle, plane);
             }
         };
+        let order: Vec<ItemId> = match problem.order() {
+            Some(order) => order.to_vec(),
+            None => problem.item_ids().collect(),
+        };
         // A cover that an item replaces later takes room meanwhile: a second round finds it.
         for _ in 0..2 {
-            for item in problem.ordered() {
+            for &item in &order {
                 let plane = planes[item.index()];
                 if plane != PlaneId::HOME && state.plane(item) == PlaneId::HOME {
                     alone(&mut state, item, plane);
