@@ -22,6 +22,12 @@ const WORK: usize = 400_000;
 /// Rounds at most.
 const MAX_ROUNDS: usize = 4000;
 
+/// Items that one round sends home at most, beside those that need them.
+const MAX_SENT_HOME: usize = 12;
+
+/// Parts by which a round changes the ranks of items. One of them is drawn.
+const NOISES: [f64; 3] = [0.0, 0.3, 1.0];
+
 /// Units of the capacity of a resource in a cost: costs are integers.
 const UNITS: f64 = 1e9;
 
@@ -31,7 +37,6 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
         return planes;
     }
     let mut rng = Rng::new(seed);
-    let planes: Vec<PlaneId> = problem.plane_ids().collect();
     let starts = [
         State::at_home(problem),
         State::at(problem, &problem.current_planes()),
@@ -39,7 +44,7 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
     let mut best: Option<(i64, State)> = None;
     for mut state in starts {
         let unfilled = state.clone();
-        fill(&mut state, &planes, &mut |_| 1.0);
+        fill(&mut state, &mut |_| Some(1.0));
         for state in [unfilled, state] {
             let planes = limited(problem, state.planes());
             let value = problem.objective(&planes);
@@ -52,7 +57,7 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
         return problem.current_planes();
     };
     for _ in 0..MAX_ROUNDS.min(WORK / problem.items().max(1)) {
-        let state = changed(&best, &planes, &mut rng);
+        let state = changed(&best, &mut rng);
         let found = limited(problem, state.planes());
         let new = problem.objective(&found);
         if new >= value {
@@ -63,68 +68,134 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
     best.into_planes()
 }
 
+/// Batches of one plane that a round avoids.
+#[derive(Clone, Copy, Debug, Default)]
+struct Avoided {
+    /// No item enters that makes a batch in.
+    batch_in: bool,
+    /// Items come first that make a batch out if they are missing.
+    batch_out: bool,
+}
+
+impl Avoided {
+    /// Draws what a round avoids: mostly the batches that the assignment does not have.
+    fn draw(state: &State, plane: PlaneId, rng: &mut Rng) -> Avoided {
+        let problem = state.problem();
+        let costs = problem.costs(plane);
+        let (has_batch_in, has_batch_out) = problem.batches(state.planes(), plane);
+        let mut draw = |cost: u64, has_batch: bool| {
+            let draw = rng.index(8);
+            cost > 0 && if has_batch { draw == 0 } else { draw < 6 }
+        };
+        Avoided {
+            batch_in: draw(costs.batch_in, has_batch_in),
+            batch_out: draw(costs.batch_out, has_batch_out),
+        }
+    }
+}
+
 /// Returns an assignment of which a random part has been sent home and filled again.
-fn changed<'p>(from: &State<'p>, planes: &[PlaneId], rng: &mut Rng) -> State<'p> {
+fn changed<'p>(from: &State<'p>, rng: &mut Rng) -> State<'p> {
     let problem = from.problem();
     let mut state = from.clone();
-    let placed: Vec<ItemId> = (problem.item_ids())
-        .filter(|&item| state.plane(item) != PlaneId::HOME)
-        .collect();
-    let count = 1 + rng.index((placed.len() / 4).clamp(1, 12));
+    let mut placed: Vec<ItemId> = problem.item_ids().collect();
+    let mut avoided = vec![Avoided::default()];
+    for plane in problem.plane_ids() {
+        let here = Avoided::draw(from, plane, rng);
+        for item in problem.item_ids() {
+            let is_in_item = problem.is_charged_in(item, plane);
+            let has_to_leave = here.batch_in && is_in_item;
+            let makes_room = here.batch_out && is_in_item && rng.one_in(2);
+            if state.plane(item) == plane && (has_to_leave || makes_room) {
+                state.remove(item);
+            }
+        }
+        avoided.push(here);
+    }
+    placed.retain(|&item| state.plane(item) != PlaneId::HOME);
+    let count = 1 + rng.index((placed.len() / 4).clamp(1, MAX_SENT_HOME));
     let mut sent = Vec::new();
     for _ in 0..count {
         if let Some(&item) = rng.pick(&placed) {
+            sent.push((item, state.plane(item)));
             state.remove(item);
-            sent.push(item);
         }
     }
-    let mut order = planes.to_vec();
-    for at in (1..order.len()).rev() {
-        order.swap(at, rng.index(at + 1));
-    }
-    // Others have a chance to take the place: the gains of some items are changed for the order.
-    let noise = [0.0, 0.3, 1.0][rng.index(3)];
-    let is_kept_home = rng.one_in(2);
-    let mut factor = |item: ItemId| {
+    // Others have a chance to take the place: the ranks of items are changed at random, and what
+    // was sent home does not come back before others.
+    let noise = *rng.pick(&NOISES).unwrap_or(&0.0);
+    let is_sent_last = rng.one_in(2);
+    let mut factor = |(item, plane): (ItemId, PlaneId)| {
+        let here = avoided[usize::from(plane.0)];
+        let is_in_item = problem.is_charged_in(item, plane);
+        if here.batch_in && is_in_item {
+            return None;
+        }
+        let first = if here.batch_out && !is_in_item { 1000.0 } else { 1.0 };
         let draw = rng.below(1000) as f64 / 1000.0;
-        match is_kept_home && sent.contains(&item) {
-            true => 0.01,
-            false => 1.0 + noise * (draw - 0.5),
-        }
+        let last = if is_sent_last && sent.contains(&(item, plane)) { 0.01 } else { 1.0 };
+        Some(first * last * (1.0 + noise * (draw - 0.5)))
     };
-    fill(&mut state, &order, &mut factor);
+    fill(&mut state, &mut factor);
     state
 }
 
-/// Fills planes one after the other with items that are at home. `factor` changes the rank of an
-/// item.
-fn fill(state: &mut State, planes: &[PlaneId], factor: &mut dyn FnMut(ItemId) -> f64) {
+/// Fills planes with items that are at home. `factor` changes the rank of an item on a plane;
+/// without one the item is not offered.
+fn fill(state: &mut State, factor: &mut dyn FnMut((ItemId, PlaneId)) -> Option<f64>) {
     let problem = state.problem();
-    for &plane in planes {
-        let mut candidates: Vec<Candidate> = (problem.item_ids())
-            .filter(|&item| state.plane(item) == PlaneId::HOME)
-            .map(|item| Candidate {
-                item,
-                weight: factor(item),
+    let pairs = Pairs(problem.items() as u32);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for plane in problem.plane_ids() {
+        let items = problem.item_ids().filter(|&item| state.plane(item) == PlaneId::HOME);
+        candidates.extend(items.filter_map(|item| {
+            Some(Candidate {
+                item: pairs.key(item, plane),
+                weight: factor((item, plane))?,
             })
-            .collect();
-        let mut filling = Filling::new(state, plane);
-        select(&mut candidates, u64::MAX, &mut filling);
+        }));
+    }
+    let mut filling = Filling {
+        pairs,
+        inner: RefCell::new(Inner {
+            state,
+            bundles: Default::default(),
+            last: None,
+            waiting: Vec::new(),
+        }),
+    };
+    select(&mut candidates, u64::MAX, &mut filling);
+}
+
+/// Keys for pairs of an item and a plane with limits: [`select`] chooses among them.
+#[derive(Clone, Copy)]
+struct Pairs(u32);
+
+impl Pairs {
+    fn key(self, item: ItemId, plane: PlaneId) -> ItemId {
+        ItemId((u32::from(plane.0) - 1) * self.0 + item.0)
+    }
+
+    fn pair(self, key: ItemId) -> (ItemId, PlaneId) {
+        (ItemId(key.0 % self.0), PlaneId((key.0 / self.0) as u16 + 1))
     }
 }
 
-/// Plane that is filled by [`select`]: an item costs what it needs and is not there yet, as a part
+/// Planes that are filled by [`select`]: an item costs what it needs and is not there yet, as a part
 /// of the capacity, and weighs what all of that gains.
 struct Filling<'s, 'p> {
-    /// The assignment, and bundles with and without covers. Costs are asked through a shared
-    /// reference and need the marks of the state.
+    pairs: Pairs,
+    /// The assignment in the making. Costs are asked through a shared reference and need the marks
+    /// of the state.
     inner: RefCell<Inner<'s, 'p>>,
-    plane: PlaneId,
 }
 
 struct Inner<'s, 'p> {
     state: &'s mut State<'p>,
+    /// Bundles with covers and without.
     bundles: [Bundle; 2],
+    /// The last offer: it is asked for several times.
+    last: Option<((ItemId, PlaneId), Option<Offer>)>,
     waiting: Vec<ItemId>,
 }
 
@@ -136,21 +207,20 @@ struct Offer {
     excess: i64,
 }
 
-impl<'s, 'p> Filling<'s, 'p> {
-    fn new(state: &'s mut State<'p>, plane: PlaneId) -> Filling<'s, 'p> {
-        Filling {
-            inner: RefCell::new(Inner {
-                state,
-                bundles: Default::default(),
-                waiting: Vec::new(),
-            }),
-            plane,
+impl Inner<'_, '_> {
+    /// Returns the best bundle of an item now. [`Inner::bundles`] has it afterwards.
+    fn offer(&mut self, (item, plane): (ItemId, PlaneId)) -> Option<Offer> {
+        match self.last {
+            Some((key, offer)) if key == (item, plane) => offer,
+            _ => {
+                let offer = self.new_offer(item, plane);
+                self.last = Some(((item, plane), offer));
+                offer
+            }
         }
     }
-}
 
-impl Inner<'_, '_> {
-    fn offer(&mut self, item: ItemId, plane: PlaneId) -> Option<Offer> {
+    fn new_offer(&mut self, item: ItemId, plane: PlaneId) -> Option<Offer> {
         let mut best: Option<Offer> = None;
         let has_needs = self.state.problem().has_needs();
         for (at, company) in [Company::Covers, Company::Items].into_iter().enumerate() {
@@ -187,26 +257,29 @@ impl Inner<'_, '_> {
 }
 
 impl Requirements for Filling<'_, '_> {
-    fn cost(&self, item: ItemId) -> Option<u64> {
-        let offer = self.inner.borrow_mut().offer(item, self.plane);
+    fn cost(&self, key: ItemId) -> Option<u64> {
+        let offer = self.inner.borrow_mut().offer(self.pairs.pair(key));
         offer.map(|offer| offer.cost)
     }
 
     fn weight(&self, candidate: Candidate) -> f64 {
-        let offer = self.inner.borrow_mut().offer(candidate.item, self.plane);
+        let pair = self.pairs.pair(candidate.item);
+        let offer = self.inner.borrow_mut().offer(pair);
         candidate.weight * offer.map_or(0.0, |offer| offer.excess as f64)
     }
 
-    fn is_selected(&self, item: ItemId) -> bool {
+    fn is_selected(&self, key: ItemId) -> bool {
+        let (item, _) = self.pairs.pair(key);
         self.inner.borrow().state.plane(item) != PlaneId::HOME
     }
 
-    fn select(&mut self, item: ItemId, changed: &mut Vec<ItemId>) {
-        let plane = self.plane;
-        let inner = self.inner.get_mut();
-        let Some(offer) = inner.offer(item, plane) else {
+    fn select(&mut self, key: ItemId, changed: &mut Vec<ItemId>) {
+        let (pairs, inner) = (self.pairs, self.inner.get_mut());
+        let (item, plane) = pairs.pair(key);
+        let Some(offer) = inner.offer((item, plane)) else {
             return;
         };
+        inner.last = None;
         let bundle = &inner.bundles[offer.bundle];
         inner.state.add(bundle, plane);
         // Items that need one of these, by others, too, cost less now.
@@ -216,8 +289,9 @@ impl Requirements for Filling<'_, '_> {
         while let Some(item) = inner.waiting.pop() {
             for need in problem.needed_by(item) {
                 let other = need.item();
-                if inner.state.plane(other) == PlaneId::HOME && !changed.contains(&other) {
-                    changed.push(other);
+                let key = pairs.key(other, plane);
+                if inner.state.plane(other) == PlaneId::HOME && !changed.contains(&key) {
+                    changed.push(key);
                     inner.waiting.push(other);
                 }
             }

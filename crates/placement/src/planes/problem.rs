@@ -196,7 +196,7 @@ pub struct Problem {
 /// Error in a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProblemError {
-    /// There are more items than indices.
+    /// There are more pairs of an item and a plane than indices.
     Items,
     /// There are no or too many planes or resources.
     Size {
@@ -254,7 +254,7 @@ pub enum ProblemError {
 impl fmt::Display for ProblemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProblemError::Items => write!(f, "more than {} items", u32::MAX),
+            ProblemError::Items => write!(f, "more than {} pairs of an item and a plane", u32::MAX),
             ProblemError::Size { planes, resources } => write!(
                 f,
                 "{planes} planes and {resources} resources: write 1 to {MAX_PLANES} of each"
@@ -419,7 +419,7 @@ impl ProblemBuilder {
         let mut pairs = cover.iter().zip(spec.weights);
         if let Some(plane) = spec.current.filter(|plane| usize::from(plane.0) >= planes) {
             Some(ProblemError::UnknownPlane { item, plane })
-        } else if self.problem.items >= u32::MAX as usize {
+        } else if self.problem.items >= u32::MAX as usize / planes {
             Some(ProblemError::Items)
         } else if spec.cover.is_some() && pairs.any(|(cover, weight)| cover > weight) {
             Some(ProblemError::Cover(item))

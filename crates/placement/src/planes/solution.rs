@@ -140,13 +140,26 @@ impl fmt::Display for Violation {
 
 /// Items on one plane that decide whether its batches are charged.
 #[derive(Clone, Copy, Debug, Default)]
-struct Batches {
-    /// One that makes a batch in.
+struct BatchCounts {
+    /// One makes a batch in.
     is_in: bool,
     /// Those on it before.
     before: u64,
     /// Those on it afterwards of which fewer than before make a batch out.
     after: u64,
+}
+
+impl BatchCounts {
+    #[inline]
+    fn add(&mut self, is_charged_in: bool) {
+        self.is_in |= is_charged_in;
+        self.after += u64::from(!is_charged_in);
+    }
+
+    /// Returns whether there is a batch in and a batch out.
+    fn batches(self) -> (bool, bool) {
+        (self.is_in, self.after < self.before)
+    }
 }
 
 impl Problem {
@@ -161,24 +174,32 @@ impl Problem {
     /// item.
     pub fn objective(&self, planes: &[PlaneId]) -> i64 {
         let mut values = 0;
-        let mut batches = vec![Batches::default(); self.plane_ids().count() + 1];
+        let mut counts = vec![BatchCounts::default(); self.plane_ids().count() + 1];
         for (item, &plane) in self.item_ids().zip(planes) {
             values += self.value(item, plane);
-            let here = &mut batches[usize::from(plane.0)];
-            let is_out_item = self.is_charged_out(item, plane);
-            here.is_in |= !is_out_item;
-            here.after += u64::from(is_out_item);
-            batches[usize::from(self.current_or_home(item).0)].before += 1;
+            counts[usize::from(plane.0)].add(self.is_charged_in(item, plane));
+            counts[usize::from(self.current_or_home(item).0)].before += 1;
         }
         let costs = self.plane_ids().map(|plane| {
             let costs = self.costs(plane);
-            let batches = batches[usize::from(plane.0)];
-            let cost_in = if batches.is_in { costs.batch_in } else { 0 };
-            let is_out = batches.after < batches.before;
+            let (is_in, is_out) = counts[usize::from(plane.0)].batches();
+            let cost_in = if is_in { costs.batch_in } else { 0 };
             let cost_out = if is_out { costs.batch_out } else { 0 };
             (cost_in + cost_out) as i64
         });
         values - costs.sum::<i64>()
+    }
+
+    /// Returns whether a plane has a batch in and a batch out.
+    pub(crate) fn batches(&self, planes: &[PlaneId], plane: PlaneId) -> (bool, bool) {
+        let mut counts = BatchCounts::default();
+        for (item, &new) in self.item_ids().zip(planes) {
+            if new == plane {
+                counts.add(self.is_charged_in(item, plane));
+            }
+            counts.before += u64::from(self.current_or_home(item) == plane);
+        }
+        counts.batches()
     }
 
     /// Returns the covers that these planes need.
