@@ -17,7 +17,7 @@ use crate::ItemId;
 use crate::select::{Candidate, Requirements, select};
 
 /// Rounds times items.
-const WORK: usize = 400_000;
+const WORK: usize = 600_000;
 
 /// Rounds at most.
 const MAX_ROUNDS: usize = 4000;
@@ -37,35 +37,52 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
         return planes;
     }
     let mut rng = Rng::new(seed);
-    let starts = [
-        State::at_home(problem),
-        State::at(problem, &problem.current_planes()),
-    ];
-    let mut best: Option<(i64, State)> = None;
-    for mut state in starts {
-        let unfilled = state.clone();
-        fill(&mut state, &mut |_| Some(1.0));
-        for state in [unfilled, state] {
-            let planes = limited(problem, state.planes());
-            let value = problem.objective(&planes);
-            if best.as_ref().is_none_or(|(best, _)| value > *best) {
-                best = Some((value, State::at(problem, &planes)));
-            }
-        }
-    }
-    let Some((mut value, mut best)) = best else {
-        return problem.current_planes();
+    let empty = State::at_home(problem);
+    let current = State::at(problem, &problem.current_planes());
+    let mut best = Best::new(problem, &current);
+    // Items that are on planes hide what a placement from the beginning would gain.
+    let starts = match current.planes() == empty.planes() {
+        true => vec![empty],
+        false => vec![current, empty],
     };
-    for _ in 0..MAX_ROUNDS.min(WORK / problem.items().max(1)) {
-        let state = changed(&best, &mut rng);
-        let found = limited(problem, state.planes());
-        let new = problem.objective(&found);
-        if new >= value {
-            value = new;
-            best = State::at(problem, &found);
+    let rounds = MAX_ROUNDS.min(WORK / problem.items().max(1)) / starts.len();
+    for mut state in starts {
+        let mut found = Best::new(problem, &state);
+        fill(&mut state, &mut |_| Some(1.0));
+        found.offer(&state);
+        for _ in 0..rounds {
+            let state = changed(&found.state, &mut rng);
+            found.offer(&state);
+        }
+        if found.value > best.value {
+            best = found;
         }
     }
-    best.into_planes()
+    best.state.into_planes()
+}
+
+/// Best assignment that was found.
+struct Best<'p> {
+    value: i64,
+    state: State<'p>,
+}
+
+impl<'p> Best<'p> {
+    fn new(problem: &'p Problem, state: &State<'p>) -> Best<'p> {
+        let planes = limited(problem, state.planes());
+        Best {
+            value: problem.objective(&planes),
+            state: State::at(problem, &planes),
+        }
+    }
+
+    /// Takes an assignment that is as good.
+    fn offer(&mut self, state: &State<'p>) {
+        let found = Best::new(state.problem(), state);
+        if found.value >= self.value {
+            *self = found;
+        }
+    }
 }
 
 /// Batches of one plane that a round avoids.
@@ -121,6 +138,11 @@ fn changed<'p>(from: &State<'p>, rng: &mut Rng) -> State<'p> {
             state.remove(item);
         }
     }
+    for plane in problem.plane_ids() {
+        if avoided[usize::from(plane.0)].batch_out {
+            keep(&mut state, plane);
+        }
+    }
     // Others have a chance to take the place: the ranks of items are changed at random, and what
     // was sent home does not come back before others.
     let noise = *rng.pick(&NOISES).unwrap_or(&0.0);
@@ -138,6 +160,24 @@ fn changed<'p>(from: &State<'p>, rng: &mut Rng) -> State<'p> {
     };
     fill(&mut state, &mut factor);
     state
+}
+
+/// Puts the items that are on a plane now back there, with what they need, as far as they fit:
+/// without a batch out even those may be worth it that gain nothing.
+fn keep(state: &mut State, plane: PlaneId) {
+    let problem = state.problem();
+    let mut bundle = Bundle::default();
+    for item in problem.item_ids() {
+        if problem.current(item) == Some(plane) && state.plane(item) != plane {
+            state.remove(item);
+            for company in [Company::Covers, Company::Items] {
+                if state.bundle(item, plane, company, &mut bundle) && state.fits(&bundle, plane) {
+                    state.add(&bundle, plane);
+                    break;
+                }
+            }
+        }
+    }
 }
 
 /// Fills planes with items that are at home. `factor` changes the rank of an item on a plane;
