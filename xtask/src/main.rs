@@ -1,5 +1,5 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
+//! `aggregate`, `placement-peer`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
 //! `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
@@ -7,6 +7,7 @@ mod clients;
 mod corpus;
 mod figures;
 mod fuzz;
+mod placement_peer;
 mod sanitize;
 mod scale;
 #[cfg(target_os = "linux")]
@@ -62,6 +63,9 @@ enum Task {
     Floats(split_programs::FloatOptions),
     /// Run random reductions in simulated fabrics with faults, and compare with plain maps.
     Aggregate(aggregate::Options),
+    /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
+    /// Python has no `highspy`.
+    PlacementPeer(placement_peer::Options),
     /// Write routes to one device, and to the coordinator of a switch and two servers. Prints times
     /// and the memory of each process. Needs root for network namespaces.
     #[cfg(target_os = "linux")]
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
+        Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::SplitRoutes(options) => split::run_routes(&root(), &options),
         Task::Figures(options) => figures::run(&root(), &options),

@@ -1,12 +1,14 @@
 //! Placement and replacement of OVS-POF-TC: its tables, its heuristics and its printed models.
 
+use good_lp::{Expression, Solution as _, SolverModel, Variable, constraint, variable};
 use placement::planes::workload::{
     BATCH_IN_US, BATCH_OUT_US, Flow, KERNEL_PACKETS_PER_SECOND, LATENCY_KERNEL_US, LATENCY_NIC_US,
     LATENCY_OVERLOAD_US, NIC_PLACES, TABLE_2, TABLE_3, kernel_kbps, nic_problem, placement_flows,
     replacement_flows,
 };
 use placement::planes::{
-    BatchCharge, Load, PlaneId, PlanePolicy, Problem, Solution, SolveOptions, SolveWarning,
+    BatchCharge, ItemSpec, Load, PlaneId, PlanePolicy, PlaneSpec, Problem, ProblemBuilder,
+    Solution, SolveOptions, SolveWarning,
 };
 use support::rng::Rng;
 
@@ -225,4 +227,89 @@ fn an_exchange_of_old_flows_is_free_in_the_papers_model_alone() {
         cost(BatchCharge::Moves),
         i64::from(BATCH_IN_US + BATCH_OUT_US)
     );
+}
+
+/// Equation (10) of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Equation10 {
+    /// `a (1 - x) >= epsilon + f3`: no flow can be in the NIC, since the left side is 0 then.
+    Printed,
+    /// `a (1 - x) >= f3`.
+    Repaired,
+}
+
+/// Solves the model of placement, (2) to (16), for a NIC with these places, and returns the
+/// objective and the number of flows in the NIC.
+fn printed_model(flows: &[Flow], places: u32, form: Equation10) -> (i64, usize) {
+    let (epsilon, large) = (0.01, 1000.0);
+    let latencies = [LATENCY_NIC_US, LATENCY_KERNEL_US, LATENCY_OVERLOAD_US].map(f64::from);
+    let mut all = good_lp::ProblemVariables::new();
+    let mut binary = || all.add(variable().binary());
+    let x: Vec<Variable> = flows.iter().map(|_| binary()).collect();
+    let f: Vec<[Variable; 3]> = flows
+        .iter()
+        .map(|_| [binary(), binary(), binary()])
+        .collect();
+    let [g1, g2, g3] = [binary(), binary(), binary()];
+    let gamma = g1 + g3;
+    let placed: Expression = x.iter().sum();
+    let mut objective = f64::from(BATCH_IN_US) * gamma;
+    let mut rows = vec![
+        constraint!(placed.clone() <= places),
+        constraint!(g1 + g2 + g3 == 1),
+        constraint!(placed.clone() <= -epsilon * g1 + large * g3),
+        constraint!(placed >= -large * g1 + epsilon * g3),
+    ];
+    for ((flow, &x), &f) in flows.iter().zip(&x).zip(&f) {
+        let a = flow.load.offered as f64 / flow.load.home_limit as f64;
+        for (latency, f) in latencies.into_iter().zip(f) {
+            objective += latency * f;
+        }
+        rows.push(constraint!(f[0] + f[1] + f[2] == 1));
+        rows.push(match form {
+            Equation10::Printed => constraint!(a * (1 - x) >= epsilon + f[2]),
+            Equation10::Repaired => constraint!(a * (1 - x) >= f[2]),
+        });
+        rows.push(constraint!(a * (1 - x) <= f[1] + large * f[2]));
+    }
+    let model = all.minimise(objective.clone()).using(good_lp::microlp);
+    let solved = model.with_all(rows).solve().unwrap();
+    let placed = x.iter().filter(|&&x| solved.value(x) > 0.5).count();
+    (solved.eval(objective).round() as i64, placed)
+}
+
+#[test]
+fn equation_10_forbids_offloading_and_its_repair_agrees_with_exact() {
+    for seed in 0..10 {
+        let flows = placement_flows(20, seed);
+        let places = 8;
+        let mut nic = PlaneSpec::new("nic", vec![places.into()]);
+        nic.costs.batch_in = BATCH_IN_US.into();
+        let mut builder = ProblemBuilder::new(1, vec![nic]);
+        for flow in &flows {
+            builder.add(ItemSpec {
+                weights: &[1],
+                gains: &[
+                    -i64::from(flow.kernel_latency()),
+                    -i64::from(LATENCY_NIC_US),
+                ],
+                current: None,
+                load: flow.load,
+                cover: None,
+            });
+        }
+        let problem = builder.build().unwrap();
+        let kernel: i64 = flows
+            .iter()
+            .map(|flow| i64::from(flow.kernel_latency()))
+            .sum();
+        let printed = printed_model(&flows, places, Equation10::Printed);
+        assert_eq!(printed, (kernel, 0), "seed {seed}");
+        let (objective, placed) = printed_model(&flows, places, Equation10::Repaired);
+        let exact = solve(PlanePolicy::Exact, &problem);
+        assert_eq!(
+            (-exact.objective, offloaded(&exact)),
+            (objective, placed as u64)
+        );
+    }
 }

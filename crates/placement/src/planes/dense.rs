@@ -22,6 +22,9 @@ const WORK: usize = 600_000;
 /// Rounds at most.
 const MAX_ROUNDS: usize = 4000;
 
+/// Rounds after which a walk must not be worse.
+const MEMORY: usize = 40;
+
 /// Items that one round sends home at most, beside those that need them.
 const MAX_SENT_HOME: usize = 12;
 
@@ -39,46 +42,55 @@ pub(crate) fn solve(problem: &Problem, seed: u64) -> Vec<PlaneId> {
     let mut rng = Rng::new(seed);
     let empty = State::at_home(problem);
     let current = State::at(problem, &problem.current_planes());
-    let mut best = Best::new(problem, &current);
+    let mut best = Valued::new(problem, &current);
     // Items that are on planes hide what a placement from the beginning would gain.
     let starts = match current.planes() == empty.planes() {
         true => vec![empty],
         false => vec![current, empty],
     };
     let rounds = MAX_ROUNDS.min(WORK / problem.items().max(1)) / starts.len();
+    let free = vec![Avoided::default(); problem.plane_ids().count() + 1];
     for mut state in starts {
-        let mut found = Best::new(problem, &state);
-        fill(&mut state, &mut |_| Some(1.0));
-        found.offer(&state);
-        for _ in 0..rounds {
-            let state = changed(&found.state, &mut rng);
-            found.offer(&state);
-        }
-        if found.value > best.value {
-            best = found;
+        let mut walk = Valued::new(problem, &state);
+        fill(&mut state, &free, &mut |_| 1.0);
+        walk.offer(Valued::new(problem, &state));
+        // A step is taken if it is as good as the assignment some steps before: so a walk leaves
+        // places where each single step is a loss (late acceptance, Burke and Bykov, 2017).
+        let mut before = vec![walk.value; MEMORY];
+        best.offer(walk.clone());
+        for round in 0..rounds {
+            let found = Valued::new(problem, &changed(&walk.state, &mut rng));
+            let before = &mut before[round % MEMORY];
+            if found.value >= walk.value.min(*before) {
+                walk = found;
+            }
+            *before = walk.value;
+            if walk.value > best.value {
+                best = walk.clone();
+            }
         }
     }
     best.state.into_planes()
 }
 
-/// Best assignment that was found.
-struct Best<'p> {
+/// Assignment with its objective.
+#[derive(Clone)]
+struct Valued<'p> {
     value: i64,
     state: State<'p>,
 }
 
-impl<'p> Best<'p> {
-    fn new(problem: &'p Problem, state: &State<'p>) -> Best<'p> {
+impl<'p> Valued<'p> {
+    fn new(problem: &'p Problem, state: &State<'p>) -> Valued<'p> {
         let planes = limited(problem, state.planes());
-        Best {
+        Valued {
             value: problem.objective(&planes),
             state: State::at(problem, &planes),
         }
     }
 
     /// Takes an assignment that is as good.
-    fn offer(&mut self, state: &State<'p>) {
-        let found = Best::new(state.problem(), state);
+    fn offer(&mut self, found: Valued<'p>) {
         if found.value >= self.value {
             *self = found;
         }
@@ -108,6 +120,12 @@ impl Avoided {
             batch_in: draw(costs.batch_in, has_batch_in),
             batch_out: draw(costs.batch_out, has_batch_out),
         }
+    }
+
+    /// Returns true if no item of the bundle makes a batch in that is avoided.
+    fn allows(self, problem: &Problem, bundle: &Bundle, plane: PlaneId) -> bool {
+        let mut items = bundle.items.iter();
+        !self.batch_in || items.all(|&item| problem.is_charged_out(item, plane))
     }
 }
 
@@ -139,8 +157,9 @@ fn changed<'p>(from: &State<'p>, rng: &mut Rng) -> State<'p> {
         }
     }
     for plane in problem.plane_ids() {
-        if avoided[usize::from(plane.0)].batch_out {
-            keep(&mut state, plane);
+        let here = avoided[usize::from(plane.0)];
+        if here.batch_out {
+            keep(&mut state, plane, here);
         }
     }
     // Others have a chance to take the place: the ranks of items are changed at random, and what
@@ -149,29 +168,32 @@ fn changed<'p>(from: &State<'p>, rng: &mut Rng) -> State<'p> {
     let is_sent_last = rng.one_in(2);
     let mut factor = |(item, plane): (ItemId, PlaneId)| {
         let here = avoided[usize::from(plane.0)];
-        let is_in_item = problem.is_charged_in(item, plane);
-        if here.batch_in && is_in_item {
-            return None;
-        }
-        let first = if here.batch_out && !is_in_item { 1000.0 } else { 1.0 };
+        let is_first = here.batch_out && problem.is_charged_out(item, plane);
+        let first = if is_first { 1000.0 } else { 1.0 };
         let draw = rng.below(1000) as f64 / 1000.0;
-        let last = if is_sent_last && sent.contains(&(item, plane)) { 0.01 } else { 1.0 };
-        Some(first * last * (1.0 + noise * (draw - 0.5)))
+        let last = if is_sent_last && sent.contains(&(item, plane)) {
+            0.01
+        } else {
+            1.0
+        };
+        first * last * (1.0 + noise * (draw - 0.5))
     };
-    fill(&mut state, &mut factor);
+    fill(&mut state, &avoided, &mut factor);
     state
 }
 
 /// Puts the items that are on a plane now back there, with what they need, as far as they fit:
 /// without a batch out even those may be worth it that gain nothing.
-fn keep(state: &mut State, plane: PlaneId) {
+fn keep(state: &mut State, plane: PlaneId, avoided: Avoided) {
     let problem = state.problem();
     let mut bundle = Bundle::default();
     for item in problem.item_ids() {
         if problem.current(item) == Some(plane) && state.plane(item) != plane {
             state.remove(item);
             for company in [Company::Covers, Company::Items] {
-                if state.bundle(item, plane, company, &mut bundle) && state.fits(&bundle, plane) {
+                let is_found = state.bundle(item, plane, company, &mut bundle);
+                let is_allowed = is_found && avoided.allows(problem, &bundle, plane);
+                if is_allowed && state.fits(&bundle, plane) {
                     state.add(&bundle, plane);
                     break;
                 }
@@ -180,25 +202,25 @@ fn keep(state: &mut State, plane: PlaneId) {
     }
 }
 
-/// Fills planes with items that are at home. `factor` changes the rank of an item on a plane;
-/// without one the item is not offered.
-fn fill(state: &mut State, factor: &mut dyn FnMut((ItemId, PlaneId)) -> Option<f64>) {
+/// Fills planes with items that are at home. `factor` changes the rank of an item on a plane.
+fn fill(state: &mut State, avoided: &[Avoided], factor: &mut dyn FnMut((ItemId, PlaneId)) -> f64) {
     let problem = state.problem();
     let pairs = Pairs(problem.items() as u32);
     let mut candidates: Vec<Candidate> = Vec::new();
     for plane in problem.plane_ids() {
-        let items = problem.item_ids().filter(|&item| state.plane(item) == PlaneId::HOME);
-        candidates.extend(items.filter_map(|item| {
-            Some(Candidate {
-                item: pairs.key(item, plane),
-                weight: factor((item, plane))?,
-            })
+        let items = problem
+            .item_ids()
+            .filter(|&item| state.plane(item) == PlaneId::HOME);
+        candidates.extend(items.map(|item| Candidate {
+            item: pairs.key(item, plane),
+            weight: factor((item, plane)),
         }));
     }
     let mut filling = Filling {
         pairs,
         inner: RefCell::new(Inner {
             state,
+            avoided,
             bundles: Default::default(),
             last: None,
             waiting: Vec::new(),
@@ -232,6 +254,8 @@ struct Filling<'s, 'p> {
 
 struct Inner<'s, 'p> {
     state: &'s mut State<'p>,
+    /// What each plane avoids, home first.
+    avoided: &'s [Avoided],
     /// Bundles with covers and without.
     bundles: [Bundle; 2],
     /// The last offer: it is asked for several times.
@@ -270,6 +294,9 @@ impl Inner<'_, '_> {
             let bundle = &mut self.bundles[at];
             let is_found = self.state.bundle(item, plane, company, bundle);
             if !is_found || bundle.excess <= 0 || !self.state.fits(bundle, plane) {
+                continue;
+            }
+            if !self.avoided[usize::from(plane.0)].allows(self.state.problem(), bundle, plane) {
                 continue;
             }
             let offer = Offer {

@@ -17,7 +17,7 @@ pub(crate) enum Company {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     /// Items, the asked one first.
-    items: Vec<ItemId>,
+    pub(crate) items: Vec<ItemId>,
     /// Items of which covers enter.
     covers: Vec<ItemId>,
     /// What the bundle adds to each resource. Covers that become items are subtracted.
