@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
-//! `p4runtime-clients`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `placement-peer`, `split-programs`, `split-routes`, `figures`, `soak`,
+//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -9,6 +9,7 @@ mod clients;
 mod corpus;
 mod figures;
 mod fuzz;
+mod placement_peer;
 mod sanitize;
 mod scale;
 #[cfg(target_os = "linux")]
@@ -68,6 +69,9 @@ enum Task {
     /// Needs root for network namespaces, and p4c and BMv2; without them the command is skipped.
     #[cfg(target_os = "linux")]
     Bmv2(bmv2::Options),
+    /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
+    /// Python has no `highspy`.
+    PlacementPeer(placement_peer::Options),
     /// Write routes to one device, and to the coordinator of a switch and two servers. Prints times
     /// and the memory of each process. Needs root for network namespaces.
     #[cfg(target_os = "linux")]
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
+        Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Bmv2(options) => bmv2::run(&options),
         #[cfg(target_os = "linux")]

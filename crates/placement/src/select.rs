@@ -2,8 +2,9 @@
 //!
 //! For items of one size without requirements this is the top N by a max-heap. Requirements
 //! between items give each item a cost that depends on the items selected before: an item may need
-//! others on the same plane, or entries that stand for them. A cost never rises while items are
-//! added. The greedy order is then the one of CacheFlow (Katta et al., SOSR 2016, section 3).
+//! others on the same plane, or entries that stand for them. A cost falls while items are added, and
+//! rises only where the cheaper way has no room left. The greedy order is the one of CacheFlow
+//! (Katta et al., SOSR 2016, section 3).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -24,6 +25,11 @@ pub trait Requirements {
     /// Returns the capacity that the item takes if it is selected now, with all that it requires
     /// and that is not on the plane yet, or `None` if it may not be selected.
     fn cost(&self, item: ItemId) -> Option<u64>;
+
+    /// Returns the weight of a candidate if it is selected now, with all that it requires.
+    fn weight(&self, candidate: Candidate) -> f64 {
+        candidate.weight
+    }
 
     /// Returns true if the item is selected.
     fn is_selected(&self, item: ItemId) -> bool;
@@ -59,14 +65,15 @@ struct Ranked {
 }
 
 impl Ranked {
-    fn new(candidate: Candidate, cost: u64) -> Ranked {
+    fn new(candidate: Candidate, cost: u64, requirements: &impl Requirements) -> Ranked {
+        let weight = requirements.weight(candidate);
         let ratio = match cost {
             0 => f64::INFINITY,
-            _ => candidate.weight / cost as f64,
+            _ => weight / cost as f64,
         };
         Ranked {
             ratio,
-            weight: candidate.weight,
+            weight,
             cost,
             item: candidate.item,
         }
@@ -109,7 +116,7 @@ pub fn select(
     candidates.sort_unstable_by_key(|candidate| candidate.item);
     let ranked = candidates.iter().filter_map(|&candidate| {
         let cost = requirements.cost(candidate.item)?;
-        Some(Ranked::new(candidate, cost))
+        Some(Ranked::new(candidate, cost, requirements))
     });
     let mut heap: BinaryHeap<Ranked> = ranked.collect();
     let mut free = capacity;
@@ -120,24 +127,43 @@ pub fn select(
             // Items without a cost come first, so none is left.
             break;
         }
-        // An item of which the cost fell is in the heap again with its new cost.
-        let is_old = requirements.cost(top.item) != Some(top.cost);
-        if is_old || top.cost > free || requirements.is_selected(top.item) {
+        if requirements.is_selected(top.item) {
             continue;
+        }
+        match requirements.cost(top.item) {
+            Some(cost) if cost == top.cost && cost <= free => {}
+            // What was cheapest has no room left, and something else does its work.
+            Some(cost) if cost > top.cost => {
+                changed.push(top.item);
+                push_changed(candidates, &mut changed, &mut heap, requirements);
+                continue;
+            }
+            // An item of which the cost fell is in the heap again with its new cost.
+            _ => continue,
         }
         free -= top.cost;
         requirements.select(top.item, &mut changed);
         selected.push(top.item);
-        for item in changed.drain(..) {
-            let at = candidates.binary_search_by_key(&item, |candidate| candidate.item);
-            if let Ok(at) = at
-                && let Some(cost) = requirements.cost(item)
-            {
-                heap.push(Ranked::new(candidates[at], cost));
-            }
-        }
+        push_changed(candidates, &mut changed, &mut heap, requirements);
     }
     selected
+}
+
+/// Puts items into the heap again, with their costs of now. `candidates` are sorted by item.
+fn push_changed(
+    candidates: &[Candidate],
+    changed: &mut Vec<ItemId>,
+    heap: &mut BinaryHeap<Ranked>,
+    requirements: &impl Requirements,
+) {
+    for item in changed.drain(..) {
+        let at = candidates.binary_search_by_key(&item, |candidate| candidate.item);
+        if let Ok(at) = at
+            && let Some(cost) = requirements.cost(item)
+        {
+            heap.push(Ranked::new(candidates[at], cost, requirements));
+        }
+    }
 }
 
 #[cfg(test)]
