@@ -21,7 +21,7 @@ use crate::tables::{
     Tables,
 };
 use crate::translate::{
-    CONTROLLER_PORT, Fault, OnMiss, PREFIX_BYTES, Shape, ShapesByTable, TranslatedTable,
+    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PREFIX_BYTES, Shape, ShapesByTable, TranslatedTable,
     Translation, WAITING_PORT, WAITING_SESSION, key_matches, translate,
 };
 use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, TableMod};
@@ -675,7 +675,7 @@ fn is_same_match(old: &Entry, new: &Entry) -> bool {
 /// at least of one packet.
 fn meter_config(rate: u32) -> MeterConfig {
     let bytes = u64::from(rate) * 1_000 / 8;
-    let burst = (bytes / 10).max(packet::MAX_FRAME as u64);
+    let burst = (bytes / 10).max(MAX_PACKET.into());
     MeterConfig::SingleRate {
         cir: bytes,
         cburst: burst,

@@ -13,8 +13,8 @@ use super::shape::{Operation, Shape, Step};
 use crate::model::*;
 use crate::tables::{TableNumber, jump_target};
 
-/// Maximum number of bytes of a packet.
-pub(crate) const MAX_PACKET: u32 = packet::MAX_FRAME as u32;
+/// Maximum number of bytes of a packet: a jumbo frame.
+pub(crate) const MAX_PACKET: u32 = 9_216;
 /// Maximum number of copies that a packet sends.
 pub(crate) const MAX_OUTPUTS: u32 = 16;
 /// Number of visits of a step after which what it adds and deletes counts as unbounded.

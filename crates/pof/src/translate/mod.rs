@@ -26,6 +26,7 @@ use crate::tables::{Limits, TableNumber, Tables};
 use crate::wire::ErrorCode;
 use code::{Externs, Fields, ListPlace, Successor};
 use expr::*;
+pub(crate) use layout::MAX_PACKET;
 use layout::{At, Layout, State, TableShapes};
 pub(crate) use shape::Shape;
 

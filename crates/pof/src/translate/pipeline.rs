@@ -11,7 +11,7 @@ use ir::{
 use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Successor};
 use super::expr::*;
 use super::frame::Frame;
-use super::layout::{Layout, TableShapes};
+use super::layout::{Layout, MAX_PACKET, TableShapes};
 use super::{Fault, OnMiss, TranslatedTable, WAITING_PORT, WAITING_SESSION};
 use crate::tables::TableNumber;
 
@@ -363,11 +363,14 @@ impl Line {
                     .element(fields.outputs.port, intrinsics.current),
             ),
         );
+        let is_too_long = binary(BinOp::Gt, read(frame.total), number(MAX_PACKET));
+        let too_long = code::fault(Fault::TooLong, TableNumber::FIRST, lookups.externs);
         let begin = vec![
             assign(fields.port, read(intrinsics.ingress_port)),
             assign(fields.egress_spec, ones(NUMBER, NUMBER)),
             frame.note_length(),
             frame.note_port(read(intrinsics.ingress_port)),
+            when(is_too_long, too_long),
         ];
         let is_back = is_equal(
             read(intrinsics.instance_type),
