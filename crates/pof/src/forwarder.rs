@@ -15,13 +15,13 @@ use switch::{
     DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
 };
 
-use crate::model::{FieldValue, Match, TableType};
+use crate::model::{Action, FieldValue, Instruction, Match, Operand, TableType, port};
 use crate::tables::{
     CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
     Tables,
 };
 use crate::translate::{
-    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PREFIX_BYTES, Shape, ShapesByTable, TranslatedTable,
+    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape, ShapesByTable, TranslatedTable,
     Translation, WAITING_PORT, WAITING_SESSION, key_matches, translate,
 };
 use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, TableMod};
@@ -373,18 +373,69 @@ impl Forwarder {
         Ok(None)
     }
 
+    /// Runs the actions of a packet-out on a packet, as if it came in at this port.
+    ///
+    /// # Errors
+    /// An action is not allowed, or the packet is too long.
+    pub fn packet_out(
+        &mut self,
+        in_port: u16,
+        actions: &[Action],
+        data: &[u8],
+    ) -> Result<(), ErrorCode> {
+        let to_table = u32::from(port::TABLE) | 0xFFFF_0000;
+        let is_for_tables = matches!(actions, [Action::Output { port, .. }]
+            if *port == Operand::Immediate(to_table));
+        let port = match is_for_tables {
+            true => u32::from(in_port),
+            false => {
+                let mut actions = actions.iter();
+                actions.try_for_each(|action| self.tables.check_action(action))?;
+                PACKET_OUT_PORTS + u32::from(in_port)
+            }
+        };
+        if !is_for_tables {
+            self.set_packet_out(actions)?;
+        }
+        let received = self.device.receive(PortId(port), data);
+        received.map_err(|_| ErrorCode::BadPacket)
+    }
+
+    /// Makes these actions those of packet-outs. Packets that came in before run the previous ones.
+    fn set_packet_out(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
+        let number = TableNumber::PACKET_OUT;
+        let entry = Entry {
+            counter: 0,
+            cookie: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            priority: 0,
+            index: 0,
+            matches: Vec::new(),
+            instructions: vec![Instruction::ApplyActions(actions.to_vec())],
+        };
+        let (shape, call) = self.call_of(number, &entry)?;
+        let table = self.translated.get(&number).ok_or(ErrorCode::FlowUnknown)?.id;
+        if let Some(old) = self.installed.remove(&(number, 0)) {
+            self.device.apply(Change::Delete(table, old.id)).map_err(code_of)?;
+            self.use_shape(number, old.shape, -1);
+        }
+        self.insert_as(number, TableType::Exact, &entry, shape, call)
+    }
+
     /// Returns what a counter has counted.
     pub fn counter(&self, id: u32) -> Count {
         let reading = self.device.read_counter(self.counters, id);
         reading.unwrap_or_default().into()
     }
 
-    /// Returns what an entry has counted, and since when it exists.
+    /// Returns what an entry has counted, and how long it has existed.
     pub fn usage(&self, number: TableNumber, index: u32) -> Option<(Count, Nanos)> {
         let installed = self.installed.get(&(number, index))?;
         let table = self.translated.get(&number)?;
         let reading = self.device.read_direct_counter(table.id, installed.id);
-        Some((reading.unwrap_or_default().into(), installed.since))
+        let age = Nanos(self.device.now().0.saturating_sub(installed.since.0));
+        Some((reading.unwrap_or_default().into(), age))
     }
 
     /// Returns the number of packets that hit and missed in a table of the program.
@@ -397,7 +448,13 @@ impl Forwarder {
 
     fn insert(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
         let (shape, call) = self.call_of(number, entry)?;
-        self.insert_as(number, entry, shape, call)
+        let table_type = self.type_of(number)?;
+        self.insert_as(number, table_type, entry, shape, call)
+    }
+
+    fn type_of(&self, number: TableNumber) -> Result<TableType, ErrorCode> {
+        let table = self.tables.table(number).ok_or(ErrorCode::FlowBadTable)?;
+        Ok(table.table_type)
     }
 
     /// Returns the number of an entry's shape, and the call of its action. If the shape is new, the
@@ -454,13 +511,12 @@ impl Forwarder {
     fn insert_as(
         &mut self,
         number: TableNumber,
+        table_type: TableType,
         entry: &Entry,
         shape: u64,
         call: ActionCall,
     ) -> Result<(), ErrorCode> {
         let unknown = ErrorCode::FlowUnknown;
-        let table = self.tables.table(number).ok_or(unknown)?;
-        let table_type = table.table_type;
         let inserted = TableEntry {
             keys: key_matches(table_type, &entry.matches, entry.index),
             priority: (table_type == TableType::Masked).then(|| i32::from(entry.priority) + 1),
@@ -515,7 +571,8 @@ impl Forwarder {
             return Ok(());
         }
         self.uninstall(number, &old)?;
-        self.insert_as(number, entry, shape, call)
+        let table_type = self.type_of(number)?;
+        self.insert_as(number, table_type, entry, shape, call)
     }
 
     /// Removes an entry from the device.
@@ -543,14 +600,14 @@ impl Forwarder {
     ) -> Result<(), ErrorCode> {
         let entry = self.tables.table(number).and_then(|table| table.entry(index));
         let entry = entry.cloned().ok_or(ErrorCode::NoSuchEntry)?;
-        let (count, since) = self.usage(number, index).unwrap_or_default();
+        let (count, duration) = self.usage(number, index).unwrap_or_default();
         self.uninstall(number, &entry)?;
         self.tables.apply_flow(FlowChange::Remove(number, index));
         self.removed.push(Removed {
             table: number,
             entry,
             reason,
-            duration: Nanos(self.device.now().0.saturating_sub(since.0)),
+            duration,
             count,
         });
         Ok(())

@@ -157,10 +157,13 @@ impl Tables {
                 let written = Field::metadata(*offset, *length);
                 field(written, MAX_FIELD_BITS, ErrorCode::BadOffset)
             }
-            Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => {
+            // The action set is not built yet, see docs/internals/pof.md.
+            Instruction::WriteActions(_) | Instruction::ClearActions => {
+                Err(ErrorCode::UnsupportedInstruction)
+            }
+            Instruction::ApplyActions(actions) => {
                 actions.iter().try_for_each(|action| self.check_action(action))
             }
-            Instruction::ClearActions => Ok(()),
             Instruction::Meter(meter) if self.meters.contains_key(meter) => Ok(()),
             Instruction::Meter(_) => Err(ErrorCode::UnknownMeter),
             Instruction::WriteMetadataFromPacket {

@@ -53,6 +53,8 @@ pub struct TableNumber(pub u8);
 impl TableNumber {
     /// The table that looks up each received packet first.
     pub const FIRST: TableNumber = TableNumber(0);
+    /// The place of the actions of a packet-out. No table has this number.
+    pub const PACKET_OUT: TableNumber = TableNumber(0xFF);
 }
 
 /// A table.
@@ -311,7 +313,8 @@ impl Tables {
         let at = table_type as usize;
         let before: u32 = self.limits.tables[..at].iter().map(|n| u32::from(*n)).sum();
         let number = u8::try_from(before + u32::from(id)).ok()?;
-        (id < self.limits.tables[at]).then_some(TableNumber(number))
+        let number = TableNumber(number);
+        (id < self.limits.tables[at] && number != TableNumber::PACKET_OUT).then_some(number)
     }
 
     /// Returns the number of a table among those of its type.

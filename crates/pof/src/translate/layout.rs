@@ -138,6 +138,7 @@ impl Layout {
             is_whole: false,
         };
         walk.reach(Point::Table(TableNumber::FIRST), State::START);
+        walk.reach(Point::Table(TableNumber::PACKET_OUT), State::START);
         while let Some(point) = walk.open.pop() {
             walk.visit(point);
         }

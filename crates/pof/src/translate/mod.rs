@@ -36,6 +36,8 @@ pub(crate) const CONTROLLER_PORT: u32 = 0x1_0000;
 pub(crate) const WAITING_PORT: u32 = 0x1_0001;
 /// Clone session of these copies.
 pub(crate) const WAITING_SESSION: u32 = 1;
+/// First of the ingress ports of packet-outs: it counts from their ports.
+pub(crate) const PACKET_OUT_PORTS: u32 = 0x2_0000;
 /// Number of bytes in front of a packet for the controllers.
 pub(crate) const PREFIX_BYTES: usize = code::PREFIX_BITS as usize / 8;
 
@@ -114,9 +116,11 @@ pub enum OnMiss {
 /// Makes the program of all tables that have shapes.
 pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss) -> Translation {
     let of_tables = shapes.iter().filter_map(|(number, shapes)| {
-        let table = tables.table(*number)?;
+        let fields: &[Field] = match *number {
+            TableNumber::PACKET_OUT => &[],
+            number => &tables.table(number)?.fields,
+        };
         let shapes = shapes.iter().map(|(_, shape)| shape).collect();
-        let fields = &table.fields;
         Some((*number, TableShapes { fields, shapes }))
     });
     let of_tables: BTreeMap<_, _> = of_tables.collect();

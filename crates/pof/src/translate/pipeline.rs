@@ -12,7 +12,9 @@ use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Success
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{Layout, MAX_PACKET, TableShapes};
-use super::{Fault, OnMiss, TranslatedTable, WAITING_PORT, WAITING_SESSION};
+use super::{
+    Fault, OnMiss, PACKET_OUT_PORTS, TranslatedTable, WAITING_PORT, WAITING_SESSION,
+};
 use crate::tables::TableNumber;
 
 /// Values of `standard_metadata.instance_type`.
@@ -315,8 +317,12 @@ struct Line {
 
 /// Position of the stage that starts a received packet.
 const BEGIN: u32 = 1;
+/// Position of the stage that sends a copy that came back.
+const RESEND: u32 = 2;
+/// Position of the stage that tells a packet-out from a received packet.
+const SOURCE: u32 = 3;
 /// Number of stages before those of tables.
-const FIXED: u32 = 3;
+const FIXED: u32 = 4;
 /// Number of stages of a table that has shapes: check, outside, lookup.
 const OF_TABLE: u32 = 3;
 
@@ -324,6 +330,9 @@ impl Line {
     fn of(lookups: &Lookups<'_>) -> Line {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
+        if lookups.translated.contains_key(&TableNumber::PACKET_OUT) {
+            visit(TableNumber::PACKET_OUT, lookups, &mut seen, &mut order);
+        }
         visit(TableNumber::FIRST, lookups, &mut seen, &mut order);
         order.reverse();
         let mut next = FIXED;
@@ -363,13 +372,15 @@ impl Line {
                     .element(fields.outputs.port, intrinsics.current),
             ),
         );
+        let ingress_port = || read(intrinsics.ingress_port);
+        let is_packet_out = binary(BinOp::Ge, ingress_port(), number(PACKET_OUT_PORTS));
         let is_too_long = binary(BinOp::Gt, read(frame.total), number(MAX_PACKET));
         let too_long = code::fault(Fault::TooLong, TableNumber::FIRST, lookups.externs);
         let begin = vec![
-            assign(fields.port, read(intrinsics.ingress_port)),
+            assign(fields.port, and(ingress_port(), number(u16::MAX.into()))),
             assign(fields.egress_spec, ones(NUMBER, NUMBER)),
             frame.note_length(),
-            frame.note_port(read(intrinsics.ingress_port)),
+            frame.note_port(ingress_port()),
             when(is_too_long, too_long),
         ];
         let is_back = is_equal(
@@ -381,7 +392,7 @@ impl Line {
                 "arrived".to_owned(),
                 StageKind::Condition {
                     cond: is_back,
-                    then: Next::Stage(StageId::new(BEGIN + 1)),
+                    then: Next::Stage(StageId::new(RESEND)),
                     otherwise: Next::Stage(StageId::new(BEGIN)),
                 },
             ),
@@ -389,7 +400,7 @@ impl Line {
                 "begin".to_owned(),
                 StageKind::Action {
                     body: begin,
-                    next: self.to(TableNumber::FIRST),
+                    next: Next::Stage(StageId::new(SOURCE)),
                 },
             ),
             stage(
@@ -397,6 +408,14 @@ impl Line {
                 StageKind::Action {
                     body: resend,
                     next: Next::End,
+                },
+            ),
+            stage(
+                "source".to_owned(),
+                StageKind::Condition {
+                    cond: is_packet_out,
+                    then: self.to(TableNumber::PACKET_OUT),
+                    otherwise: self.to(TableNumber::FIRST),
                 },
             ),
         ];

@@ -76,6 +76,9 @@ impl Shape {
     }
 }
 
+/// Reason of a packet-in that an OUTPUT makes.
+const REASON_ACTION: u32 = 1;
+
 struct Splitter<'a> {
     tables: &'a Tables,
     is_live: &'a dyn Fn(u32) -> bool,
@@ -175,12 +178,19 @@ impl Splitter<'_> {
     fn action(&mut self, action: &Action) -> Action {
         let mut one = action.clone();
         match &mut one {
-            Action::Output { port, .. } => {
-                if let Operand::Immediate(number) = port {
+            Action::Output { port, .. } => match port {
+                // An output to the controllers is a packet-in, whatever part of it is asked for.
+                Operand::Immediate(number) if *number as u16 == port::CONTROLLER => {
+                    return self.action(&Action::PacketIn {
+                        reason: REASON_ACTION,
+                    });
+                }
+                Operand::Immediate(number) => {
                     self.number(*number, 16);
                     *port = Operand::Immediate(0);
                 }
-            }
+                Operand::Field(_) => {}
+            },
             Action::SetField(set) => {
                 let width = u32::from(set.field.length);
                 self.value(&set.value, width);

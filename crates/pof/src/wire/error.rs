@@ -120,6 +120,8 @@ errors! {
     GroupBadCommand = 6, 11;
     /// An action of the group is not allowed.
     BadBucket = 6, 12;
+    /// A controller cannot change ports of this switch.
+    UnsupportedPortMod = 7, 0;
     /// The port of a PORT_MOD does not exist.
     PortModBadPort = 7, 1;
     /// The program of the tables cannot be made.
