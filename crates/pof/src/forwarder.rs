@@ -15,23 +15,24 @@ use switch::{
     DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
 };
 
-use crate::model::{Action, FieldValue, Instruction, Match, Operand, TableType, port};
+use crate::model::{Action, Argument, FieldValue, Instruction, Match, TableType, port};
 use crate::tables::{
     CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
     Tables,
 };
 use crate::translate::{
-    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape, ShapesByTable, TranslatedTable,
-    Translation, WAITING_PORT, WAITING_SESSION, key_matches, translate,
+    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape,
+    ShapesByTable, TranslatedTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches,
+    translate,
 };
 use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, TableMod};
 
-/// Options of a switch.
+/// ForwarderOptions of a switch.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ForwarderOptions {
     /// Limits of its tables.
     pub limits: Limits,
-    /// What becomes of packets that no entry matches.
+    /// Treatment of packets that no entry matches.
     pub on_miss: OnMiss,
     /// Seed of the device's random streams.
     pub seed: u64,
@@ -84,9 +85,9 @@ pub struct Removed {
     pub entry: Entry,
     /// The reason.
     pub reason: RemovalReason,
-    /// How long it existed.
+    /// The time for which it existed.
     pub duration: Nanos,
-    /// What it counted.
+    /// Its packets and bytes.
     pub count: Count,
 }
 
@@ -129,7 +130,7 @@ pub struct Forwarder {
     device: Device,
     engine: Arc<dyn Engine>,
     tables: Tables,
-    options: Options,
+    options: ForwarderOptions,
     shapes: BTreeMap<TableNumber, Vec<UsedShape>>,
     next_shape: u64,
     translated: BTreeMap<TableNumber, TranslatedTable>,
@@ -150,7 +151,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// The engine does not take the program: a defect.
-    pub fn new(engine: Arc<dyn Engine>, options: Options) -> Result<Forwarder, LoadError> {
+    pub fn new(engine: Arc<dyn Engine>, options: ForwarderOptions) -> Result<Forwarder, LoadError> {
         let tables = Tables::new(options.limits.clone());
         let translation = translate(&tables, &ShapesByTable::new(), options.on_miss);
         let config = DeviceConfig {
@@ -326,7 +327,10 @@ impl Forwarder {
     /// Replaces the actions of all entries that use a group.
     fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
         for (number, index) in self.tables.users_of_group(group) {
-            let entry = self.tables.table(number).and_then(|table| table.entry(index));
+            let entry = self
+                .tables
+                .table(number)
+                .and_then(|table| table.entry(index));
             if let Some(entry) = entry.cloned() {
                 self.replace(number, &entry)?;
             }
@@ -385,7 +389,7 @@ impl Forwarder {
     ) -> Result<(), ErrorCode> {
         let to_table = u32::from(port::TABLE) | 0xFFFF_0000;
         let is_for_tables = matches!(actions, [Action::Output { port, .. }]
-            if *port == Operand::Immediate(to_table));
+            if *port == Argument::Immediate(to_table));
         let port = match is_for_tables {
             true => u32::from(in_port),
             false => {
@@ -415,9 +419,15 @@ impl Forwarder {
             instructions: vec![Instruction::ApplyActions(actions.to_vec())],
         };
         let (shape, call) = self.call_of(number, &entry)?;
-        let table = self.translated.get(&number).ok_or(ErrorCode::FlowUnknown)?.id;
+        let table = self
+            .translated
+            .get(&number)
+            .ok_or(ErrorCode::FlowUnknown)?
+            .id;
         if let Some(old) = self.installed.remove(&(number, 0)) {
-            self.device.apply(Change::Delete(table, old.id)).map_err(code_of)?;
+            self.device
+                .apply(Change::Delete(table, old.id))
+                .map_err(code_of)?;
             self.use_shape(number, old.shape, -1);
         }
         self.insert_as(number, TableType::Exact, &entry, shape, call)
@@ -482,7 +492,8 @@ impl Forwarder {
                 self.shapes.entry(number).or_default().push(new);
                 let made = self.make_program();
                 let found = made.and_then(|()| {
-                    self.position_of(number, &shape).ok_or(ErrorCode::FlowUnknown)
+                    self.position_of(number, &shape)
+                        .ok_or(ErrorCode::FlowUnknown)
                 });
                 if found.is_err() {
                     let shapes = self.shapes.entry(number).or_default();
@@ -550,7 +561,10 @@ impl Forwarder {
     fn replace(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
         let place = (number, entry.index);
         let unknown = ErrorCode::NoSuchEntry;
-        let old = self.tables.table(number).and_then(|table| table.entry(entry.index));
+        let old = self
+            .tables
+            .table(number)
+            .and_then(|table| table.entry(entry.index));
         let old = old.cloned().ok_or(unknown)?;
         let (shape, call) = self.call_of(number, entry)?;
         let installed = *self.installed.get(&place).ok_or(unknown)?;
@@ -567,7 +581,8 @@ impl Forwarder {
             }
             self.use_shape(number, installed.shape, -1);
             self.use_shape(number, shape, 1);
-            self.installed.insert(place, Installed { shape, ..installed });
+            self.installed
+                .insert(place, Installed { shape, ..installed });
             return Ok(());
         }
         self.uninstall(number, &old)?;
@@ -598,7 +613,10 @@ impl Forwarder {
         index: u32,
         reason: RemovalReason,
     ) -> Result<(), ErrorCode> {
-        let entry = self.tables.table(number).and_then(|table| table.entry(index));
+        let entry = self
+            .tables
+            .table(number)
+            .and_then(|table| table.entry(index));
         let entry = entry.cloned().ok_or(ErrorCode::NoSuchEntry)?;
         let (count, duration) = self.usage(number, index).unwrap_or_default();
         self.uninstall(number, &entry)?;
@@ -620,7 +638,9 @@ impl Forwarder {
             used.map(|used| (used.number, used.shape.clone())).collect()
         };
         let shapes = self.shapes.iter().filter(|(_, used)| !used.is_empty());
-        let shapes = shapes.map(|(number, used)| (*number, of_table(used))).collect();
+        let shapes = shapes
+            .map(|(number, used)| (*number, of_table(used)))
+            .collect();
         let Translation {
             program,
             tables,
@@ -701,7 +721,9 @@ fn packet_in(bytes: &[u8]) -> Option<Event> {
 
 fn fault_of(limbs: &[u64]) -> Option<Event> {
     let (code, table) = (limbs.first()?, limbs.get(1)?);
-    let fault = Fault::ALL.into_iter().find(|fault| u64::from(fault.code().code()) == *code)?;
+    let fault = Fault::ALL
+        .into_iter()
+        .find(|fault| u64::from(fault.code().code()) == *code)?;
     Some(Event::Fault {
         error: fault.code(),
         table: TableNumber(u8::try_from(*table).ok()?),
@@ -728,8 +750,8 @@ fn is_same_match(old: &Entry, new: &Entry) -> bool {
     old.priority == new.priority && of(old) == of(new)
 }
 
-/// Returns the configuration of a meter with this rate in kbit/s and a burst of a tenth of a second,
-/// at least of one packet.
+/// Returns the configuration of a meter with this rate in kbit/s. The burst is that of a tenth of a
+/// second, at least one packet.
 fn meter_config(rate: u32) -> MeterConfig {
     let bytes = u64::from(rate) * 1_000 / 8;
     let burst = (bytes / 10).max(MAX_PACKET.into());

@@ -10,7 +10,7 @@
 //! - [`Forwarder`] keeps the tables and a [`switch::Device`] that forwards by them.
 //! - [`session`] is a connection with a controller.
 //!
-//! It may import `switch`, `exec`, `table`, `packet`, `ir` and `bits`. It has no I/O, no threads
+//! It may import `switch`, `exec`, `packet`, `ir` and `bits`. It has no I/O, no threads
 //! and no clock.
 //!
 //! Invariants:
@@ -30,5 +30,5 @@ pub mod tables;
 mod translate;
 pub mod wire;
 
-pub use forwarder::{Count, Event, Forwarder, Options, Removed, RemovalReason};
+pub use forwarder::{Count, Event, Forwarder, ForwarderOptions, RemovalReason, Removed};
 pub use translate::{Fault, OnMiss};

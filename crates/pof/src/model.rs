@@ -43,7 +43,7 @@ pub enum Place {
 /// A run of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Field {
-    /// Its number. It tells the place, see [`Field::place`].
+    /// Its number. It determines the place, see [`Field::place`].
     pub id: u16,
     /// Its first bit.
     pub offset: u16,
@@ -82,7 +82,7 @@ impl Field {
         }
     }
 
-    /// Returns the first bit behind it.
+    /// Returns the first bit after it.
     pub fn end(self) -> u32 {
         u32::from(self.offset) + u32::from(self.length)
     }
@@ -112,7 +112,7 @@ pub struct Match {
 
 /// A number that an instruction has, or that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operand {
+pub enum Argument {
     /// The number itself.
     Immediate(u32),
     /// A field of at most 32 bits.
@@ -134,7 +134,7 @@ pub struct Jump {
     /// Its direction.
     pub direction: Direction,
     /// Number of instructions from the jump itself: 1 is the next one.
-    pub distance: Operand,
+    pub distance: Argument,
 }
 
 /// Operation of CALCULATE_FIELD.
@@ -203,14 +203,14 @@ pub enum Instruction {
         /// Movement of the packet offset in bytes, as a signed number.
         offset: u16,
         /// Index of the entry.
-        index: Operand,
+        index: Argument,
     },
     /// Jumps by the comparison of a field with an operand.
     ConditionalJump {
         /// The field.
         left: Field,
-        /// What it is compared with.
-        right: Operand,
+        /// The other side of the comparison.
+        right: Argument,
         /// The jump if the field is less.
         less: Jump,
         /// The jump if both are equal.
@@ -225,33 +225,33 @@ pub enum Instruction {
         /// The field.
         target: Field,
         /// The other operand.
-        source: Operand,
+        source: Argument,
     },
     /// Moves the packet offset.
     MovePacketOffset {
         /// Its direction.
         direction: Direction,
         /// Number of bytes.
-        distance: Operand,
+        distance: Argument,
     },
     /// Sets the packet offset, in bytes from the start of the packet.
-    SetPacketOffset(Operand),
+    SetPacketOffset(Argument),
     /// Compares a field with an operand and stores the result in the metadata: 0 equal, 1 greater,
     /// 2 less.
     Compare {
-        /// Which of the four results.
+        /// The number of the result, 0 to 3.
         result: u8,
         /// The field.
         left: Field,
-        /// What it is compared with.
-        right: Operand,
+        /// The other side of the comparison.
+        right: Argument,
     },
     /// Jumps forward if a field and an operand differ.
     Branch {
         /// The field.
         left: Field,
-        /// What it is compared with.
-        right: Operand,
+        /// The other side of the comparison.
+        right: Argument,
         /// Number of instructions from the branch itself: 1 is the next one.
         skip: u32,
     },
@@ -271,7 +271,7 @@ pub enum Action {
     /// packet offset on.
     Output {
         /// The port, see [`port`].
-        port: Operand,
+        port: Argument,
         /// First bit of the metadata that is sent.
         metadata_offset: u16,
         /// Width of the metadata that is sent, rounded up to bytes.
@@ -311,7 +311,7 @@ pub enum Action {
         /// First bit.
         offset: u16,
         /// Width.
-        length: Operand,
+        length: Argument,
     },
     /// Computes a ones' complement checksum of words as wide as its field.
     CalculateChecksum {
@@ -337,7 +337,7 @@ pub enum Action {
     },
     /// Sends a copy of the whole packet to the controllers.
     PacketIn {
-        /// Reason that the message tells.
+        /// Reason in the message.
         reason: u32,
     },
     /// Counts the packet.
@@ -380,21 +380,21 @@ pub enum GroupType {
     FastFailover,
 }
 
-/// Name of at most 64 bytes, as the protocol carries it.
+/// ObjectName of at most 64 bytes, as the protocol carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Name(pub [u8; NAME_BYTES]);
+pub struct ObjectName(pub [u8; NAME_BYTES]);
 
-impl Name {
+impl ObjectName {
     /// Creates a name. Bytes above the maximum are cut off.
-    pub fn new(text: &str) -> Name {
+    pub fn new(text: &str) -> ObjectName {
         let mut name = [0; NAME_BYTES];
         let length = text.len().min(NAME_BYTES);
         name[..length].copy_from_slice(&text.as_bytes()[..length]);
-        Name(name)
+        ObjectName(name)
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.iter().position(|byte| *byte == 0);
         let bytes = &self.0[..end.unwrap_or(NAME_BYTES)];
@@ -402,7 +402,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.to_string())
     }

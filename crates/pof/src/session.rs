@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use packet::Nanos;
 
-use crate::forwarder::{Event, Forwarder, Removed, RemovalReason};
-use crate::model::{Name, TableType, port};
+use crate::forwarder::{Event, Forwarder, RemovalReason, Removed};
+use crate::model::{ObjectName, TableType, port};
 use crate::tables::{Entry, TableNumber};
 use crate::wire::{
-    Body, Command, Config, Counter, CounterCommand, ErrorCode, Failure, Features, FlowCommand,
+    Body, Command, Config, Counter, CounterCommand, ErrorCode, ErrorMessage, Features, FlowCommand,
     FlowMod, FlowRemoved, FlowStats, GroupMod, GroupStats, HEADER_BYTES, Message, MeterMod,
     MeterStats, NO_BUFFER, PacketIn, PacketOut, Port, PortStatus, Refused, ResourceReport, Role,
     RoleChange, Stats, StatsReply, StatsRequest, TableMod, TableResource, TableStats, decode,
@@ -27,7 +27,7 @@ const FLOWS_IN_PART: usize = 28;
 /// Default of [`Config::miss_send_length`].
 const MISS_SEND_LENGTH: u16 = 0xFFFF;
 
-/// What a switch tells of itself.
+/// Description of a switch for its controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Its number.
@@ -44,7 +44,7 @@ impl Description {
             id,
             device,
             address: [0x02, 0, 0, 0, (id >> 8) as u8, id as u8],
-            name: Name::new(name),
+            name: ObjectName::new(name),
             config: 0,
             state: 1 << 2,
             current: 0,
@@ -131,7 +131,7 @@ impl Session {
 
     fn refuse(&mut self, xid: u32, error: ErrorCode) {
         let text = error.to_string();
-        let failure = Failure::new(error, self.config.device, &text);
+        let failure = ErrorMessage::new(error, self.config.device, &text);
         self.send(xid, Body::Error(failure));
     }
 
@@ -229,13 +229,17 @@ impl Session {
             Body::TableMod(table) => {
                 if let Some(number) = switch.table_mod(&table)? {
                     let reply = table_message(switch, number);
-                    reply.into_iter().for_each(|reply| self.send(xid, Body::TableMod(reply)));
+                    reply
+                        .into_iter()
+                        .for_each(|reply| self.send(xid, Body::TableMod(reply)));
                 }
             }
             Body::GroupMod(group) => {
                 if let Some(id) = switch.group_mod(&group)? {
                     let reply = group_message(switch, id);
-                    reply.into_iter().for_each(|reply| self.send(xid, Body::GroupMod(reply)));
+                    reply
+                        .into_iter()
+                        .for_each(|reply| self.send(xid, Body::GroupMod(reply)));
                 }
             }
             Body::MeterMod(meter) => {
@@ -330,7 +334,9 @@ impl Session {
         let tables = switch.tables();
         for (number, table) in tables.tables() {
             let message = table_message(switch, number);
-            message.into_iter().for_each(|table| self.send(xid, Body::TableMod(table)));
+            message
+                .into_iter()
+                .for_each(|table| self.send(xid, Body::TableMod(table)));
             let id = tables.id_in_type(number);
             for entry in table.entries() {
                 let flow = flow_message(entry, table.table_type, id);
@@ -339,7 +345,9 @@ impl Session {
         }
         for (id, _) in tables.groups() {
             let message = group_message(switch, id);
-            message.into_iter().for_each(|group| self.send(xid, Body::GroupMod(group)));
+            message
+                .into_iter()
+                .for_each(|group| self.send(xid, Body::GroupMod(group)));
         }
         for (id, rate) in tables.meters() {
             self.send(xid, Body::MeterMod(meter_message(id, rate)));
@@ -380,9 +388,8 @@ impl Session {
                 }
                 let wanted = tables.tables().filter(|(number, _)| is_wanted(*number));
                 let flows = wanted.flat_map(|(number, table)| {
-                    let has_cookie = move |entry: &&Entry| {
-                        (entry.cookie ^ cookie) & cookie_mask == 0
-                    };
+                    let has_cookie =
+                        move |entry: &&Entry| (entry.cookie ^ cookie) & cookie_mask == 0;
                     let entries = table.entries().filter(has_cookie);
                     entries.map(move |entry| flow_stats(switch, number, table.table_type, entry))
                 });
@@ -447,7 +454,8 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the controller what packets and time-outs made at this time. A slave gets none of it.
+    /// Reports to the controller what packets and time-outs made at this time. A slave gets none of
+    /// it.
     pub fn notify(&mut self, event: &Event, now: Nanos) {
         if self.phase != Phase::Open || self.role == Role::Slave {
             return;
@@ -481,7 +489,7 @@ impl Session {
                 }
                 self.last_faults.insert(*table, now);
                 let text = format!("{error}, in table {}", table.0);
-                let failure = Failure::new(*error, self.config.device, &text);
+                let failure = ErrorMessage::new(*error, self.config.device, &text);
                 self.announce(Body::Error(failure));
             }
             Event::Removed(removed) => self.announce(Body::FlowRemoved(flow_removed(removed))),
@@ -525,9 +533,9 @@ fn features(switch: &Forwarder, own: &Description) -> Features {
         tables: tables.map(|count| u16::from(*count)).sum(),
         // Flow, table and group statistics.
         capabilities: 1 | 1 << 1 | 1 << 3,
-        vendor: Name::new("Polyplane"),
-        forwarding_engine: Name::new("Polyplane POF"),
-        lookup_engine: Name::new("Polyplane POF"),
+        vendor: ObjectName::new("Polyplane"),
+        forwarding_engine: ObjectName::new("Polyplane POF"),
+        lookup_engine: ObjectName::new("Polyplane POF"),
     }
 }
 

@@ -7,7 +7,7 @@ use packet::{Nanos, PortId};
 use pof::model::*;
 use pof::session::{Description, Phase, Session};
 use pof::wire::*;
-use pof::{Forwarder, OnMiss, Options};
+use pof::{Forwarder, ForwarderOptions, OnMiss};
 
 /// A switch with ports 1 to 3 and one controller.
 struct Bed {
@@ -24,8 +24,10 @@ impl Bed {
             ports: (1..=3).map(|id| Description::port(77, id, "eth")).collect(),
         };
         let engine = Arc::new(interp::Interp);
-        let mut switch = Forwarder::new(engine, Options::default()).unwrap();
-        switch.set_ports(&[(1, true), (2, true), (3, true)]).unwrap();
+        let mut switch = Forwarder::new(engine, ForwarderOptions::default()).unwrap();
+        switch
+            .set_ports(&[(1, true), (2, true), (3, true)])
+            .unwrap();
         let mut bed = Bed {
             switch,
             session: Session::new(&own),
@@ -72,7 +74,10 @@ impl Bed {
 
     /// Lets a frame in, and returns the frames that leave. Events go to the controller.
     fn frame(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
-        self.switch.device().receive(PortId(port.into()), bytes).unwrap();
+        self.switch
+            .device()
+            .receive(PortId(port.into()), bytes)
+            .unwrap();
         self.run()
     }
 
@@ -81,7 +86,9 @@ impl Bed {
         self.switch.device().check_conservation().unwrap();
         self.switch.expire();
         let mut sent = Vec::new();
-        let events = self.switch.drain(|port, bytes| sent.push((port, bytes.to_vec())));
+        let events = self
+            .switch
+            .drain(|port, bytes| sent.push((port, bytes.to_vec())));
         for event in events {
             self.session.notify(&event, self.now);
         }
@@ -102,7 +109,7 @@ fn table(command: Command, id: u8, table_type: TableType, fields: &[Field]) -> B
         size: 16,
         key_length: fields.iter().map(|field| field.length).sum(),
         slot: 0,
-        name: Name::new("flows"),
+        name: ObjectName::new("flows"),
         fields: fields.to_vec(),
     })
 }
@@ -144,7 +151,7 @@ fn flow(command: FlowCommand, index: u32, last: u8, instructions: Vec<Instructio
 
 fn output(port: u32) -> Action {
     Action::Output {
-        port: Operand::Immediate(port),
+        port: Argument::Immediate(port),
         metadata_offset: 0,
         metadata_length: 0,
         packet_offset: 0,
@@ -187,7 +194,9 @@ fn two_flows(bed: &mut Bed) {
 fn a_controller_makes_a_table_and_two_flows_and_frames_follow_them() {
     let mut bed = Bed::new();
     let features = bed.ask(1, Body::FeaturesRequest);
-    assert!(matches!(&features[..], [(1, Body::FeaturesReply(f))] if f.device == 77 && f.ports == 3));
+    assert!(
+        matches!(&features[..], [(1, Body::FeaturesReply(f))] if f.device == 77 && f.ports == 3)
+    );
     let config = Config {
         device: 77,
         flags: 0,
@@ -241,7 +250,12 @@ fn an_entry_of_a_known_shape_makes_no_program() {
             mask: left(&[255; 16]),
         });
         let list = vec![apply(vec![set, output(index)])];
-        bed.set(Body::FlowMod(flow(FlowCommand::Add, index, index as u8 + 10, list)));
+        bed.set(Body::FlowMod(flow(
+            FlowCommand::Add,
+            index,
+            index as u8 + 10,
+            list,
+        )));
     }
     assert_eq!(bed.switch.programs(), before);
     let sent = bed.frame(1, &ipv4(17));
@@ -289,7 +303,10 @@ fn a_new_shape_keeps_counts_and_ages() {
     let Stats::Flows(flows) = &reply.stats else {
         panic!("{reply:?}");
     };
-    let numbers: Vec<_> = flows.iter().map(|f| (f.flow.index, f.seconds, f.packets)).collect();
+    let numbers: Vec<_> = flows
+        .iter()
+        .map(|f| (f.flow.index, f.seconds, f.packets))
+        .collect();
     assert_eq!(numbers, [(0, 3, 2)]);
 }
 
@@ -328,7 +345,10 @@ fn entries_go_by_time_and_by_command_with_their_counts() {
     bed.run();
     let gone = bed.replies();
     assert_eq!(removed(gone), [(0xC3, 2, 5, 0, 0)]);
-    assert_eq!(bed.error(Body::FlowMod(flow(FlowCommand::Delete, 3, 3, Vec::new()))), (5, 9));
+    assert_eq!(
+        bed.error(Body::FlowMod(flow(FlowCommand::Delete, 3, 3, Vec::new()))),
+        (5, 9)
+    );
 }
 
 #[test]
@@ -424,7 +444,14 @@ fn refused_changes_have_the_protocols_codes() {
     other.matches[0].field.offset = 241;
     assert_eq!(bed.error(Body::FlowMod(other)), (4, 6));
     // Nothing has changed.
-    assert_eq!(bed.switch.tables().tables().map(|(_, table)| table.len()).sum::<usize>(), 2);
+    assert_eq!(
+        bed.switch
+            .tables()
+            .tables()
+            .map(|(_, table)| table.len())
+            .sum::<usize>(),
+        2
+    );
 }
 
 #[test]
@@ -453,7 +480,12 @@ fn a_table_is_full_at_its_size() {
     bed.set(table(Command::Add, 0, TableType::Masked, &[DESTINATION]));
     let list = || vec![apply(vec![output(1)])];
     for index in 0..16 {
-        bed.set(Body::FlowMod(flow(FlowCommand::Add, index, index as u8, list())));
+        bed.set(Body::FlowMod(flow(
+            FlowCommand::Add,
+            index,
+            index as u8,
+            list(),
+        )));
     }
     let more = flow(FlowCommand::Add, 16, 16, list());
     assert_eq!(bed.error(Body::FlowMod(more)), (5, 11));
@@ -504,18 +536,34 @@ fn a_change_of_a_group_reaches_its_entries() {
     assert_eq!(bed.frame(1, &ipv4(1)), [(2, ipv4(1))]);
     let all = vec![output(3), output(2), output(3)];
     bed.set(group(Command::Modify, GroupType::All, all));
-    assert_eq!(bed.frame(1, &ipv4(1)), [(3, ipv4(1)), (2, ipv4(1)), (3, ipv4(1))]);
+    assert_eq!(
+        bed.frame(1, &ipv4(1)),
+        [(3, ipv4(1)), (2, ipv4(1)), (3, ipv4(1))]
+    );
     // One of them, always the same for the same packet.
-    bed.set(group(Command::Modify, GroupType::Select, vec![output(2), output(3)]));
+    bed.set(group(
+        Command::Modify,
+        GroupType::Select,
+        vec![output(2), output(3)],
+    ));
     let chosen = bed.frame(1, &ipv4(1));
     assert_eq!(chosen.len(), 1);
     assert_eq!(bed.frame(1, &ipv4(1)), chosen);
     // The first live port.
-    bed.set(group(Command::Modify, GroupType::FastFailover, vec![output(2), output(3)]));
+    bed.set(group(
+        Command::Modify,
+        GroupType::FastFailover,
+        vec![output(2), output(3)],
+    ));
     assert_eq!(bed.frame(1, &ipv4(1)), [(2, ipv4(1))]);
-    bed.switch.set_ports(&[(1, true), (2, false), (3, true)]).unwrap();
+    bed.switch
+        .set_ports(&[(1, true), (2, false), (3, true)])
+        .unwrap();
     assert_eq!(bed.frame(1, &ipv4(1)), [(3, ipv4(1))]);
-    assert_eq!(bed.error(group(Command::Delete, GroupType::All, Vec::new())), (6, 9));
+    assert_eq!(
+        bed.error(group(Command::Delete, GroupType::All, Vec::new())),
+        (6, 9)
+    );
     assert_eq!(bed.switch.counter(30).packets, 6);
 }
 
@@ -573,7 +621,11 @@ fn a_list_that_loops_ends_by_its_work_budget() {
     let list = vec![apply(vec![Action::Counter(9)]), back];
     bed.set(Body::FlowMod(flow(FlowCommand::Add, 1, 1, list)));
     assert_eq!(bed.frame(1, &ipv4(1)), []);
-    let dropped = bed.switch.device().ledger().dropped(exec::DropReason::WorkBudget);
+    let dropped = bed
+        .switch
+        .device()
+        .ledger()
+        .dropped(exec::DropReason::WorkBudget);
     assert_eq!(dropped, 1);
 }
 
@@ -588,7 +640,10 @@ fn a_slave_reads_but_does_not_write() {
     );
     let add = table(Command::Add, 0, TableType::Masked, &[DESTINATION]);
     assert_eq!(bed.error(add.clone()), (1, 10));
-    assert_eq!(bed.ask(2, Body::QueryAllRequest(0)), [(2, Body::QueryAllFin)]);
+    assert_eq!(
+        bed.ask(2, Body::QueryAllRequest(0)),
+        [(2, Body::QueryAllFin)]
+    );
     assert_eq!(bed.error(change(Role::Master, 4)), (11, 0));
     assert_eq!(
         bed.ask(3, change(Role::Master, 6)),
@@ -601,7 +656,12 @@ fn a_slave_reads_but_does_not_write() {
 fn query_all_makes_the_state_it_was_made_of() {
     let mut bed = Bed::new();
     two_flows(&mut bed);
-    bed.set(table(Command::Add, 2, TableType::LongestPrefix, &[DESTINATION]));
+    bed.set(table(
+        Command::Add,
+        2,
+        TableType::LongestPrefix,
+        &[DESTINATION],
+    ));
     let replies = bed.ask(9, Body::QueryAllRequest(0xFFFF));
     let mut copy = Bed::new();
     for (_, body) in &replies {
@@ -628,9 +688,9 @@ fn a_session_that_does_not_begin_with_hello_is_closed() {
         device: 1,
         ports: Vec::new(),
     };
-    let options = Options {
+    let options = ForwarderOptions {
         on_miss: OnMiss::Drop,
-        ..Options::default()
+        ..ForwarderOptions::default()
     };
     let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
     let starts = [
@@ -658,5 +718,8 @@ fn messages_of_a_switch_and_of_other_dialects_are_bad_types() {
         let replies = bed.replies();
         assert!(matches!(&replies[..], [(6, Body::Error(f))] if (f.kind, f.code) == (1, 1)));
     }
-    assert_eq!(bed.ask(1, Body::EchoRequest(vec![1, 2])), [(1, Body::EchoReply(vec![1, 2]))]);
+    assert_eq!(
+        bed.ask(1, Body::EchoRequest(vec![1, 2])),
+        [(1, Body::EchoReply(vec![1, 2]))]
+    );
 }

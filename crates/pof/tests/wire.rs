@@ -22,10 +22,10 @@ fn one_match() -> impl Strategy<Value = Match> {
     })
 }
 
-fn operand() -> impl Strategy<Value = Operand> {
+fn operand() -> impl Strategy<Value = Argument> {
     prop_oneof![
-        any::<u32>().prop_map(Operand::Immediate),
-        field().prop_map(Operand::Field),
+        any::<u32>().prop_map(Argument::Immediate),
+        field().prop_map(Argument::Field),
     ]
 }
 
@@ -56,14 +56,18 @@ fn action() -> impl Strategy<Value = Action> {
         }),
         (field(), any::<i32>())
             .prop_map(|(field, increment)| Action::ModifyField { field, increment }),
-        (any::<u16>(), any::<u16>(), any::<u32>(), any::<FieldValue>()).prop_map(
-            |(id, offset, length, value)| Action::AddField {
+        (
+            any::<u16>(),
+            any::<u16>(),
+            any::<u32>(),
+            any::<FieldValue>()
+        )
+            .prop_map(|(id, offset, length, value)| Action::AddField {
                 id,
                 offset,
                 length,
                 value,
-            }
-        ),
+            }),
         (any::<u16>(), operand())
             .prop_map(|(offset, length)| Action::DeleteField { offset, length }),
         (place(), place(), any::<[u16; 4]>()).prop_map(|(checksum_place, data_place, n)| {
@@ -165,8 +169,11 @@ fn instruction() -> impl Strategy<Value = Instruction> {
             left,
             right,
         }),
-        (field(), operand(), any::<u32>())
-            .prop_map(|(left, right, skip)| Instruction::Branch { left, right, skip }),
+        (field(), operand(), any::<u32>()).prop_map(|(left, right, skip)| Instruction::Branch {
+            left,
+            right,
+            skip
+        }),
         (direction(), any::<u32>()).prop_map(|(direction, distance)| Instruction::Jump {
             direction,
             distance,
@@ -174,11 +181,11 @@ fn instruction() -> impl Strategy<Value = Instruction> {
     ]
 }
 
-fn name() -> impl Strategy<Value = Name> {
+fn name() -> impl Strategy<Value = ObjectName> {
     vec(any::<u8>(), NAME_BYTES).prop_map(|bytes| {
         let mut name = [0; NAME_BYTES];
         name.copy_from_slice(&bytes);
-        Name(name)
+        ObjectName(name)
     })
 }
 
@@ -270,10 +277,12 @@ fn port_status() -> impl Strategy<Value = PortStatus> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    (any::<u32>(), any::<u16>(), any::<u16>()).prop_map(|(device, flags, miss_send_length)| Config {
-        device,
-        flags,
-        miss_send_length,
+    (any::<u32>(), any::<u16>(), any::<u16>()).prop_map(|(device, flags, miss_send_length)| {
+        Config {
+            device,
+            flags,
+            miss_send_length,
+        }
     })
 }
 
@@ -289,15 +298,22 @@ fn role_change() -> impl Strategy<Value = RoleChange> {
 
 fn resources() -> impl Strategy<Value = ResourceReport> {
     let table = || {
-        (any::<u32>(), table_type(), any::<u8>(), any::<u16>(), any::<u32>()).prop_map(
-            |(device, table_type, tables, key_length, size)| TableResource {
-                device,
-                table_type,
-                tables,
-                key_length,
-                size,
-            },
+        (
+            any::<u32>(),
+            table_type(),
+            any::<u8>(),
+            any::<u16>(),
+            any::<u32>(),
         )
+            .prop_map(
+                |(device, table_type, tables, key_length, size)| TableResource {
+                    device,
+                    table_type,
+                    tables,
+                    key_length,
+                    size,
+                },
+            )
     };
     let tables = [table(), table(), table(), table()];
     (any::<u8>(), any::<u16>(), any::<[u32; 3]>(), tables).prop_map(
@@ -319,19 +335,21 @@ fn flow_removed() -> impl Strategy<Value = FlowRemoved> {
     });
     let head = (any::<u64>(), any::<[u16; 3]>(), any::<[u8; 2]>());
     let counts = (any::<[u32; 2]>(), any::<[u64; 2]>(), vec(present, 0..=8));
-    (head, counts).prop_map(|((cookie, n, bytes), (times, counts, matches))| FlowRemoved {
-        cookie,
-        priority: n[0],
-        reason: bytes[0],
-        table: bytes[1],
-        seconds: times[0],
-        nanoseconds: times[1],
-        idle_timeout: n[1],
-        hard_timeout: n[2],
-        packets: counts[0],
-        bytes: counts[1],
-        matches,
-    })
+    (head, counts).prop_map(
+        |((cookie, n, bytes), (times, counts, matches))| FlowRemoved {
+            cookie,
+            priority: n[0],
+            reason: bytes[0],
+            table: bytes[1],
+            seconds: times[0],
+            nanoseconds: times[1],
+            idle_timeout: n[1],
+            hard_timeout: n[2],
+            packets: counts[0],
+            bytes: counts[1],
+            matches,
+        },
+    )
 }
 
 fn stats_request() -> impl Strategy<Value = StatsRequest> {
@@ -351,23 +369,21 @@ fn stats_request() -> impl Strategy<Value = StatsRequest> {
 }
 
 fn stats_reply() -> impl Strategy<Value = StatsReply> {
-    let flow = (any::<[u32; 2]>(), any::<[u64; 2]>(), flow_mod()).prop_map(|(times, n, flow)| {
-        FlowStats {
+    let flow =
+        (any::<[u32; 2]>(), any::<[u64; 2]>(), flow_mod()).prop_map(|(times, n, flow)| FlowStats {
             seconds: times[0],
             nanoseconds: times[1],
             packets: n[0],
             bytes: n[1],
             flow,
-        }
-    });
-    let table = (any::<u8>(), any::<u32>(), any::<[u64; 2]>()).prop_map(|(table, entries, n)| {
-        TableStats {
+        });
+    let table =
+        (any::<u8>(), any::<u32>(), any::<[u64; 2]>()).prop_map(|(table, entries, n)| TableStats {
             table,
             entries,
             lookups: n[0],
             matched: n[1],
-        }
-    });
+        });
     let port = (any::<u32>(), any::<[u64; 4]>()).prop_map(|(port, n)| PortStats {
         port,
         received_packets: n[0],
@@ -381,11 +397,8 @@ fn stats_reply() -> impl Strategy<Value = StatsReply> {
         packets: n[0],
         bytes: n[1],
     });
-    let meter = any::<[u32; 3]>().prop_map(|[meter, users, rate]| MeterStats {
-        meter,
-        users,
-        rate,
-    });
+    let meter =
+        any::<[u32; 3]>().prop_map(|[meter, users, rate]| MeterStats { meter, users, rate });
     let stats = prop_oneof![
         vec(flow, 0..3).prop_map(Stats::Flows),
         vec(table, 0..4).prop_map(Stats::Tables),
@@ -449,8 +462,8 @@ fn table_mod() -> impl Strategy<Value = TableMod> {
     )
 }
 
-fn failure() -> impl Strategy<Value = Failure> {
-    (any::<[u16; 3]>(), any::<u32>(), "[a-z ]{0,255}").prop_map(|(n, device, text)| Failure {
+fn failure() -> impl Strategy<Value = ErrorMessage> {
+    (any::<[u16; 3]>(), any::<u32>(), "[a-z ]{0,255}").prop_map(|(n, device, text)| ErrorMessage {
         kind: n[0],
         code: n[1],
         device,
@@ -484,14 +497,15 @@ fn body() -> impl Strategy<Value = Body> {
         Just(Body::QueryAllFin),
         any::<u16>().prop_map(Body::QueryAllRequest),
     ];
-    let meter = (command(), any::<u16>(), any::<[u32; 2]>()).prop_map(
-        |(command, slot, [id, rate])| MeterMod {
-            command,
-            slot,
-            id,
-            rate,
-        },
-    );
+    let meter =
+        (command(), any::<u16>(), any::<[u32; 2]>()).prop_map(|(command, slot, [id, rate])| {
+            MeterMod {
+                command,
+                slot,
+                id,
+                rate,
+            }
+        });
     let packet_out = (any::<[u32; 2]>(), vec(action(), 0..=6), data()).prop_map(
         |([buffer, in_port], actions, data)| PacketOut {
             buffer,
@@ -609,9 +623,18 @@ fn messages_have_the_sizes_of_dialect_1_4() {
     };
     let length = |body| encode(&Message { xid: 0, body }).len() - HEADER_BYTES;
     assert_eq!(length(Body::FlowMod(flow)), 2_184);
-    assert_eq!(decode(&zeros(18, 144)).map(|table| length(table.body)), Ok(144));
-    assert_eq!(decode(&zeros(16, 208)).map(|group| length(group.body)), Ok(208));
-    assert_eq!(decode(&zeros(33, 24)).map(|counter| length(counter.body)), Ok(24));
+    assert_eq!(
+        decode(&zeros(18, 144)).map(|table| length(table.body)),
+        Ok(144)
+    );
+    assert_eq!(
+        decode(&zeros(16, 208)).map(|group| length(group.body)),
+        Ok(208)
+    );
+    assert_eq!(
+        decode(&zeros(33, 24)).map(|counter| length(counter.body)),
+        Ok(24)
+    );
 }
 
 #[test]
@@ -620,7 +643,11 @@ fn a_flow_mod_may_end_after_its_last_instruction() {
         assert!(decode(&zeros(15, 360 + 304 * places)).is_ok(), "{places}");
     }
     for length in [0, 359, 361, 360 + 304 * 7] {
-        assert_eq!(error_of(&zeros(15, length)), Some(ErrorCode::BadLength), "{length}");
+        assert_eq!(
+            error_of(&zeros(15, length)),
+            Some(ErrorCode::BadLength),
+            "{length}"
+        );
     }
 }
 
@@ -628,7 +655,11 @@ fn a_flow_mod_may_end_after_its_last_instruction() {
 fn types_that_the_dialect_does_not_have_are_bad_types() {
     for kind in [23, 24, 27, 28, 29, 36, 101, 102, 200] {
         let refused = decode(&zeros(kind, 8)).unwrap_err();
-        assert_eq!((refused.xid, refused.error), (9, ErrorCode::BadType), "{kind}");
+        assert_eq!(
+            (refused.xid, refused.error),
+            (9, ErrorCode::BadType),
+            "{kind}"
+        );
     }
 }
 
@@ -636,7 +667,9 @@ fn types_that_the_dialect_does_not_have_are_bad_types() {
 fn refusals_have_the_code_of_their_cause() {
     let with = |kind: u8, body: usize, changes: &[(usize, u8)]| {
         let mut bytes = zeros(kind, body);
-        changes.iter().for_each(|(at, byte)| bytes[HEADER_BYTES + at] = *byte);
+        changes
+            .iter()
+            .for_each(|(at, byte)| bytes[HEADER_BYTES + at] = *byte);
         error_of(&bytes)
     };
     let flow = |changes: &[(usize, u8)]| with(15, 2_184, changes);

@@ -98,14 +98,14 @@ fn metadata(offset: u16, length: impl Into<u32>) -> Result<(), ErrorCode> {
     }
 }
 
-fn operand(operand: &Operand) -> Result<(), ErrorCode> {
+fn operand(operand: &Argument) -> Result<(), ErrorCode> {
     match operand {
-        Operand::Immediate(_) => Ok(()),
-        Operand::Field(one) => field(*one, MAX_OPERAND_BITS, ErrorCode::BadMatchLength),
+        Argument::Immediate(_) => Ok(()),
+        Argument::Field(one) => field(*one, MAX_OPERAND_BITS, ErrorCode::BadMatchLength),
     }
 }
 
-fn comparison(left: Field, right: &Operand) -> Result<(), ErrorCode> {
+fn comparison(left: Field, right: &Argument) -> Result<(), ErrorCode> {
     field(left, MAX_OPERAND_BITS, ErrorCode::BadMatchLength)?;
     operand(right)
 }
@@ -123,7 +123,9 @@ pub(crate) fn jump_target(
         Direction::Forward => at + distance,
         Direction::Backward => at - distance,
     };
-    usize::try_from(target).ok().filter(|target| *target <= length)
+    usize::try_from(target)
+        .ok()
+        .filter(|target| *target <= length)
 }
 
 impl Tables {
@@ -161,9 +163,9 @@ impl Tables {
             Instruction::WriteActions(_) | Instruction::ClearActions => {
                 Err(ErrorCode::UnsupportedInstruction)
             }
-            Instruction::ApplyActions(actions) => {
-                actions.iter().try_for_each(|action| self.check_action(action))
-            }
+            Instruction::ApplyActions(actions) => actions
+                .iter()
+                .try_for_each(|action| self.check_action(action)),
             Instruction::Meter(meter) if self.meters.contains_key(meter) => Ok(()),
             Instruction::Meter(_) => Err(ErrorCode::UnknownMeter),
             Instruction::WriteMetadataFromPacket {
@@ -185,8 +187,8 @@ impl Tables {
                 [less, equal, greater].into_iter().try_for_each(|one| {
                     operand(&one.distance)?;
                     match one.distance {
-                        Operand::Immediate(distance) => jump(one.direction, distance),
-                        Operand::Field(_) => Ok(()),
+                        Argument::Immediate(distance) => jump(one.direction, distance),
+                        Argument::Field(_) => Ok(()),
                     }
                 })
             }
@@ -238,8 +240,8 @@ impl Tables {
                 let bits = u32::from(*metadata_length).next_multiple_of(8);
                 metadata(*metadata_offset, bits)?;
                 match port {
-                    Operand::Immediate(number) => output_port(*number),
-                    Operand::Field(_) => Ok(()),
+                    Argument::Immediate(number) => output_port(*number),
+                    Argument::Field(_) => Ok(()),
                 }
             }
             Action::SetField(one) => field(one.field, MAX_FIELD_BITS, ErrorCode::BadActionLength),

@@ -65,7 +65,7 @@ pub struct Table {
     /// Maximum number of entries.
     pub size: u32,
     /// Its name.
-    pub name: Name,
+    pub name: ObjectName,
     /// Its match fields.
     pub fields: Vec<Field>,
     entries: BTreeMap<u32, Entry>,
@@ -242,7 +242,7 @@ pub enum TableChange {
     /// Adds or replaces an empty table.
     Set(TableNumber, Table),
     /// Changes the name and the size of a table.
-    Resize(TableNumber, u32, Name),
+    Resize(TableNumber, u32, ObjectName),
     /// Removes an empty table.
     Remove(TableNumber),
     /// Changes nothing; the controller asks for this table.
@@ -375,7 +375,9 @@ impl Tables {
 
     /// Returns the number of entries that use a meter.
     pub fn users_of_meter(&self, meter: u32) -> usize {
-        self.entries().filter(|entry| entry.uses_meter(meter)).count()
+        self.entries()
+            .filter(|entry| entry.uses_meter(meter))
+            .count()
     }
 
     /// Checks a FLOW_MOD.

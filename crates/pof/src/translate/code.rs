@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use ir::{
-    ActionParam, BinOp, DataTy, Dim, Expr, ExternId, FieldId, HashAlgorithm, LabelId, Op, Operand as
-    CallOperand, Place as IrPlace, ScalarTy, Stmt, StmtKind,
+    ActionParam, BinOp, DataTy, Dim, Expr, ExternId, FieldId, HashAlgorithm, LabelId, Op,
+    Operand as CallOperand, Place as IrPlace, ScalarTy, Stmt, StmtKind,
 };
 
 use super::expr::*;
@@ -90,7 +90,7 @@ pub(super) struct Externs {
     pub(super) fault_counts: ExternId,
 }
 
-/// Where a packet goes after a list.
+/// Way of a packet after a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Successor {
     /// Nowhere.
@@ -264,7 +264,7 @@ impl Emitter<'_> {
             Some(self.place.direct_counter),
             vec![total()],
         );
-        let own = shape.counts.then(|| total());
+        let own = shape.counts.then(total);
         self.code.push(count);
         if let Some(length) = own {
             let counter = CallOperand::In(self.param(NUMBER));
@@ -338,9 +338,8 @@ impl Emitter<'_> {
             Instruction::Branch { left, right, skip } => {
                 let (left, right) = self.compared(*left, right, state);
                 let target = jump_target(at, Direction::Forward, *skip, length);
-                let to = |target: usize| {
-                    vec![assign(self.fields.instruction, number(target as u32))]
-                };
+                let to =
+                    |target: usize| vec![assign(self.fields.instruction, number(target as u32))];
                 let unequal = target.map_or_else(|| self.fault(Fault::Jump), to);
                 let equal = to(at + 1);
                 self.code
@@ -373,14 +372,14 @@ impl Emitter<'_> {
 
     fn jump_by(&mut self, jump: &Jump, at: usize, length: usize, state: State) {
         let field = match jump.distance {
-            Operand::Immediate(distance) => {
+            Argument::Immediate(distance) => {
                 match jump_target(at, jump.direction, distance, length) {
                     Some(target) => self.go_to(target),
                     None => self.code.extend(self.fault(Fault::Jump)),
                 }
                 return;
             }
-            Operand::Field(field) => field,
+            Argument::Field(field) => field,
         };
         let distance = self.operand_field(field, state);
         let here = number(at as u32);
@@ -415,14 +414,14 @@ impl Emitter<'_> {
     }
 
     /// Returns an operand as a number. An immediate is a parameter.
-    fn operand(&mut self, operand: &Operand, state: State) -> Expr {
+    fn operand(&mut self, operand: &Argument, state: State) -> Expr {
         match operand {
-            Operand::Immediate(_) => self.param(NUMBER),
-            Operand::Field(field) => self.operand_field(*field, state),
+            Argument::Immediate(_) => self.param(NUMBER),
+            Argument::Field(field) => self.operand_field(*field, state),
         }
     }
 
-    fn compared(&mut self, left: Field, right: &Operand, state: State) -> (Expr, Expr) {
+    fn compared(&mut self, left: Field, right: &Argument, state: State) -> (Expr, Expr) {
         let left = self.operand_field(left, state);
         (left, self.operand(right, state))
     }
@@ -498,14 +497,14 @@ impl Emitter<'_> {
             } => self.move_by(*direction, distance, state),
             Instruction::SetPacketOffset(offset) => {
                 let (offset, at) = match offset {
-                    Operand::Immediate(offset) if *offset <= MAX_PACKET => {
+                    Argument::Immediate(offset) if *offset <= MAX_PACKET => {
                         (number(*offset), At::Known(*offset))
                     }
-                    Operand::Immediate(_) => {
+                    Argument::Immediate(_) => {
                         self.code.extend(self.fault(Fault::FieldOutside));
                         return None;
                     }
-                    Operand::Field(field) => {
+                    Argument::Field(field) => {
                         (self.operand_field(*field, state), At::UpTo(MAX_PACKET))
                     }
                 };
@@ -591,9 +590,9 @@ impl Emitter<'_> {
         self.code.push(assign(frame.offset, offset));
     }
 
-    fn move_by(&mut self, direction: Direction, distance: &Operand, state: State) {
+    fn move_by(&mut self, direction: Direction, distance: &Argument, state: State) {
         let field = match distance {
-            Operand::Immediate(distance) => {
+            Argument::Immediate(distance) => {
                 let distance = i64::from(*distance);
                 let by = match direction {
                     Direction::Forward => distance,
@@ -601,7 +600,7 @@ impl Emitter<'_> {
                 };
                 return self.move_offset(by, state);
             }
-            Operand::Field(field) => *field,
+            Argument::Field(field) => *field,
         };
         let distance = self.operand_field(field, state);
         let frame = self.fields.frame.clone();
@@ -651,9 +650,12 @@ impl Emitter<'_> {
             cases.push((is_chosen, code));
         }
         // One chain, since an action may write the number by which it was chosen.
-        let chain = cases.into_iter().rev().fold(Vec::new(), |rest, (is_chosen, code)| {
-            vec![stmt(StmtKind::If(is_chosen, code, rest))]
-        });
+        let chain = cases
+            .into_iter()
+            .rev()
+            .fold(Vec::new(), |rest, (is_chosen, code)| {
+                vec![stmt(StmtKind::If(is_chosen, code, rest))]
+            });
         self.code.extend(chain);
     }
 
@@ -745,8 +747,8 @@ impl Emitter<'_> {
             return;
         };
         let port = match port {
-            Operand::Immediate(_) => cast(NUMBER, self.param(16)),
-            Operand::Field(field) => {
+            Argument::Immediate(_) => cast(NUMBER, self.param(16)),
+            Argument::Field(field) => {
                 let port = self.operand_field(*field, state);
                 and(port, number(u16::MAX.into()))
             }
@@ -776,10 +778,10 @@ impl Emitter<'_> {
         self.code.extend(code);
     }
 
-    fn delete(&mut self, offset: u16, length: &Operand, state: State) {
+    fn delete(&mut self, offset: u16, length: &Argument, state: State) {
         let offset = u32::from(offset);
         let field = match length {
-            Operand::Immediate(length) => {
+            Argument::Immediate(length) => {
                 let end = offset.saturating_add(*length);
                 self.guard_bits(end.min(8 * MAX_PACKET + 8), state);
                 if end <= 8 * MAX_PACKET {
@@ -788,7 +790,7 @@ impl Emitter<'_> {
                 }
                 return;
             }
-            Operand::Field(field) => *field,
+            Argument::Field(field) => *field,
         };
         let length = self.operand_field(field, state);
         // The field may be among the bits that are removed.

@@ -61,9 +61,7 @@ impl Frame {
         let bytes = bits.div_ceil(8);
         let needed = match at {
             At::Known(at) => (at + bytes <= MAX_PACKET).then(|| number(at + bytes)),
-            At::UpTo(_) => {
-                (bytes <= MAX_PACKET).then(|| add(read(self.offset), number(bytes)))
-            }
+            At::UpTo(_) => (bytes <= MAX_PACKET).then(|| add(read(self.offset), number(bytes))),
         };
         Some(binary(BinOp::Ge, read(self.total), needed?))
     }
@@ -224,12 +222,7 @@ impl Frame {
     pub(super) fn note_length(&self) -> Stmt {
         let length = cast(LENGTH_BITS, read(self.total));
         let low = self.metadata_width - LENGTH_BITS;
-        let set = StmtKind::AssignSlice(
-            self.metadata.into(),
-            self.metadata_width - 1,
-            low,
-            length,
-        );
+        let set = StmtKind::AssignSlice(self.metadata.into(), self.metadata_width - 1, low, length);
         stmt(set)
     }
 

@@ -38,7 +38,7 @@ impl At {
     }
 }
 
-/// What is known of a packet at a step.
+/// Facts about a packet at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     /// The packet offset.
@@ -225,7 +225,10 @@ impl Walk<'_> {
                 let Some(table) = self.tables.get(&number) else {
                     return;
                 };
-                table.fields.iter().for_each(|field| self.touch(state, *field));
+                table
+                    .fields
+                    .iter()
+                    .for_each(|field| self.touch(state, *field));
                 for shape in 0..table.shapes.len() {
                     self.reach(Point::Step(number, shape, 0), state);
                 }
@@ -269,8 +272,8 @@ impl Walk<'_> {
         }
     }
 
-    fn touch_operand(&mut self, state: State, operand: &Operand) {
-        if let Operand::Field(field) = operand {
+    fn touch_operand(&mut self, state: State, operand: &Argument) {
+        if let Argument::Field(field) = operand {
             self.touch(state, *field);
         }
     }
@@ -310,7 +313,8 @@ impl Walk<'_> {
             } => {
                 let to = state.moved(offset.cast_signed().into());
                 // The index is read after the movement.
-                to.into_iter().for_each(|state| self.touch_operand(state, index));
+                to.into_iter()
+                    .for_each(|state| self.touch_operand(state, index));
                 let table = Target::Table(TableNumber(*table));
                 to.map(|state| (table, state)).into_iter().collect()
             }
@@ -338,11 +342,11 @@ impl Walk<'_> {
                 self.touch_operand(state, right);
                 let jumps = [less, equal, greater];
                 let targets = jumps.into_iter().flat_map(|jump| match jump.distance {
-                    Operand::Immediate(distance) => {
+                    Argument::Immediate(distance) => {
                         let target = jump_target(at, jump.direction, distance, length);
                         target.into_iter().collect::<Vec<_>>()
                     }
-                    Operand::Field(field) => {
+                    Argument::Field(field) => {
                         self.touch(state, field);
                         match jump.direction {
                             Direction::Forward => (at..=length).collect(),
@@ -350,7 +354,9 @@ impl Walk<'_> {
                         }
                     }
                 });
-                targets.map(|target| (Target::Step(target), state)).collect()
+                targets
+                    .map(|target| (Target::Step(target), state))
+                    .collect()
             }
             Instruction::CalculateField { target, source, .. } => {
                 self.touch(state, *target);
@@ -362,14 +368,14 @@ impl Walk<'_> {
                 distance,
             } => {
                 let to = match distance {
-                    Operand::Immediate(distance) => {
+                    Argument::Immediate(distance) => {
                         let distance = i64::from(*distance);
                         state.moved(match direction {
                             Direction::Forward => distance,
                             Direction::Backward => -distance,
                         })
                     }
-                    Operand::Field(field) => {
+                    Argument::Field(field) => {
                         self.touch(state, *field);
                         state.at = At::UpTo(MAX_PACKET);
                         Some(state)
@@ -379,9 +385,9 @@ impl Walk<'_> {
             }
             Instruction::SetPacketOffset(offset) => {
                 state.at = match offset {
-                    Operand::Immediate(offset) if *offset <= MAX_PACKET => At::Known(*offset),
-                    Operand::Immediate(_) => return Vec::new(),
-                    Operand::Field(field) => {
+                    Argument::Immediate(offset) if *offset <= MAX_PACKET => At::Known(*offset),
+                    Argument::Immediate(_) => return Vec::new(),
+                    Argument::Field(field) => {
                         self.touch(state, *field);
                         At::UpTo(MAX_PACKET)
                     }
@@ -416,7 +422,10 @@ impl Walk<'_> {
     }
 
     fn operation(&mut self, operation: &Operation, state: State) -> State {
-        let after = operation.actions().iter().map(|action| self.action(action, state));
+        let after = operation
+            .actions()
+            .iter()
+            .map(|action| self.action(action, state));
         let after: Vec<State> = after.collect();
         match operation {
             Operation::Action(_) => after.into_iter().next().unwrap_or(state),
@@ -457,7 +466,7 @@ impl Walk<'_> {
                 self.grown = self.grown.max(state.most);
             }
             Action::DeleteField { offset, length } => match length {
-                Operand::Immediate(length) if length.is_multiple_of(8) => {
+                Argument::Immediate(length) if length.is_multiple_of(8) => {
                     let end = u32::from(*offset).saturating_add(*length);
                     self.touch_bits(state, end.min(8 * MAX_PACKET + 8));
                     let bytes = i64::from(*length / 8);

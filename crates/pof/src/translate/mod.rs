@@ -126,9 +126,15 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
     let of_tables: BTreeMap<_, _> = of_tables.collect();
     let layout = Layout::of(&of_tables);
     let mut program = Program::empty("pof", Arch::V1model);
-    program.errors = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort"]
-        .map(str::to_owned)
-        .to_vec();
+    program.errors = [
+        "NoError",
+        "PacketTooShort",
+        "NoMatch",
+        "StackOutOfBounds",
+        "HeaderTooShort",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let (fields, intrinsics) = pipeline::declare_fields(&mut program, &layout);
     let externs = declare_externs(&mut program, tables.limits());
     let mut translated = BTreeMap::new();
@@ -226,7 +232,12 @@ impl TableMaker<'_> {
             .externs
             .push(extern_of(&format!("{name}.counter"), kind));
         let miss = self.miss();
-        let mut actions = vec![add_action(program, format!("{name}.miss"), Vec::new(), miss)];
+        let mut actions = vec![add_action(
+            program,
+            format!("{name}.miss"),
+            Vec::new(),
+            miss,
+        )];
         let mut successors = vec![Successor::End];
         for (at, (number, _)) in numbers.iter().enumerate() {
             let place = ListPlace {
@@ -240,14 +251,17 @@ impl TableMaker<'_> {
             actions.push(add_action(program, name, code.params, code.body));
             successors.push(code.successor);
         }
-        let listed = actions.into_iter().enumerate().map(|(at, action)| TableAction {
-            action,
-            scope: match at {
-                0 => ActionScope::DefaultOnly,
-                _ => ActionScope::TableOnly,
-            },
-            annotations: Vec::new(),
-        });
+        let listed = actions
+            .into_iter()
+            .enumerate()
+            .map(|(at, action)| TableAction {
+                action,
+                scope: match at {
+                    0 => ActionScope::DefaultOnly,
+                    _ => ActionScope::TableOnly,
+                },
+                annotations: Vec::new(),
+            });
         let spec = tables.table(self.number);
         let table_type = spec.map_or(TableType::Exact, |spec| spec.table_type);
         let id = program.tables.push(Table {
@@ -289,7 +303,9 @@ impl TableMaker<'_> {
     fn keys(&self, table_type: TableType, fields: &[Field]) -> Vec<Key> {
         let at = self.layout.at_table(self.number).unwrap_or(State::START).at;
         let (kind, parts) = match table_type {
-            TableType::Linear => return vec![key(0, 32, read(self.fields.index), MatchKind::Exact)],
+            TableType::Linear => {
+                return vec![key(0, 32, read(self.fields.index), MatchKind::Exact)];
+            }
             TableType::Exact => (MatchKind::Exact, self.parts(at, fields)),
             TableType::Masked => (MatchKind::Ternary, self.parts(at, fields)),
             TableType::LongestPrefix => {
@@ -306,7 +322,8 @@ impl TableMaker<'_> {
             return vec![key(0, 1, bit(1, 0), kind)];
         }
         let keys = parts.into_iter().enumerate();
-        keys.map(|(number, (width, expr))| key(number, width, expr, kind)).collect()
+        keys.map(|(number, (width, expr))| key(number, width, expr, kind))
+            .collect()
     }
 
     fn parts(&self, at: At, fields: &[Field]) -> Vec<(u32, Expr)> {
@@ -357,7 +374,10 @@ pub(crate) fn key_matches(
         TableType::Linear => vec![KeyMatch::Exact(Value::truncated(index.into(), 32))],
         TableType::Exact if matches.is_empty() => vec![KeyMatch::Exact(Value::zero(1))],
         TableType::Masked | TableType::LongestPrefix if matches.is_empty() => vec![KeyMatch::Any],
-        TableType::Exact => matches.iter().map(|one| KeyMatch::Exact(of_value(one))).collect(),
+        TableType::Exact => matches
+            .iter()
+            .map(|one| KeyMatch::Exact(of_value(one)))
+            .collect(),
         TableType::Masked => matches
             .iter()
             .map(|one| {

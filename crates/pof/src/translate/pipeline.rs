@@ -12,9 +12,7 @@ use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Success
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{Layout, MAX_PACKET, TableShapes};
-use super::{
-    Fault, OnMiss, PACKET_OUT_PORTS, TranslatedTable, WAITING_PORT, WAITING_SESSION,
-};
+use super::{Fault, OnMiss, PACKET_OUT_PORTS, TranslatedTable, WAITING_PORT, WAITING_SESSION};
 use crate::tables::TableNumber;
 
 /// Values of `standard_metadata.instance_type`.
@@ -47,7 +45,7 @@ pub(super) struct Intrinsics {
     parsed: u32,
 }
 
-/// What is known for the line of tables.
+/// Input for the line of tables.
 pub(super) struct Lookups<'a> {
     pub(super) layout: &'a Layout,
     pub(super) fields: &'a Fields,
@@ -217,7 +215,10 @@ fn parser(fields: &Fields, intrinsics: &Intrinsics) -> Parser {
             select(
                 read(intrinsics.instance_type),
                 vec![
-                    (KeySet::Value(number(instance::RECIRCULATED)), Target::Accept),
+                    (
+                        KeySet::Value(number(instance::RECIRCULATED)),
+                        Target::Accept,
+                    ),
                     (KeySet::Any, Target::State(StateId::new(3))),
                 ],
             ),
@@ -246,10 +247,7 @@ fn parser(fields: &Fields, intrinsics: &Intrinsics) -> Parser {
                 binary(BinOp::Ge, read(frame.total), number(parsed)),
                 vec![
                     (
-                        KeySet::Value(Expr::Const(
-                            ScalarTy::Bool,
-                            bits::Value::truncated(1, 1),
-                        )),
+                        KeySet::Value(Expr::Const(ScalarTy::Bool, bits::Value::truncated(1, 1))),
                         Target::State(enough),
                     ),
                     (KeySet::Any, Target::State(short)),
@@ -319,7 +317,7 @@ struct Line {
 const BEGIN: u32 = 1;
 /// Position of the stage that sends a copy that came back.
 const RESEND: u32 = 2;
-/// Position of the stage that tells a packet-out from a received packet.
+/// Position of the stage that distinguishes a packet-out from a received packet.
 const SOURCE: u32 = 3;
 /// Number of stages before those of tables.
 const FIXED: u32 = 4;
@@ -550,7 +548,9 @@ fn visit(
             Successor::End => {}
             Successor::Table(next) => visit(*next, lookups, seen, order),
             Successor::Dynamic(tables) => {
-                tables.iter().for_each(|next| visit(*next, lookups, seen, order));
+                tables
+                    .iter()
+                    .for_each(|next| visit(*next, lookups, seen, order));
             }
         }
     }
@@ -574,10 +574,7 @@ fn egress(fields: &Fields, intrinsics: &Intrinsics) -> Vec<Stmt> {
     let copy = call(Op::Clone, None, vec![Operand::Number(1), list(), session]);
     let is_waiting = is_equal(read(intrinsics.egress_port), number(WAITING_PORT));
     let send = vec![
-        when(
-            binary(BinOp::LogicalAnd, leads, has_more),
-            vec![copy],
-        ),
+        when(binary(BinOp::LogicalAnd, leads, has_more), vec![copy]),
         when(is_waiting, vec![call(Op::MarkToDrop, None, Vec::new())]),
     ];
     vec![stmt(StmtKind::If(

@@ -51,7 +51,8 @@ impl Operation {
 }
 
 impl Shape {
-    /// Returns the shape of an entry and its immediates. `is_live` tells whether a port has a link.
+    /// Returns the shape of an entry and its immediates. `is_live` returns true for a port with a
+    /// link.
     pub(crate) fn of(
         entry: &Entry,
         tables: &Tables,
@@ -98,11 +99,11 @@ impl Splitter<'_> {
         self.immediates.push(Value::truncated(number, width));
     }
 
-    fn operand(&mut self, operand: &Operand) -> Operand {
+    fn operand(&mut self, operand: &Argument) -> Argument {
         match operand {
-            Operand::Immediate(number) => {
+            Argument::Immediate(number) => {
                 self.number(*number, 32);
-                Operand::Immediate(0)
+                Argument::Immediate(0)
             }
             field => *field,
         }
@@ -165,7 +166,7 @@ impl Splitter<'_> {
                 let is_live = self.is_live;
                 let first = group.actions.iter().find(|action| match action {
                     Action::Output {
-                        port: Operand::Immediate(port),
+                        port: Argument::Immediate(port),
                         ..
                     } => is_live(*port),
                     _ => true,
@@ -180,16 +181,16 @@ impl Splitter<'_> {
         match &mut one {
             Action::Output { port, .. } => match port {
                 // An output to the controllers is a packet-in, whatever part of it is asked for.
-                Operand::Immediate(number) if *number as u16 == port::CONTROLLER => {
+                Argument::Immediate(number) if *number as u16 == port::CONTROLLER => {
                     return self.action(&Action::PacketIn {
                         reason: REASON_ACTION,
                     });
                 }
-                Operand::Immediate(number) => {
+                Argument::Immediate(number) => {
                     self.number(*number, 16);
-                    *port = Operand::Immediate(0);
+                    *port = Argument::Immediate(0);
                 }
-                Operand::Field(_) => {}
+                Argument::Field(_) => {}
             },
             Action::SetField(set) => {
                 let width = u32::from(set.field.length);
@@ -216,7 +217,8 @@ impl Splitter<'_> {
             Action::Drop { reason } => *reason = 0,
             Action::PacketIn { reason } => {
                 self.number(*reason, 8);
-                self.immediates.push(Value::truncated(self.cookie.into(), 64));
+                self.immediates
+                    .push(Value::truncated(self.cookie.into(), 64));
                 *reason = 0;
             }
             Action::Counter(id) => self.number(std::mem::take(id), 32),

@@ -1,6 +1,6 @@
 //! Reading and writing of numbers in network order.
 
-/// Reader of a message's body. Behind the end it reads zeros and notes that, so that the length is
+/// Reader of a message's body. After the end it reads zeros and notes that, so that the length is
 /// checked once, by [`Reader::is_complete`].
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],

@@ -50,7 +50,7 @@ errors! {
     IsSlave = 1, 10;
     /// The port does not exist.
     BadPort = 1, 11;
-    /// The packet of a packet-out is not as long as told.
+    /// The packet of a packet-out is shorter than its length.
     BadPacket = 1, 12;
     /// The action is unknown.
     BadActionType = 2, 0;
@@ -74,7 +74,7 @@ errors! {
     BadInstructionLength = 3, 7;
     /// An instruction has too many actions.
     TooManyInstructionActions = 3, 9;
-    /// A field lies outside the metadata or the longest packet.
+    /// A field is outside the metadata or the longest packet.
     BadOffset = 3, 19;
     /// A jump leads outside the list of instructions.
     BadJump = 3, 20;
@@ -156,7 +156,7 @@ errors! {
     MeterBadCommand = 12, 4;
     /// An instruction of an entry uses the meter.
     MeterInUse = 12, 0;
-    /// A field lies outside the packet.
+    /// A field is outside the packet.
     PacketLength = 14, 0x1001;
     /// The slot does not exist.
     InvalidSlot = 14, 0x5006;
@@ -170,7 +170,13 @@ errors! {
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (type {}, code {})", self.name(), self.kind(), self.code())
+        write!(
+            f,
+            "{} (type {}, code {})",
+            self.name(),
+            self.kind(),
+            self.code()
+        )
     }
 }
 

@@ -43,28 +43,28 @@ pub(super) fn write_match(one: &Match, to: &mut Writer) {
     to.put(&one.mask);
 }
 
-fn operand_kind(operand: &Operand) -> u8 {
+fn operand_kind(operand: &Argument) -> u8 {
     match operand {
-        Operand::Immediate(_) => 0,
-        Operand::Field(_) => 1,
+        Argument::Immediate(_) => 0,
+        Argument::Field(_) => 1,
     }
 }
 
-fn read_operand(kind: u8, from: &mut Reader<'_>) -> Operand {
+fn read_operand(kind: u8, from: &mut Reader<'_>) -> Argument {
     let mut from = from.part(FIELD_BYTES);
     match kind {
-        0 => Operand::Immediate(from.u32()),
-        _ => Operand::Field(read_field(&mut from)),
+        0 => Argument::Immediate(from.u32()),
+        _ => Argument::Field(read_field(&mut from)),
     }
 }
 
-fn write_operand(operand: &Operand, to: &mut Writer) {
+fn write_operand(operand: &Argument, to: &mut Writer) {
     match operand {
-        Operand::Immediate(number) => {
+        Argument::Immediate(number) => {
             to.u32(*number);
             to.pad(4);
         }
-        Operand::Field(field) => write_field(field, to),
+        Argument::Field(field) => write_field(field, to),
     }
 }
 

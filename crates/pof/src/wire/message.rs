@@ -99,7 +99,7 @@ pub struct TableMod {
     /// Slot of the switch.
     pub slot: u16,
     /// Its name.
-    pub name: Name,
+    pub name: ObjectName,
     /// Its match fields.
     pub fields: Vec<Field>,
 }
@@ -161,7 +161,7 @@ pub struct Port {
     /// Its Ethernet address.
     pub address: [u8; 6],
     /// Its name.
-    pub name: Name,
+    pub name: ObjectName,
     /// Configuration: bit 0 down, 2 receives nothing, 5 sends nothing, 6 no packet-ins.
     pub config: u32,
     /// State: bit 0 no link, 1 blocked, 2 live.
@@ -205,11 +205,11 @@ pub struct Features {
     /// Bits of what it can: 0 flow, 1 table, 2 port, 3 group statistics.
     pub capabilities: u32,
     /// The vendor.
-    pub vendor: Name,
+    pub vendor: ObjectName,
     /// Its forwarding engine.
-    pub forwarding_engine: Name,
+    pub forwarding_engine: ObjectName,
     /// Its lookup engine.
-    pub lookup_engine: Name,
+    pub lookup_engine: ObjectName,
 }
 
 /// SET_CONFIG and GET_CONFIG_REPLY.
@@ -323,7 +323,7 @@ pub struct FlowRemoved {
 
 /// ERROR.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ErrorMessage {
     /// The type.
     pub kind: u16,
     /// The code.
@@ -336,16 +336,16 @@ pub struct Failure {
     pub text: String,
 }
 
-impl Failure {
+impl ErrorMessage {
     /// Number of bytes of the text with its end.
     pub const TEXT_BYTES: usize = 256;
 
     /// Creates a message from a code and a text.
-    pub fn new(code: ErrorCode, device: u32, text: &str) -> Failure {
-        let longest = Failure::TEXT_BYTES - 1;
+    pub fn new(code: ErrorCode, device: u32, text: &str) -> ErrorMessage {
+        let longest = ErrorMessage::TEXT_BYTES - 1;
         let end = (0..=longest.min(text.len())).rev();
         let end = end.into_iter().find(|end| text.is_char_boundary(*end));
-        Failure {
+        ErrorMessage {
             kind: code.kind(),
             code: code.code(),
             device,
@@ -508,10 +508,13 @@ pub struct Message {
 
 /// Content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each variant is the protocol's message of that name")]
+#[allow(
+    missing_docs,
+    reason = "each variant is the protocol's message of that name"
+)]
 pub enum Body {
     Hello,
-    Error(Failure),
+    Error(ErrorMessage),
     EchoRequest(Vec<u8>),
     EchoReply(Vec<u8>),
     /// The number of the experimenter and its data.

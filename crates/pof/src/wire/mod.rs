@@ -1,6 +1,6 @@
 //! The wire format: version 4, the dialect of POFSwitch 1.4 with slots.
 //!
-//! [`decode`] takes a whole message, [`message_length`] tells how long it is. A message that is
+//! [`decode`] takes a whole message, [`message_length`] returns its length. A message that is
 //! refused has an [`ErrorCode`], and its number as far as its header has one. The instruction
 //! blocks of dialect 1.5 (types 36, 101, 102) are unknown types here.
 
@@ -23,8 +23,6 @@ pub const VERSION: u8 = 4;
 pub const HEADER_BYTES: usize = 8;
 /// Size of a FLOW_MOD's body without instructions in bytes.
 const FLOW_BYTES: usize = 40 + MAX_FIELDS * 40;
-/// Maximum number of bytes of a packet in a message.
-pub const MAX_PACKET_BYTES: usize = 65_535 - HEADER_BYTES - 16 - MAX_ACTIONS * ACTION_BYTES;
 
 /// Error of a message, and the number of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +33,8 @@ pub struct Refused {
     pub error: ErrorCode,
 }
 
-/// Returns the length of the message that these bytes begin with, or `None` if there are too few to
-/// tell. A length below the header's counts as the header's.
+/// Returns the length of the message that these bytes begin with, or `None` if there are too
+/// few. A length below the header's counts as the header's.
 pub fn message_length(bytes: &[u8]) -> Option<usize> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
     let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -76,7 +74,7 @@ fn decode_body(kind: u8, from: &mut Reader<'_>) -> Result<Body, ErrorCode> {
         5 | 7 | 21 | 22 | 35 => Some(0),
         8 | 9 | 34 => Some(8),
         6 => Some(208),
-        1 => Some(16 + Failure::TEXT_BYTES),
+        1 => Some(16 + ErrorMessage::TEXT_BYTES),
         11 => Some(40 + MAX_FIELDS * 40),
         12 | 17 => Some(128),
         13 => Some(80),
@@ -232,7 +230,10 @@ pub fn encode(message: &Message) -> Vec<u8> {
 }
 
 fn read_table_type(number: u8, error: ErrorCode) -> Result<TableType, ErrorCode> {
-    TableType::ALL.get(usize::from(number)).copied().ok_or(error)
+    TableType::ALL
+        .get(usize::from(number))
+        .copied()
+        .ok_or(error)
 }
 
 fn read_matches(count: u8, from: &mut Reader<'_>) -> Result<Vec<Match>, ErrorCode> {
@@ -361,7 +362,7 @@ fn read_table_mod(from: &mut Reader<'_>) -> Result<TableMod, ErrorCode> {
     let fields = from.u8();
     let (size, key_length, slot) = (from.u32(), from.u16(), from.u16());
     from.skip(4);
-    let name = Name(from.array());
+    let name = ObjectName(from.array());
     Ok(TableMod {
         command,
         id,
@@ -486,31 +487,43 @@ fn write_counter(counter: &Counter, to: &mut Writer) {
     to.u64(counter.bytes);
 }
 
-fn read_failure(from: &mut Reader<'_>) -> Failure {
+fn read_failure(from: &mut Reader<'_>) -> ErrorMessage {
     let (kind, code) = (from.u16(), from.u16());
     let (device, slot) = (from.u32(), from.u16());
     from.skip(6);
-    let text: [u8; Failure::TEXT_BYTES] = from.array();
-    let end = text.iter().position(|byte| *byte == 0);
-    let text = String::from_utf8_lossy(&text[..end.unwrap_or(Failure::TEXT_BYTES)]);
-    Failure {
+    let text: [u8; ErrorMessage::TEXT_BYTES] = from.array();
+    let longest = &text[..ErrorMessage::TEXT_BYTES - 1];
+    let end = longest.iter().position(|byte| *byte == 0);
+    let text = &longest[..end.unwrap_or(longest.len())];
+    let readable = |byte: &u8| {
+        if byte.is_ascii() {
+            char::from(*byte)
+        } else {
+            '?'
+        }
+    };
+    let text = match std::str::from_utf8(text) {
+        Ok(text) => text.to_owned(),
+        Err(_) => text.iter().map(readable).collect(),
+    };
+    ErrorMessage {
         kind,
         code,
         device,
         slot,
-        text: text.into_owned(),
+        text,
     }
 }
 
-fn write_failure(failure: &Failure, to: &mut Writer) {
+fn write_failure(failure: &ErrorMessage, to: &mut Writer) {
     to.u16(failure.kind);
     to.u16(failure.code);
     to.u32(failure.device);
     to.u16(failure.slot);
     to.pad(6);
-    let end = to.len() + Failure::TEXT_BYTES;
+    let end = to.len() + ErrorMessage::TEXT_BYTES;
     let text = failure.text.as_bytes();
-    to.put(&text[..text.len().min(Failure::TEXT_BYTES - 1)]);
+    to.put(&text[..text.len().min(ErrorMessage::TEXT_BYTES - 1)]);
     to.pad_to(end);
 }
 
@@ -524,9 +537,9 @@ fn read_features(from: &mut Reader<'_>) -> Features {
         ports,
         tables,
         capabilities: from.u32(),
-        vendor: Name(from.array()),
-        forwarding_engine: Name(from.array()),
-        lookup_engine: Name(from.array()),
+        vendor: ObjectName(from.array()),
+        forwarding_engine: ObjectName(from.array()),
+        lookup_engine: ObjectName(from.array()),
     }
 }
 
@@ -606,7 +619,7 @@ fn read_port_status(from: &mut Reader<'_>) -> PortStatus {
         id,
         device,
         address,
-        name: Name(from.array()),
+        name: ObjectName(from.array()),
         config: from.u32(),
         state: from.u32(),
         current: from.u32(),
@@ -687,7 +700,9 @@ fn read_packet_out(from: &mut Reader<'_>) -> Result<PacketOut, ErrorCode> {
     }
     let actions = read_actions(actions, MAX_ACTIONS, from)?;
     let rest = from.take(from.left());
-    let data = usize::try_from(length).ok().and_then(|length| rest.get(..length));
+    let data = usize::try_from(length)
+        .ok()
+        .and_then(|length| rest.get(..length));
     Ok(PacketOut {
         buffer,
         in_port,

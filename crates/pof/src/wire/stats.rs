@@ -3,7 +3,7 @@
 use super::cursor::{Reader, Writer};
 use super::error::ErrorCode;
 use super::message::*;
-use super::{read_flow_mod, write_flow_mod, FLOW_BYTES};
+use super::{FLOW_BYTES, read_flow_mod, write_flow_mod};
 use crate::model::MAX_INSTRUCTIONS;
 use crate::wire::instruction::INSTRUCTION_BYTES;
 

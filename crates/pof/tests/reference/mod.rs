@@ -46,7 +46,7 @@ pub struct Switch {
 /// A packet for the controllers: reason, table, cookie, port, data.
 pub type PacketIn = (u8, u8, u64, u16, Vec<u8>);
 
-/// What a packet does.
+/// Effects of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Port and bytes, in order.
@@ -93,11 +93,15 @@ fn to_bytes(bits: &[bool]) -> Vec<u8> {
 }
 
 fn number(bits: &[bool]) -> u128 {
-    bits.iter().fold(0, |number, bit| number << 1 | u128::from(*bit))
+    bits.iter()
+        .fold(0, |number, bit| number << 1 | u128::from(*bit))
 }
 
 fn number_bits(number: u128, length: usize) -> Vec<bool> {
-    (0..length).rev().map(|at| at < 128 && number >> at & 1 == 1).collect()
+    (0..length)
+        .rev()
+        .map(|at| at < 128 && number >> at & 1 == 1)
+        .collect()
 }
 
 struct Packet<'s> {
@@ -143,7 +147,7 @@ impl Switch {
     }
 }
 
-/// What follows a list.
+/// Lookup that follows a list.
 enum Next {
     Lookup(u8),
     Index(u8, u32),
@@ -244,10 +248,10 @@ impl Packet<'_> {
         Ok(())
     }
 
-    fn operand(&self, operand: &Operand) -> Result<u32, End> {
+    fn operand(&self, operand: &Argument) -> Result<u32, End> {
         match operand {
-            Operand::Immediate(number) => Ok(*number),
-            Operand::Field(field) => Ok(number(&self.read(*field)?) as u32),
+            Argument::Immediate(number) => Ok(*number),
+            Argument::Field(field) => Ok(number(&self.read(*field)?) as u32),
         }
     }
 
@@ -306,7 +310,7 @@ impl Packet<'_> {
                     equal,
                     greater,
                 } => {
-                    let left = self.operand(&Operand::Field(*left))?;
+                    let left = self.operand(&Argument::Field(*left))?;
                     let jump = match left.cmp(&self.operand(right)?) {
                         std::cmp::Ordering::Less => less,
                         std::cmp::Ordering::Equal => equal,
@@ -323,7 +327,7 @@ impl Packet<'_> {
                     target,
                     source,
                 } => {
-                    let left = self.operand(&Operand::Field(*target))?;
+                    let left = self.operand(&Argument::Field(*target))?;
                     let right = self.operand(source)?;
                     let result = match operation {
                         Calculation::Add => left.wrapping_add(right),
@@ -357,7 +361,7 @@ impl Packet<'_> {
                     left,
                     right,
                 } => {
-                    let left = self.operand(&Operand::Field(*left))?;
+                    let left = self.operand(&Argument::Field(*left))?;
                     let order = match left.cmp(&self.operand(right)?) {
                         std::cmp::Ordering::Equal => 0,
                         std::cmp::Ordering::Greater => 1,
@@ -370,7 +374,7 @@ impl Packet<'_> {
                     );
                 }
                 Instruction::Branch { left, right, skip } => {
-                    let left = self.operand(&Operand::Field(*left))?;
+                    let left = self.operand(&Argument::Field(*left))?;
                     if left != self.operand(right)? {
                         next = at + i64::from(*skip);
                     }
@@ -428,7 +432,10 @@ impl Packet<'_> {
             Action::SetField(set) => {
                 let length = usize::from(set.field.length);
                 let old = self.read(set.field)?;
-                let (value, mask) = (bits_of(&set.value, 0, length), bits_of(&set.mask, 0, length));
+                let (value, mask) = (
+                    bits_of(&set.value, 0, length),
+                    bits_of(&set.mask, 0, length),
+                );
                 let bits = (0..length).map(|at| if mask[at] { value[at] } else { old[at] });
                 self.write(set.field, &bits.collect::<Vec<_>>())?;
             }
@@ -436,7 +443,11 @@ impl Packet<'_> {
                 field,
                 metadata_offset,
             } => {
-                let bits = bits_of(&self.metadata, (*metadata_offset).into(), field.length.into());
+                let bits = bits_of(
+                    &self.metadata,
+                    (*metadata_offset).into(),
+                    field.length.into(),
+                );
                 self.write(*field, &bits)?;
             }
             Action::ModifyField { field, increment } => {
@@ -511,7 +522,13 @@ impl Packet<'_> {
         if self.copies > 16 {
             return Err(TOO_MANY);
         }
-        let packet = (reason, self.table, self.cookie, self.port, self.bytes.clone());
+        let packet = (
+            reason,
+            self.table,
+            self.cookie,
+            self.port,
+            self.bytes.clone(),
+        );
         self.outcome.packet_ins.push(packet);
         Ok(())
     }
