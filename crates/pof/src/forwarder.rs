@@ -1,0 +1,772 @@
+//! The tables of a switch together with the device that forwards by them.
+//!
+//! A change is checked against the tables, made on the device, and then made in the tables. An
+//! entry of a known shape is an insertion. A new shape makes a new program, which takes the place
+//! of the old one with all its state before the entry is inserted.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use exec::Engine;
+use ir::ActionCall;
+use packet::{Nanos, PortId};
+use switch::{
+    Action as EntryAction, Change, CloneSession, ControlCode, ControlError, CounterReading, Device,
+    DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
+};
+
+use crate::model::{Action, Argument, FieldValue, Instruction, Match, TableType, port};
+use crate::tables::{
+    CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
+    Tables,
+};
+use crate::translate::{
+    CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape,
+    ShapesByTable, TranslatedTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches,
+    translate,
+};
+use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, TableMod};
+
+/// ForwarderOptions of a switch.
+#[derive(Clone, Debug, Default)]
+pub struct ForwarderOptions {
+    /// Limits of its tables.
+    pub limits: Limits,
+    /// Treatment of packets that no entry matches.
+    pub on_miss: OnMiss,
+    /// Seed of the device's random streams.
+    pub seed: u64,
+}
+
+/// Something that a packet or the time made, for the controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A packet for the controllers.
+    PacketIn {
+        /// 0 no entry matched, 1 and above: an action.
+        reason: u8,
+        /// The table.
+        table: TableNumber,
+        /// The cookie of the entry.
+        cookie: u64,
+        /// The ingress port.
+        port: u16,
+        /// The packet.
+        data: Vec<u8>,
+    },
+    /// An instruction ended a packet.
+    Fault {
+        /// The error.
+        error: ErrorCode,
+        /// The table of the entry.
+        table: TableNumber,
+    },
+    /// An entry has gone.
+    Removed(Removed),
+}
+
+/// Reason for which an entry has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalReason {
+    /// No packet came for its idle time-out.
+    Idle,
+    /// Its hard time-out is over.
+    Hard,
+    /// A controller deleted it.
+    Deleted,
+}
+
+/// An entry that has gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Its table.
+    pub table: TableNumber,
+    /// The entry.
+    pub entry: Entry,
+    /// The reason.
+    pub reason: RemovalReason,
+    /// The time for which it existed.
+    pub duration: Nanos,
+    /// Its packets and bytes.
+    pub count: Count,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl From<CounterReading> for Count {
+    fn from(reading: CounterReading) -> Count {
+        Count {
+            packets: reading.packets,
+            bytes: reading.bytes,
+        }
+    }
+}
+
+/// An entry on the device.
+#[derive(Clone, Copy, Debug)]
+struct Installed {
+    id: EntryId,
+    /// Number of its shape.
+    shape: u64,
+    since: Nanos,
+}
+
+/// A shape that entries of a table use.
+struct UsedShape {
+    number: u64,
+    shape: Shape,
+    users: usize,
+}
+
+/// A switch without a connection to controllers.
+pub struct Forwarder {
+    device: Device,
+    engine: Arc<dyn Engine>,
+    tables: Tables,
+    options: ForwarderOptions,
+    shapes: BTreeMap<TableNumber, Vec<UsedShape>>,
+    next_shape: u64,
+    translated: BTreeMap<TableNumber, TranslatedTable>,
+    counters: ir::ExternId,
+    meters: ir::ExternId,
+    fault_counts: ir::ExternId,
+    installed: HashMap<(TableNumber, u32), Installed>,
+    by_id: HashMap<(TableNumber, EntryId), u32>,
+    deadlines: BTreeSet<(Nanos, TableNumber, u32)>,
+    ports: BTreeSet<u16>,
+    live: BTreeSet<u16>,
+    removed: Vec<Removed>,
+    programs: u64,
+}
+
+impl Forwarder {
+    /// Creates a switch without tables.
+    ///
+    /// # Errors
+    /// The engine does not take the program: a defect.
+    pub fn new(engine: Arc<dyn Engine>, options: ForwarderOptions) -> Result<Forwarder, LoadError> {
+        let tables = Tables::new(options.limits.clone());
+        let translation = translate(&tables, &ShapesByTable::new(), options.on_miss);
+        let config = DeviceConfig {
+            seed: options.seed,
+            ..DeviceConfig::default()
+        };
+        let program = Arc::new(translation.program);
+        let mut device = Device::new(program, engine.as_ref(), &config)?;
+        let waiting = Replica {
+            port: PortId(WAITING_PORT),
+            instance: 0,
+        };
+        let session = CloneSession {
+            replicas: vec![waiting],
+            ..CloneSession::default()
+        };
+        // The device has room for its first session.
+        let made = device.apply(Change::SetCloneSession(WAITING_SESSION, session));
+        debug_assert!(made.is_ok());
+        Ok(Forwarder {
+            device,
+            engine,
+            tables,
+            options,
+            shapes: BTreeMap::new(),
+            next_shape: 0,
+            translated: translation.tables,
+            counters: translation.counters,
+            meters: translation.meters,
+            fault_counts: translation.fault_counts,
+            installed: HashMap::new(),
+            by_id: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            live: BTreeSet::new(),
+            removed: Vec::new(),
+            programs: 1,
+        })
+    }
+
+    /// Returns the tables.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    /// Returns the device, to feed it with packets.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    /// Returns the number of programs that were made: the first one, and one for each new shape.
+    pub fn programs(&self) -> u64 {
+        self.programs
+    }
+
+    /// Returns the number of packets that a fault has ended.
+    pub fn faults(&self, fault: Fault) -> u64 {
+        let reading = self.device.read_counter(self.fault_counts, fault as u32);
+        reading.map_or(0, |reading| reading.packets)
+    }
+
+    /// Sets the ports: FLOOD sends to all of them, and groups for fast failover to those that have
+    /// a link.
+    ///
+    /// # Errors
+    /// The device or the tables have no room.
+    pub fn set_ports(&mut self, ports: &[(u16, bool)]) -> Result<(), ErrorCode> {
+        let groups = |ports: &BTreeSet<u16>| ports.clone();
+        let old = groups(&self.ports);
+        self.ports = ports.iter().map(|(port, _)| *port).collect();
+        let live = ports.iter().filter(|(_, is_live)| *is_live);
+        self.live = live.map(|(port, _)| *port).collect();
+        for gone in old.difference(&self.ports) {
+            let group = Change::DeleteMulticast(u32::from(*gone) + 1);
+            self.device.apply(group).map_err(code_of)?;
+        }
+        for port in &self.ports {
+            // The first copy goes on with the packet's further outputs, and is dropped then.
+            let first = Replica {
+                port: PortId(WAITING_PORT),
+                instance: 1,
+            };
+            let others = self.ports.iter().filter(|other| *other != port);
+            let others = others.map(|other| Replica {
+                port: PortId((*other).into()),
+                instance: 0,
+            });
+            let replicas = std::iter::once(first).chain(others).collect();
+            let group = Change::SetMulticast(u32::from(*port) + 1, replicas);
+            self.device.apply(group).map_err(code_of)?;
+        }
+        let groups: Vec<u32> = self.tables.groups().map(|(id, _)| id).collect();
+        groups.into_iter().try_for_each(|id| self.renew_users(id))
+    }
+
+    /// Makes the change that a FLOW_MOD asks for. A query returns the entry.
+    ///
+    /// # Errors
+    /// The message is refused. Nothing has changed.
+    pub fn flow_mod(&mut self, flow: &FlowMod) -> Result<Option<Entry>, ErrorCode> {
+        let change = self.tables.flow_change(flow)?;
+        match &change {
+            FlowChange::Insert(number, entry) => self.insert(*number, entry)?,
+            FlowChange::Replace(number, entry) => self.replace(*number, entry)?,
+            FlowChange::Remove(number, index) => {
+                self.remove(*number, *index, RemovalReason::Deleted)?;
+                return Ok(None);
+            }
+            FlowChange::Report(number, index) => {
+                let table = self.tables.table(*number);
+                return Ok(table.and_then(|table| table.entry(*index)).cloned());
+            }
+        }
+        self.tables.apply_flow(change);
+        Ok(None)
+    }
+
+    /// Makes the change that a TABLE_MOD asks for. A query returns the table's number.
+    ///
+    /// # Errors
+    /// The message is refused. Nothing has changed.
+    pub fn table_mod(&mut self, wanted: &TableMod) -> Result<Option<TableNumber>, ErrorCode> {
+        let change = self.tables.table_change(wanted)?;
+        let reported = match &change {
+            TableChange::Report(number) => Some(*number),
+            _ => None,
+        };
+        let changed = match &change {
+            TableChange::Set(number, _)
+            | TableChange::Resize(number, ..)
+            | TableChange::Remove(number) => Some(*number),
+            TableChange::Report(_) => None,
+        };
+        let before = self.tables.clone_of_table(changed);
+        self.tables.apply_table(change);
+        // A table without entries is not in the program, and one that was is made again.
+        let is_known = changed.is_some_and(|number| self.translated.contains_key(&number));
+        if is_known {
+            self.drop_unused_shapes();
+        }
+        if is_known && let Err(error) = self.make_program() {
+            self.tables.restore_table(changed, before);
+            return Err(error);
+        }
+        Ok(reported)
+    }
+
+    /// Makes the change that a GROUP_MOD asks for. A query returns the group's number.
+    ///
+    /// # Errors
+    /// The message is refused. Nothing has changed.
+    pub fn group_mod(&mut self, wanted: &GroupMod) -> Result<Option<u32>, ErrorCode> {
+        let change = self.tables.group_change(wanted)?;
+        match &change {
+            GroupChange::Report(id) => return Ok(Some(*id)),
+            GroupChange::Remove(_) => self.tables.apply_group(change),
+            GroupChange::Set(id, _) => {
+                let id = *id;
+                let old = self.tables.group(id).cloned();
+                self.tables.apply_group(change);
+                if let Err(error) = self.renew_users(id) {
+                    let back = old.map_or(GroupChange::Remove(id), |old| GroupChange::Set(id, old));
+                    self.tables.apply_group(back);
+                    // The entries had room before.
+                    let _ = self.renew_users(id);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Replaces the actions of all entries that use a group.
+    fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
+        for (number, index) in self.tables.users_of_group(group) {
+            let entry = self
+                .tables
+                .table(number)
+                .and_then(|table| table.entry(index));
+            if let Some(entry) = entry.cloned() {
+                self.replace(number, &entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the change that a METER_MOD asks for. A query returns the meter's number.
+    ///
+    /// # Errors
+    /// The message is refused. Nothing has changed.
+    pub fn meter_mod(&mut self, wanted: &MeterMod) -> Result<Option<u32>, ErrorCode> {
+        let change = self.tables.meter_change(wanted)?;
+        let applied = match change {
+            MeterChange::Report(id) => return Ok(Some(id)),
+            MeterChange::Remove(id) | MeterChange::Set(id, 0) => {
+                Change::ResetMeter(self.meters, Some(id))
+            }
+            MeterChange::Set(id, rate) => {
+                Change::SetMeter(self.meters, Some(id), meter_config(rate))
+            }
+        };
+        self.device.apply(applied).map_err(code_of)?;
+        self.tables.apply_meter(change);
+        Ok(None)
+    }
+
+    /// Makes the change that a COUNTER_MOD asks for. A query returns what was counted.
+    ///
+    /// # Errors
+    /// The message is refused. Nothing has changed.
+    pub fn counter_mod(&mut self, wanted: &Counter) -> Result<Option<Count>, ErrorCode> {
+        let change = self.tables.counter_change(wanted)?;
+        match change {
+            CounterChange::Report(id) => return Ok(Some(self.counter(id))),
+            CounterChange::Add(_) => {}
+            CounterChange::Clear(id) | CounterChange::Remove(id) => {
+                let zero = CounterReading::default();
+                let clear = Change::WriteCounter(self.counters, Some(id), zero);
+                self.device.apply(clear).map_err(code_of)?;
+            }
+        }
+        self.tables.apply_counter(change);
+        Ok(None)
+    }
+
+    /// Runs the actions of a packet-out on a packet, as if it came in at this port.
+    ///
+    /// # Errors
+    /// An action is not allowed, or the packet is too long.
+    pub fn packet_out(
+        &mut self,
+        in_port: u16,
+        actions: &[Action],
+        data: &[u8],
+    ) -> Result<(), ErrorCode> {
+        let to_table = u32::from(port::TABLE) | 0xFFFF_0000;
+        let is_for_tables = matches!(actions, [Action::Output { port, .. }]
+            if *port == Argument::Immediate(to_table));
+        let port = match is_for_tables {
+            true => u32::from(in_port),
+            false => {
+                let mut actions = actions.iter();
+                actions.try_for_each(|action| self.tables.check_action(action))?;
+                PACKET_OUT_PORTS + u32::from(in_port)
+            }
+        };
+        if !is_for_tables {
+            self.set_packet_out(actions)?;
+        }
+        let received = self.device.receive(PortId(port), data);
+        received.map_err(|_| ErrorCode::BadPacket)
+    }
+
+    /// Makes these actions those of packet-outs. Packets that came in before run the previous ones.
+    fn set_packet_out(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
+        let number = TableNumber::PACKET_OUT;
+        let entry = Entry {
+            counter: 0,
+            cookie: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            priority: 0,
+            index: 0,
+            matches: Vec::new(),
+            instructions: vec![Instruction::ApplyActions(actions.to_vec())],
+        };
+        let (shape, call) = self.call_of(number, &entry)?;
+        let table = self
+            .translated
+            .get(&number)
+            .ok_or(ErrorCode::FlowUnknown)?
+            .id;
+        if let Some(old) = self.installed.remove(&(number, 0)) {
+            self.device
+                .apply(Change::Delete(table, old.id))
+                .map_err(code_of)?;
+            self.use_shape(number, old.shape, -1);
+        }
+        self.insert_as(number, TableType::Exact, &entry, shape, call)
+    }
+
+    /// Returns what a counter has counted.
+    pub fn counter(&self, id: u32) -> Count {
+        let reading = self.device.read_counter(self.counters, id);
+        reading.unwrap_or_default().into()
+    }
+
+    /// Returns what an entry has counted, and how long it has existed.
+    pub fn usage(&self, number: TableNumber, index: u32) -> Option<(Count, Nanos)> {
+        let installed = self.installed.get(&(number, index))?;
+        let table = self.translated.get(&number)?;
+        let reading = self.device.read_direct_counter(table.id, installed.id);
+        let age = Nanos(self.device.now().0.saturating_sub(installed.since.0));
+        Some((reading.unwrap_or_default().into(), age))
+    }
+
+    /// Returns the number of packets that hit and missed in a table of the program.
+    pub fn hits(&self, number: TableNumber) -> (u64, u64) {
+        let id = self.translated.get(&number).map(|table| table.id);
+        let hits = self.device.table_hits();
+        let hits = hits.iter().find(|hits| Some(hits.table) == id);
+        hits.map_or((0, 0), |hits| (hits.hits, hits.misses))
+    }
+
+    fn insert(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
+        let (shape, call) = self.call_of(number, entry)?;
+        let table_type = self.type_of(number)?;
+        self.insert_as(number, table_type, entry, shape, call)
+    }
+
+    fn type_of(&self, number: TableNumber) -> Result<TableType, ErrorCode> {
+        let table = self.tables.table(number).ok_or(ErrorCode::FlowBadTable)?;
+        Ok(table.table_type)
+    }
+
+    /// Returns the number of an entry's shape, and the call of its action. If the shape is new, the
+    /// device has another program now.
+    fn call_of(
+        &mut self,
+        number: TableNumber,
+        entry: &Entry,
+    ) -> Result<(u64, ActionCall), ErrorCode> {
+        let live = &self.live;
+        let is_live = |port: u32| u16::try_from(port).is_ok_and(|port| live.contains(&port));
+        let (shape, args) = Shape::of(entry, &self.tables, &is_live);
+        let known = self.position_of(number, &shape);
+        let (shape_number, action) = match known {
+            Some(known) => known,
+            None => {
+                self.next_shape += 1;
+                let new = UsedShape {
+                    number: self.next_shape,
+                    shape: shape.clone(),
+                    users: 0,
+                };
+                let new_number = new.number;
+                self.drop_unused_shapes();
+                self.shapes.entry(number).or_default().push(new);
+                let made = self.make_program();
+                let found = made.and_then(|()| {
+                    self.position_of(number, &shape)
+                        .ok_or(ErrorCode::FlowUnknown)
+                });
+                if found.is_err() {
+                    let shapes = self.shapes.entry(number).or_default();
+                    shapes.retain(|used| used.number != new_number);
+                }
+                found?
+            }
+        };
+        Ok((shape_number, ActionCall { action, args }))
+    }
+
+    /// Drops the shapes without entries. The next program does not have them.
+    fn drop_unused_shapes(&mut self) {
+        let shapes = self.shapes.values_mut();
+        shapes.for_each(|shapes| shapes.retain(|used| used.users > 0));
+    }
+
+    /// Returns a shape's number, and the position of its action in the table of the program.
+    fn position_of(&self, number: TableNumber, shape: &Shape) -> Option<(u64, usize)> {
+        let used = self.shapes.get(&number)?;
+        let used = used.iter().find(|used| used.shape == *shape)?;
+        let action = self.translated.get(&number)?.action_of(shape)?;
+        Some((used.number, action))
+    }
+
+    fn insert_as(
+        &mut self,
+        number: TableNumber,
+        table_type: TableType,
+        entry: &Entry,
+        shape: u64,
+        call: ActionCall,
+    ) -> Result<(), ErrorCode> {
+        let unknown = ErrorCode::FlowUnknown;
+        let inserted = TableEntry {
+            keys: key_matches(table_type, &entry.matches, entry.index),
+            priority: (table_type == TableType::Masked).then(|| i32::from(entry.priority) + 1),
+            action: EntryAction::Call(call),
+            idle_timeout: idle_timeout(entry),
+            meter: None,
+            counter: None,
+        };
+        let id = self.translated.get(&number).ok_or(unknown)?.id;
+        let made = self.device.apply(Change::Insert(id, inserted));
+        let id = made.map_err(code_of)?.ok_or(unknown)?;
+        let since = self.device.now();
+        let installed = Installed { id, shape, since };
+        self.installed.insert((number, entry.index), installed);
+        self.by_id.insert((number, id), entry.index);
+        self.use_shape(number, shape, 1);
+        if let Some(deadline) = deadline(entry, since) {
+            self.deadlines.insert((deadline, number, entry.index));
+        }
+        Ok(())
+    }
+
+    fn use_shape(&mut self, number: TableNumber, shape: u64, by: isize) {
+        let shapes = self.shapes.entry(number).or_default();
+        if let Some(used) = shapes.iter_mut().find(|used| used.number == shape) {
+            used.users = used.users.saturating_add_signed(by);
+        }
+    }
+
+    /// Replaces the entry of the same index. Its counts and its age stay if its match does.
+    fn replace(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
+        let place = (number, entry.index);
+        let unknown = ErrorCode::NoSuchEntry;
+        let old = self
+            .tables
+            .table(number)
+            .and_then(|table| table.entry(entry.index));
+        let old = old.cloned().ok_or(unknown)?;
+        let (shape, call) = self.call_of(number, entry)?;
+        let installed = *self.installed.get(&place).ok_or(unknown)?;
+        let id = self.translated.get(&number).ok_or(unknown)?.id;
+        if is_same_match(&old, entry) {
+            let action = EntryAction::Call(call);
+            let modify = Change::Modify(id, installed.id, action, idle_timeout(entry));
+            self.device.apply(modify).map_err(code_of)?;
+            if let Some(deadline) = deadline(&old, installed.since) {
+                self.deadlines.remove(&(deadline, number, entry.index));
+            }
+            if let Some(deadline) = deadline(entry, installed.since) {
+                self.deadlines.insert((deadline, number, entry.index));
+            }
+            self.use_shape(number, installed.shape, -1);
+            self.use_shape(number, shape, 1);
+            self.installed
+                .insert(place, Installed { shape, ..installed });
+            return Ok(());
+        }
+        self.uninstall(number, &old)?;
+        let table_type = self.type_of(number)?;
+        self.insert_as(number, table_type, entry, shape, call)
+    }
+
+    /// Removes an entry from the device.
+    fn uninstall(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
+        let place = (number, entry.index);
+        let installed = self.installed.get(&place).copied();
+        let installed = installed.ok_or(ErrorCode::NoSuchEntry)?;
+        let table = self.translated.get(&number).ok_or(ErrorCode::NoSuchEntry)?;
+        let delete = Change::Delete(table.id, installed.id);
+        self.device.apply(delete).map_err(code_of)?;
+        self.installed.remove(&place);
+        self.by_id.remove(&(number, installed.id));
+        self.use_shape(number, installed.shape, -1);
+        if let Some(deadline) = deadline(entry, installed.since) {
+            self.deadlines.remove(&(deadline, number, entry.index));
+        }
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        number: TableNumber,
+        index: u32,
+        reason: RemovalReason,
+    ) -> Result<(), ErrorCode> {
+        let entry = self
+            .tables
+            .table(number)
+            .and_then(|table| table.entry(index));
+        let entry = entry.cloned().ok_or(ErrorCode::NoSuchEntry)?;
+        let (count, duration) = self.usage(number, index).unwrap_or_default();
+        self.uninstall(number, &entry)?;
+        self.tables.apply_flow(FlowChange::Remove(number, index));
+        self.removed.push(Removed {
+            table: number,
+            entry,
+            reason,
+            duration,
+            count,
+        });
+        Ok(())
+    }
+
+    /// Makes the program of the shapes in use, and lets it take the place of the running one.
+    fn make_program(&mut self) -> Result<(), ErrorCode> {
+        let of_table = |used: &Vec<UsedShape>| -> Vec<(u64, Shape)> {
+            let used = used.iter();
+            used.map(|used| (used.number, used.shape.clone())).collect()
+        };
+        let shapes = self.shapes.iter().filter(|(_, used)| !used.is_empty());
+        let shapes = shapes
+            .map(|(number, used)| (*number, of_table(used)))
+            .collect();
+        let Translation {
+            program,
+            tables,
+            counters,
+            meters,
+            fault_counts,
+        } = translate(&self.tables, &shapes, self.options.on_miss);
+        let config = DeviceConfig {
+            seed: self.options.seed,
+            ..DeviceConfig::default()
+        };
+        let new = Device::new(Arc::new(program), self.engine.as_ref(), &config);
+        let mut new = new.map_err(|_| ErrorCode::TableUnknown)?;
+        let keep_all = MigrationMode::State(MayLose::Nothing);
+        let exchanged = self.device.exchange(&mut new, keep_all);
+        exchanged.map_err(|_| ErrorCode::TableUnknown)?;
+        self.device.stay();
+        self.translated = tables;
+        (self.counters, self.meters) = (counters, meters);
+        self.fault_counts = fault_counts;
+        self.programs += 1;
+        Ok(())
+    }
+
+    /// Removes the entries that have timed out by the device's time.
+    pub fn expire(&mut self) {
+        let now = self.device.now();
+        let mut over = Vec::new();
+        for (id, entry) in self.device.take_idle() {
+            let number = self.translated.iter().find(|(_, table)| table.id == id);
+            let number = number.map(|(number, _)| *number);
+            let found = number.and_then(|number| {
+                let index = self.by_id.get(&(number, entry))?;
+                Some((number, *index, RemovalReason::Idle))
+            });
+            over.extend(found);
+        }
+        let due = self.deadlines.iter().take_while(|(at, ..)| *at <= now);
+        over.extend(due.map(|(_, number, index)| (*number, *index, RemovalReason::Hard)));
+        for (number, index, reason) in over {
+            // An entry may be over for both reasons, and is then gone.
+            let _ = self.remove(number, index, reason);
+        }
+    }
+
+    /// Passes each packet that was sent to `send`, and returns what the controllers get.
+    pub fn drain(&mut self, mut send: impl FnMut(u16, &[u8])) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.device.drain_sent(|port, bytes, _| match port.0 {
+            CONTROLLER_PORT => events.extend(packet_in(bytes)),
+            port => {
+                if let Ok(port) = u16::try_from(port) {
+                    send(port, bytes);
+                }
+            }
+        });
+        while let Some(digest) = self.device.take_digest() {
+            events.extend(fault_of(&digest.limbs));
+        }
+        let removed = std::mem::take(&mut self.removed);
+        events.extend(removed.into_iter().map(Event::Removed));
+        events
+    }
+}
+
+/// Returns the packet for the controllers that the program has sent.
+fn packet_in(bytes: &[u8]) -> Option<Event> {
+    let (prefix, data) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
+    let [reason, table, high, low, cookie @ .., _, _] = *prefix;
+    Some(Event::PacketIn {
+        reason,
+        table: TableNumber(table),
+        cookie: u64::from_be_bytes(cookie),
+        port: u16::from_be_bytes([high, low]),
+        data: data.to_vec(),
+    })
+}
+
+fn fault_of(limbs: &[u64]) -> Option<Event> {
+    let (code, table) = (limbs.first()?, limbs.get(1)?);
+    let fault = Fault::ALL
+        .into_iter()
+        .find(|fault| u64::from(fault.code().code()) == *code)?;
+    Some(Event::Fault {
+        error: fault.code(),
+        table: TableNumber(u8::try_from(*table).ok()?),
+    })
+}
+
+fn idle_timeout(entry: &Entry) -> Option<Nanos> {
+    (entry.idle_timeout > 0).then(|| seconds(entry.idle_timeout))
+}
+
+fn seconds(count: u16) -> Nanos {
+    Nanos(u64::from(count) * 1_000_000_000)
+}
+
+fn deadline(entry: &Entry, since: Nanos) -> Option<Nanos> {
+    let at = since.0.saturating_add(seconds(entry.hard_timeout).0);
+    (entry.hard_timeout > 0).then_some(Nanos(at))
+}
+
+/// Returns true if two entries of a table have the same match and priority, bit by bit.
+fn is_same_match(old: &Entry, new: &Entry) -> bool {
+    let values = |one: &Match| -> (FieldValue, FieldValue) { (one.value, one.mask) };
+    let of = |entry: &Entry| entry.matches.iter().map(values).collect::<Vec<_>>();
+    old.priority == new.priority && of(old) == of(new)
+}
+
+/// Returns the configuration of a meter with this rate in kbit/s. The burst is that of a tenth of a
+/// second, at least one packet.
+fn meter_config(rate: u32) -> MeterConfig {
+    let bytes = u64::from(rate) * 1_000 / 8;
+    let burst = (bytes / 10).max(MAX_PACKET.into());
+    MeterConfig::SingleRate {
+        cir: bytes,
+        cburst: burst,
+        eburst: 0,
+    }
+}
+
+fn code_of(error: ControlError) -> ErrorCode {
+    match error.code {
+        ControlCode::ResourceExhausted => ErrorCode::TableFull,
+        ControlCode::AlreadyExists => ErrorCode::FlowOverlap,
+        ControlCode::NotFound => ErrorCode::NoSuchEntry,
+        _ => ErrorCode::FlowUnknown,
+    }
+}

@@ -1,0 +1,34 @@
+//! Crate `pof`: a switch that controllers program by protocol-oblivious forwarding (POF), in the
+//! dialect of POFSwitch 1.4.
+//!
+//! **In:** bytes of a controller's connection, packets with their ports, the time. **Out:** bytes
+//! for the controller, packets.
+//!
+//! - [`model`] has the objects of the protocol, [`wire`] its messages.
+//! - [`tables`] is the state of a switch, with all checks of changes.
+//! - `translate` makes an [`ir::Program`] of tables and shapes of entries.
+//! - [`Forwarder`] keeps the tables and a [`switch::Device`] that forwards by them.
+//! - [`session`] is a connection with a controller.
+//!
+//! It may import `switch`, `exec`, `packet`, `ir` and `bits`. It has no I/O, no threads
+//! and no clock.
+//!
+//! Invariants:
+//! - No bytes of a controller and no packet cause a panic.
+//! - A refused message changes nothing.
+//! - An entry of a known shape does not change the program. A new shape does, and entries, counts
+//!   and ages stay.
+//! - A packet is forwarded by the entries of one moment.
+//!
+//! Tests: `tests/wire.rs` and `tests/session.rs`; `tests/agreement.rs` compares random tables,
+//! entries and frames on `interp` and `jit` with a reference evaluator.
+
+mod forwarder;
+pub mod model;
+pub mod session;
+pub mod tables;
+mod translate;
+pub mod wire;
+
+pub use forwarder::{Count, Event, Forwarder, ForwarderOptions, RemovalReason, Removed};
+pub use translate::{Fault, OnMiss};

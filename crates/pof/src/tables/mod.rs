@@ -1,0 +1,701 @@
+//! The state of a switch as its controllers see it: tables with entries, groups, meters, counters.
+//!
+//! A message is first checked ([`Tables::flow_change`] and the like), which gives a change, and the
+//! change is applied when the device has it too ([`Tables::apply_flow`]). A check changes nothing.
+
+mod check;
+
+pub(crate) use check::{jump_target, prefix_length};
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::model::*;
+use crate::wire::{
+    Command, Counter, CounterCommand, ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, TableMod,
+};
+
+/// Maximum number of objects of each kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Tables of each type, in the order of [`TableType::ALL`]. They number the tables of all
+    /// types: those of the first type come first.
+    pub tables: [u8; 4],
+    /// Entries of a table.
+    pub table_size: u32,
+    /// Bits of a key.
+    pub key_bits: u16,
+    /// Counters. Their numbers are below it, and 0 is none.
+    pub counters: u32,
+    /// Meters. Their numbers are below it.
+    pub meters: u32,
+    /// Groups. Their numbers are below it.
+    pub groups: u32,
+}
+
+impl Default for Limits {
+    /// Returns POFSwitch's numbers of tables, and larger limits of the rest.
+    fn default() -> Limits {
+        Limits {
+            tables: [10, 10, 5, 20],
+            table_size: 1 << 20,
+            key_bits: MAX_FIELDS as u16 * MAX_FIELD_BITS,
+            counters: 16_384,
+            meters: 1_024,
+            groups: 1_024,
+        }
+    }
+}
+
+/// Number of a table among those of all types, as GOTO_TABLE names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableNumber(pub u8);
+
+impl TableNumber {
+    /// The table that looks up each received packet first.
+    pub const FIRST: TableNumber = TableNumber(0);
+    /// The place of the actions of a packet-out. No table has this number.
+    pub const PACKET_OUT: TableNumber = TableNumber(0xFF);
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its type.
+    pub table_type: TableType,
+    /// Maximum number of entries.
+    pub size: u32,
+    /// Its name.
+    pub name: ObjectName,
+    /// Its match fields.
+    pub fields: Vec<Field>,
+    entries: BTreeMap<u32, Entry>,
+    by_match: HashMap<MatchKey, u32>,
+}
+
+/// Match and priority of an entry: two entries of a table have different ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum MatchKey {
+    Values(u16, Vec<(FieldValue, FieldValue)>),
+    Index(u32),
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Counter of its packets; 0 for none.
+    pub counter: u32,
+    /// A number of the controller.
+    pub cookie: u64,
+    /// Seconds without a packet after which it goes; 0 for never.
+    pub idle_timeout: u16,
+    /// Seconds after which it goes; 0 for never.
+    pub hard_timeout: u16,
+    /// Its priority in a table of type MM.
+    pub priority: u16,
+    /// Its number in the table.
+    pub index: u32,
+    /// Its match, one for each field of the table.
+    pub matches: Vec<Match>,
+    /// Its instructions.
+    pub instructions: Vec<Instruction>,
+}
+
+impl Entry {
+    fn of(flow: &FlowMod) -> Entry {
+        Entry {
+            counter: flow.counter,
+            cookie: flow.cookie,
+            idle_timeout: flow.idle_timeout,
+            hard_timeout: flow.hard_timeout,
+            priority: flow.priority,
+            index: flow.index,
+            matches: flow.matches.clone(),
+            instructions: flow.instructions.clone(),
+        }
+    }
+
+    /// Returns all actions of its instructions.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.instructions.iter().flat_map(|instruction| {
+            let actions: &[Action] = match instruction {
+                Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
+                _ => &[],
+            };
+            actions
+        })
+    }
+
+    fn names_table(&self, number: TableNumber) -> bool {
+        self.instructions.iter().any(|instruction| {
+            matches!(instruction,
+                Instruction::GotoTable { table, .. } | Instruction::GotoDirectTable { table, .. }
+                if *table == number.0)
+        })
+    }
+
+    fn uses_group(&self, group: u32) -> bool {
+        self.actions().any(|action| *action == Action::Group(group))
+    }
+
+    fn uses_meter(&self, meter: u32) -> bool {
+        self.instructions.contains(&Instruction::Meter(meter))
+    }
+}
+
+impl Table {
+    /// Returns its entries, by index.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// Returns the entry with this index.
+    pub fn entry(&self, index: u32) -> Option<&Entry> {
+        self.entries.get(&index)
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns true if it has no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn key_of(&self, entry: &Entry) -> MatchKey {
+        let full = [0xFF; VALUE_BYTES];
+        let masked = |one: &Match, mask: &FieldValue| {
+            let length = one.field.length;
+            let bit = |at: usize| usize::from(length) > 8 * at;
+            let kept: FieldValue = std::array::from_fn(|at| match bit(at) {
+                true => mask[at] & last_mask(length, at),
+                false => 0,
+            });
+            (std::array::from_fn(|at| one.value[at] & kept[at]), kept)
+        };
+        let matches = entry.matches.iter();
+        match self.table_type {
+            TableType::Masked => MatchKey::Values(
+                entry.priority,
+                matches.map(|one| masked(one, &one.mask)).collect(),
+            ),
+            TableType::LongestPrefix => {
+                MatchKey::Values(0, matches.map(|one| masked(one, &one.mask)).collect())
+            }
+            TableType::Exact => {
+                MatchKey::Values(0, matches.map(|one| masked(one, &full)).collect())
+            }
+            TableType::Linear => MatchKey::Index(entry.index),
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.by_match.insert(self.key_of(&entry), entry.index);
+        self.entries.insert(entry.index, entry);
+    }
+
+    fn remove(&mut self, index: u32) -> Option<Entry> {
+        let entry = self.entries.remove(&index)?;
+        self.by_match.remove(&self.key_of(&entry));
+        Some(entry)
+    }
+}
+
+/// Returns the bits of byte `at` that a field of this width has.
+fn last_mask(length: u16, at: usize) -> u8 {
+    let bits = usize::from(length).saturating_sub(8 * at);
+    match bits {
+        0 => 0,
+        1..8 => 0xFF << (8 - bits),
+        _ => 0xFF,
+    }
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its type.
+    pub group_type: GroupType,
+    /// Counter of its packets; 0 for none.
+    pub counter: u32,
+    /// Its actions.
+    pub actions: Vec<Action>,
+}
+
+/// Change of entries that a FLOW_MOD asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowChange {
+    /// Adds an entry.
+    Insert(TableNumber, Entry),
+    /// Replaces the entry of the same index.
+    Replace(TableNumber, Entry),
+    /// Removes the entry with this index.
+    Remove(TableNumber, u32),
+    /// Changes nothing; the controller asks for this entry.
+    Report(TableNumber, u32),
+}
+
+/// Change of tables that a TABLE_MOD asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableChange {
+    /// Adds or replaces an empty table.
+    Set(TableNumber, Table),
+    /// Changes the name and the size of a table.
+    Resize(TableNumber, u32, ObjectName),
+    /// Removes an empty table.
+    Remove(TableNumber),
+    /// Changes nothing; the controller asks for this table.
+    Report(TableNumber),
+}
+
+/// Change of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupChange {
+    /// Adds or replaces a group.
+    Set(u32, Group),
+    /// Removes a group.
+    Remove(u32),
+    /// Changes nothing; the controller asks for this group.
+    Report(u32),
+}
+
+/// Change of meters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterChange {
+    /// Adds or replaces a meter with this rate in kbit/s.
+    Set(u32, u32),
+    /// Removes a meter.
+    Remove(u32),
+    /// Changes nothing; the controller asks for this meter.
+    Report(u32),
+}
+
+/// Change of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterChange {
+    /// Makes a counter, at zero.
+    Add(u32),
+    /// Removes a counter.
+    Remove(u32),
+    /// Sets a counter to zero.
+    Clear(u32),
+    /// Changes nothing; the controller asks for this counter.
+    Report(u32),
+}
+
+/// All objects of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    limits: Limits,
+    tables: BTreeMap<TableNumber, Table>,
+    groups: BTreeMap<u32, Group>,
+    meters: BTreeMap<u32, u32>,
+    counters: BTreeSet<u32>,
+}
+
+impl Tables {
+    /// Creates the state of a switch without objects.
+    pub fn new(limits: Limits) -> Tables {
+        Tables {
+            limits,
+            ..Tables::default()
+        }
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the number of a table, or `None` if the type has fewer tables.
+    pub fn number(&self, table_type: TableType, id: u8) -> Option<TableNumber> {
+        let at = table_type as usize;
+        let before: u32 = self.limits.tables[..at].iter().map(|n| u32::from(*n)).sum();
+        let number = u8::try_from(before + u32::from(id)).ok()?;
+        let number = TableNumber(number);
+        (id < self.limits.tables[at] && number != TableNumber::PACKET_OUT).then_some(number)
+    }
+
+    /// Returns the number of a table among those of its type.
+    pub fn id_in_type(&self, number: TableNumber) -> u8 {
+        let mut id = number.0;
+        for tables in self.limits.tables {
+            if id < tables {
+                break;
+            }
+            id -= tables;
+        }
+        id
+    }
+
+    /// Returns the tables, by number.
+    pub fn tables(&self) -> impl Iterator<Item = (TableNumber, &Table)> {
+        self.tables.iter().map(|(number, table)| (*number, table))
+    }
+
+    /// Returns a table.
+    pub fn table(&self, number: TableNumber) -> Option<&Table> {
+        self.tables.get(&number)
+    }
+
+    /// Returns the groups, by number.
+    pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.groups.iter().map(|(id, group)| (*id, group))
+    }
+
+    /// Returns a group.
+    pub fn group(&self, id: u32) -> Option<&Group> {
+        self.groups.get(&id)
+    }
+
+    /// Returns the meters, by number, and their rates in kbit/s.
+    pub fn meters(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.meters.iter().map(|(id, rate)| (*id, *rate))
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> impl Iterator<Item = u32> {
+        self.counters.iter().copied()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.tables.values().flat_map(Table::entries)
+    }
+
+    /// Returns the entries that use a group: table and index.
+    pub fn users_of_group(&self, group: u32) -> Vec<(TableNumber, u32)> {
+        let tables = self.tables.iter();
+        let users = tables.flat_map(|(number, table)| {
+            let users = table.entries().filter(|entry| entry.uses_group(group));
+            users.map(|entry| (*number, entry.index))
+        });
+        users.collect()
+    }
+
+    /// Returns the number of entries that use a meter.
+    pub fn users_of_meter(&self, meter: u32) -> usize {
+        self.entries()
+            .filter(|entry| entry.uses_meter(meter))
+            .count()
+    }
+
+    /// Checks a FLOW_MOD.
+    ///
+    /// # Errors
+    /// The message is not allowed in this state.
+    pub fn flow_change(&self, flow: &FlowMod) -> Result<FlowChange, ErrorCode> {
+        self.check_slot(flow.slot)?;
+        let number = self.number(flow.table_type, flow.table);
+        let number = number.ok_or(ErrorCode::FlowBadTable)?;
+        let table = self.table(number).ok_or(ErrorCode::FlowBadTable)?;
+        let is_strict = matches!(
+            flow.command,
+            FlowCommand::ModifyStrict | FlowCommand::DeleteStrict
+        );
+        if !is_strict && flow.index >= table.size {
+            return Err(ErrorCode::BadEntryIndex);
+        }
+        let entry = Entry::of(flow);
+        match flow.command {
+            FlowCommand::Add => {
+                self.check_entry(table, &entry)?;
+                if table.entry(flow.index).is_some() {
+                    return Err(ErrorCode::EntryExists);
+                }
+                if table.by_match.contains_key(&table.key_of(&entry)) {
+                    return Err(ErrorCode::FlowOverlap);
+                }
+                if table.len() >= table.size as usize {
+                    return Err(ErrorCode::TableFull);
+                }
+                Ok(FlowChange::Insert(number, entry))
+            }
+            FlowCommand::Modify => {
+                self.selected(table, flow, Some(flow.index))?;
+                self.check_entry(table, &entry)?;
+                let other = table.by_match.get(&table.key_of(&entry));
+                if other.is_some_and(|other| *other != flow.index) {
+                    return Err(ErrorCode::FlowOverlap);
+                }
+                Ok(FlowChange::Replace(number, entry))
+            }
+            FlowCommand::ModifyStrict => {
+                self.check_entry(table, &entry)?;
+                let index = table.by_match.get(&table.key_of(&entry)).copied();
+                let old = self.selected(table, flow, index)?;
+                let new = Entry {
+                    counter: entry.counter,
+                    instructions: entry.instructions,
+                    ..old.clone()
+                };
+                Ok(FlowChange::Replace(number, new))
+            }
+            FlowCommand::Delete => {
+                let old = self.selected(table, flow, Some(flow.index))?;
+                Ok(FlowChange::Remove(number, old.index))
+            }
+            FlowCommand::DeleteStrict => {
+                check::matches(table, &entry.matches)?;
+                let index = table.by_match.get(&table.key_of(&entry)).copied();
+                let old = self.selected(table, flow, index)?;
+                Ok(FlowChange::Remove(number, old.index))
+            }
+            FlowCommand::Query => {
+                let old = self.selected(table, flow, Some(flow.index))?;
+                Ok(FlowChange::Report(number, old.index))
+            }
+            FlowCommand::QueryResult => Err(ErrorCode::FlowBadCommand),
+        }
+    }
+
+    /// Returns the entry that a message selects by index and cookie.
+    fn selected<'t>(
+        &self,
+        table: &'t Table,
+        flow: &FlowMod,
+        index: Option<u32>,
+    ) -> Result<&'t Entry, ErrorCode> {
+        let entry = index.and_then(|index| table.entry(index));
+        let has_cookie = |entry: &&Entry| (entry.cookie ^ flow.cookie) & flow.cookie_mask == 0;
+        entry.filter(has_cookie).ok_or(ErrorCode::NoSuchEntry)
+    }
+
+    /// Applies a change that [`Tables::flow_change`] has returned for this state.
+    pub fn apply_flow(&mut self, change: FlowChange) {
+        let (number, old, new) = match change {
+            FlowChange::Insert(number, entry) => (number, None, Some(entry)),
+            FlowChange::Replace(number, entry) => (number, Some(entry.index), Some(entry)),
+            FlowChange::Remove(number, index) => (number, Some(index), None),
+            FlowChange::Report(..) => return,
+        };
+        if let Some(entry) = &new {
+            let used = check::counters_of(entry.counter, entry.actions());
+            self.counters.extend(used);
+        }
+        let Some(table) = self.tables.get_mut(&number) else {
+            return;
+        };
+        if let Some(index) = old {
+            table.remove(index);
+        }
+        if let Some(entry) = new {
+            table.insert(entry);
+        }
+    }
+
+    /// Checks a TABLE_MOD.
+    ///
+    /// # Errors
+    /// The message is not allowed in this state.
+    pub fn table_change(&self, wanted: &TableMod) -> Result<TableChange, ErrorCode> {
+        self.check_slot(wanted.slot)?;
+        let number = self.number(wanted.table_type, wanted.id);
+        let number = number.ok_or(ErrorCode::BadTableId)?;
+        let old = self.table(number);
+        match wanted.command {
+            Command::Add if old.is_some() => Err(ErrorCode::TableExists),
+            Command::Add => Ok(TableChange::Set(number, self.new_table(wanted)?)),
+            Command::Modify => {
+                let old = old.ok_or(ErrorCode::NoSuchTable)?;
+                let new = self.new_table(wanted)?;
+                // Its entries keep their places, so only what they do not depend on may change.
+                if old.fields == new.fields {
+                    let highest = old.entries.keys().next_back();
+                    return match highest.is_some_and(|index| *index >= new.size) {
+                        true => Err(ErrorCode::BadTableSize),
+                        false => Ok(TableChange::Resize(number, new.size, new.name)),
+                    };
+                }
+                match old.is_empty() {
+                    true => Ok(TableChange::Set(number, new)),
+                    false => Err(ErrorCode::TableNotEmpty),
+                }
+            }
+            Command::Delete => {
+                let old = old.ok_or(ErrorCode::NoSuchTable)?;
+                let is_named = || self.entries().any(|entry| entry.names_table(number));
+                match !old.is_empty() || is_named() {
+                    true => Err(ErrorCode::TableNotEmpty),
+                    false => Ok(TableChange::Remove(number)),
+                }
+            }
+            Command::Query => {
+                old.ok_or(ErrorCode::NoSuchTable)?;
+                Ok(TableChange::Report(number))
+            }
+            Command::QueryResult => Err(ErrorCode::TableBadCommand),
+        }
+    }
+
+    fn new_table(&self, wanted: &TableMod) -> Result<Table, ErrorCode> {
+        if !(1..=self.limits.table_size).contains(&wanted.size) {
+            return Err(ErrorCode::BadTableSize);
+        }
+        check::key(wanted, self.limits.key_bits)?;
+        Ok(Table {
+            table_type: wanted.table_type,
+            size: wanted.size,
+            name: wanted.name,
+            fields: wanted.fields.clone(),
+            entries: BTreeMap::new(),
+            by_match: HashMap::new(),
+        })
+    }
+
+    /// Applies a change that [`Tables::table_change`] has returned for this state.
+    pub fn apply_table(&mut self, change: TableChange) {
+        match change {
+            TableChange::Set(number, table) => {
+                self.tables.insert(number, table);
+            }
+            TableChange::Resize(number, size, name) => {
+                if let Some(table) = self.tables.get_mut(&number) {
+                    (table.size, table.name) = (size, name);
+                }
+            }
+            TableChange::Remove(number) => {
+                self.tables.remove(&number);
+            }
+            TableChange::Report(_) => {}
+        }
+    }
+
+    /// Returns a copy of a table, for [`Tables::restore_table`].
+    pub(crate) fn clone_of_table(&self, number: Option<TableNumber>) -> Option<Table> {
+        self.tables.get(&number?).cloned()
+    }
+
+    /// Undoes a change of a table.
+    pub(crate) fn restore_table(&mut self, number: Option<TableNumber>, before: Option<Table>) {
+        match (number, before) {
+            (Some(number), Some(before)) => self.tables.insert(number, before),
+            (Some(number), None) => self.tables.remove(&number),
+            (None, _) => None,
+        };
+    }
+
+    /// Checks a GROUP_MOD.
+    ///
+    /// # Errors
+    /// The message is not allowed in this state.
+    pub fn group_change(&self, wanted: &GroupMod) -> Result<GroupChange, ErrorCode> {
+        self.check_slot(wanted.slot)?;
+        if wanted.id >= self.limits.groups {
+            return Err(ErrorCode::InvalidGroup);
+        }
+        let old = self.group(wanted.id);
+        let new = || {
+            self.check_group(wanted)?;
+            let group = Group {
+                group_type: wanted.group_type,
+                counter: wanted.counter,
+                actions: wanted.actions.clone(),
+            };
+            Ok(GroupChange::Set(wanted.id, group))
+        };
+        match wanted.command {
+            Command::Add if old.is_some() => Err(ErrorCode::GroupExists),
+            Command::Add => new(),
+            _ if old.is_none() => Err(ErrorCode::UnknownGroup),
+            Command::Modify => new(),
+            Command::Delete if self.entries().any(|entry| entry.uses_group(wanted.id)) => {
+                Err(ErrorCode::GroupInUse)
+            }
+            Command::Delete => Ok(GroupChange::Remove(wanted.id)),
+            Command::Query => Ok(GroupChange::Report(wanted.id)),
+            Command::QueryResult => Err(ErrorCode::GroupBadCommand),
+        }
+    }
+
+    /// Applies a change that [`Tables::group_change`] has returned for this state.
+    pub fn apply_group(&mut self, change: GroupChange) {
+        match change {
+            GroupChange::Set(id, group) => {
+                let used = check::counters_of(group.counter, group.actions.iter());
+                self.counters.extend(used);
+                self.groups.insert(id, group);
+            }
+            GroupChange::Remove(id) => {
+                self.groups.remove(&id);
+            }
+            GroupChange::Report(_) => {}
+        }
+    }
+
+    /// Checks a METER_MOD.
+    ///
+    /// # Errors
+    /// The message is not allowed in this state.
+    pub fn meter_change(&self, wanted: &MeterMod) -> Result<MeterChange, ErrorCode> {
+        self.check_slot(wanted.slot)?;
+        if wanted.id >= self.limits.meters {
+            return Err(ErrorCode::InvalidMeter);
+        }
+        let exists = self.meters.contains_key(&wanted.id);
+        match wanted.command {
+            Command::Add if exists => Err(ErrorCode::MeterExists),
+            Command::Add => Ok(MeterChange::Set(wanted.id, wanted.rate)),
+            _ if !exists => Err(ErrorCode::UnknownMeter),
+            Command::Modify => Ok(MeterChange::Set(wanted.id, wanted.rate)),
+            Command::Delete if self.users_of_meter(wanted.id) > 0 => Err(ErrorCode::MeterInUse),
+            Command::Delete => Ok(MeterChange::Remove(wanted.id)),
+            Command::Query => Ok(MeterChange::Report(wanted.id)),
+            Command::QueryResult => Err(ErrorCode::MeterBadCommand),
+        }
+    }
+
+    /// Applies a change that [`Tables::meter_change`] has returned for this state.
+    pub fn apply_meter(&mut self, change: MeterChange) {
+        match change {
+            MeterChange::Set(id, rate) => {
+                self.meters.insert(id, rate);
+            }
+            MeterChange::Remove(id) => {
+                self.meters.remove(&id);
+            }
+            MeterChange::Report(_) => {}
+        }
+    }
+
+    /// Checks a COUNTER_MOD or COUNTER_REQUEST. The command of a request counts as a query.
+    ///
+    /// # Errors
+    /// The message is not allowed in this state.
+    pub fn counter_change(&self, wanted: &Counter) -> Result<CounterChange, ErrorCode> {
+        self.check_slot(wanted.slot)?;
+        let id = wanted.id;
+        if id == 0 || id >= self.limits.counters {
+            return Err(ErrorCode::BadCounterId);
+        }
+        let exists = self.counters.contains(&id);
+        match wanted.command {
+            CounterCommand::Add => Ok(CounterChange::Add(id)),
+            _ if !exists => Err(ErrorCode::NoSuchCounter),
+            CounterCommand::Delete => Ok(CounterChange::Remove(id)),
+            CounterCommand::Clear => Ok(CounterChange::Clear(id)),
+            CounterCommand::Query => Ok(CounterChange::Report(id)),
+            CounterCommand::QueryResult => Err(ErrorCode::CounterBadCommand),
+        }
+    }
+
+    /// Applies a change that [`Tables::counter_change`] has returned for this state.
+    pub fn apply_counter(&mut self, change: CounterChange) {
+        match change {
+            CounterChange::Add(id) => {
+                self.counters.insert(id);
+            }
+            CounterChange::Remove(id) => {
+                self.counters.remove(&id);
+            }
+            CounterChange::Clear(_) | CounterChange::Report(_) => {}
+        }
+    }
+
+    fn check_slot(&self, slot: u16) -> Result<(), ErrorCode> {
+        match slot {
+            0 | 0xFFFF => Ok(()),
+            _ => Err(ErrorCode::InvalidSlot),
+        }
+    }
+}
