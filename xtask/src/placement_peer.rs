@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         );
         return Ok(());
     }
-    println!("old\tnew\tseed\tobjective_us\tbound_us\texact_us\texact_s\thighs_s");
+    println!("old\tnew\tseed\thighs_us\tbound_us\texact_us\thighs_s\texact_s\tbytes_a_flow");
     for (old, new) in SIZES {
         if old + new > options.most {
             continue;
@@ -95,11 +95,13 @@ fn compare(
     flows: &[Flow],
     (old, new, seed): (u32, u32, u64),
 ) -> Outcome {
+    let before = begin_memory();
     let start = Instant::now();
     let problem = nic_problem(flows, BatchCharge::NewAndFewer).map_err(|e| e.to_string())?;
     let exact = PlanePolicy::Exact.solve(&problem, &SolveOptions::default());
     let exact = exact.map_err(|error| error.to_string())?;
     let exact_seconds = start.elapsed().as_secs_f64();
+    let bytes = status("VmHWM:").saturating_sub(before) / flows.len().max(1);
     let violations = problem.violations(&exact.planes);
     if let Some(violation) = violations.first() {
         return Err(violation.to_string());
@@ -125,16 +127,35 @@ fn compare(
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let words: Vec<&str> = text.split_whitespace().collect();
+    // HiGHS writes its version first.
+    let last = text.lines().last().unwrap_or_default();
+    let words: Vec<&str> = last.split_whitespace().collect();
     let [objective, bound, seconds] = words[..] else {
         return Err(format!("peer.py wrote: {text}"));
     };
     let ours = -exact.objective;
-    println!("{old}\t{new}\t{seed}\t{objective}\t{bound}\t{ours}\t{exact_seconds:.3}\t{seconds}");
+    println!(
+        "{old}\t{new}\t{seed}\t{objective}\t{bound}\t{ours}\t{seconds}\t{exact_seconds:.3}\t{bytes}"
+    );
     match objective.parse() == Ok(ours) {
         true => Ok(()),
         false => Err(format!(
             "HiGHS finds {objective}, exact {ours} (seed {seed})"
         )),
     }
+}
+
+/// Begins a measurement of the most memory in use, and returns what is in use now.
+fn begin_memory() -> usize {
+    // 5 sets the largest resident set to the present one. Where that fails, rows are too large.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    status("VmRSS:")
+}
+
+/// Returns the bytes of a row of the process's status, or 0.
+fn status(row: &str) -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rest = text.lines().find_map(|line| line.strip_prefix(row));
+    let kib = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    kib.unwrap_or(0) * 1024
 }

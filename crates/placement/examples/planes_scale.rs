@@ -1,9 +1,8 @@
-//! Prints objectives, gaps, times and memory of decisions at the sizes of OVS-POF-TC's tables II
-//! and III, a row of JSON a line: `cargo run --release --example planes_scale -p placement [SEEDS]`.
+//! Prints objectives, gaps and times of decisions at the sizes of OVS-POF-TC's tables II and III, a
+//! row of JSON a line: `cargo run --release --example planes_scale -p placement [SEEDS]`.
 //!
 //! A time is that of one core for all steps from flows to moves: the problem built and checked, the
-//! choice, the moves and the objective. Memory is what the process grew by meanwhile, beside the
-//! flows of the example.
+//! choice, the moves and the objective.
 
 use std::time::Instant;
 
@@ -48,12 +47,10 @@ fn print(row: &str, flows: &[Flow], seed: u64, paper: u64) -> Result<(), Workloa
             seed,
             ..SolveOptions::default()
         };
-        let before = begin_memory();
         let start = Instant::now();
         let problem = nic_problem(flows, BatchCharge::NewAndFewer)?;
         let solution = policy.solve(&problem, &options)?;
         let seconds = start.elapsed().as_secs_f64();
-        let bytes = end_memory().saturating_sub(before) / flows.len().max(1);
         let objective = -solution.objective;
         if policy == PlanePolicy::Exact {
             best = objective;
@@ -66,30 +63,10 @@ fn print(row: &str, flows: &[Flow], seed: u64, paper: u64) -> Result<(), Workloa
         println!(
             "{{{row}, \"policy\": \"{policy}\", \"seed\": {seed}, \"objective_us\": {objective}, \
              \"gap_percent\": {gap:.4}, \"in_nic\": {}, \"moves\": {}, \"seconds\": {seconds:.4}, \
-             \"bytes_a_flow\": {bytes}, \"paper_objective_us\": {paper}}}",
+             \"paper_objective_us\": {paper}}}",
             in_nic.count(),
             solution.moves.len(),
         );
     }
     Ok(())
-}
-
-/// Begins a measurement of the most memory in use, and returns what is in use now.
-fn begin_memory() -> usize {
-    // 5 sets the largest resident set to the present one. Where that fails, rows are too large.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
-    status("VmRSS:")
-}
-
-/// Returns the most memory that was in use.
-fn end_memory() -> usize {
-    status("VmHWM:")
-}
-
-/// Returns the bytes of a row of the process's status, or 0.
-fn status(row: &str) -> usize {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let rest = text.lines().find_map(|line| line.strip_prefix(row));
-    let kib = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
-    kib.unwrap_or(0) * 1024
 }

@@ -3,15 +3,15 @@
 //!
 //! [`ProblemBuilder`] takes items with weights, gains, current planes and requirements, and planes
 //! with capacities and costs of moves. [`PlanePolicy::solve`] decides. [`Problem`] computes what an
-//! assignment is worth and which rules it breaks, whoever made it.
+//! assignment is worth and which rules it breaks.
 //!
 //! ```
 //! use placement::planes::{
-//!     ItemSpec, Load, PlaneId, PlanePolicy, PlaneSpec, ProblemBuilder, SolveOptions,
+//!     ItemSpec, Load, PlaneId, PlanePolicy, LimitedPlane, ProblemBuilder, SolveOptions,
 //! };
 //!
 //! // A NIC with room for one flow; packets a second are what a flow gains there.
-//! let mut builder = ProblemBuilder::new(1, vec![PlaneSpec::new("nic", vec![1])]);
+//! let mut builder = ProblemBuilder::new(1, vec![LimitedPlane::new("nic", vec![1])]);
 //! for packets in [10, 700, 30] {
 //!     builder.add(ItemSpec {
 //!         weights: &[1],
@@ -44,7 +44,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use problem::{
-    BatchCharge, ItemSpec, Load, MAX_PLANES, MoveCosts, Need, PlaneId, PlaneSpec, Problem,
+    BatchCharge, ItemSpec, LimitedPlane, Load, MAX_PLANES, MoveCosts, Need, PlaneId, Problem,
     ProblemBuilder, ProblemError, ResourceId,
 };
 pub use solution::{PlaneMove, Solution, SolveWarning, Violation};
@@ -285,7 +285,7 @@ pub enum SolveError {
     Unsupported {
         /// The policy.
         policy: PlanePolicy,
-        /// What it cannot handle.
+        /// The property that it cannot handle.
         why: Unsupported,
     },
     /// The factor k is no positive number.

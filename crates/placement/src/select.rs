@@ -2,8 +2,8 @@
 //!
 //! For items of one size without requirements this is the top N by a max-heap. Requirements
 //! between items give each item a cost that depends on the items selected before: an item may need
-//! others on the same plane, or entries that stand for them. A cost falls while items are added, and
-//! rises only where the cheaper way has no room left. The greedy order is the one of CacheFlow
+//! others on the same plane, or entries that stand for them. A cost falls while items are added,
+//! and rises only where the cheaper way has no room left. The greedy order is the one of CacheFlow
 //! (Katta et al., SOSR 2016, section 3).
 
 use std::cmp::Ordering;

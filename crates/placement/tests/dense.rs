@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use placement::planes::workload::{Shape, random_problem};
+use placement::planes::workload::{ProblemShape, random_problem};
 use placement::planes::{
-    ItemSpec, Load, PlaneId, PlanePolicy, PlaneSpec, Problem, ProblemBuilder, SolveOptions,
+    ItemSpec, LimitedPlane, Load, PlaneId, PlanePolicy, Problem, ProblemBuilder, SolveOptions,
 };
 use support::rng::{Rng, Weighted};
 
 /// Problems with requirements and weights, of `items` items at most.
-fn shape(items: usize) -> Shape {
-    Shape {
+fn shape(items: usize) -> ProblemShape {
+    ProblemShape {
         items,
         planes: 2,
         resources: 2,
@@ -93,7 +93,7 @@ fn window(choice: &Weighted, rng: &mut Rng) -> Vec<i64> {
 }
 
 fn problem(counts: &[i64], current: Option<&[PlaneId]>) -> Problem {
-    let mut nic = PlaneSpec::new("nic", vec![PLACES as u64]);
+    let mut nic = LimitedPlane::new("nic", vec![PLACES as u64]);
     nic.costs.item_in = 1;
     let mut builder = ProblemBuilder::new(1, vec![nic]);
     for (flow, &packets) in counts.iter().enumerate() {
@@ -154,7 +154,7 @@ fn dense_and_top_carry_what_a_clairvoyant_choice_carries_on_zipf_traffic() {
 fn a_flow_in_the_nic_stays_unless_another_gains_more_than_the_move_costs() {
     let counts = [10, 11, 12];
     let on = |planes: [u16; 3]| planes.map(PlaneId);
-    let mut nic = PlaneSpec::new("nic", vec![1]);
+    let mut nic = LimitedPlane::new("nic", vec![1]);
     nic.costs.item_in = 1;
     let mut builder = ProblemBuilder::new(1, vec![nic]);
     for (packets, plane) in counts.into_iter().zip(on([0, 1, 0])) {

@@ -7,7 +7,7 @@ use placement::planes::workload::{
     replacement_flows,
 };
 use placement::planes::{
-    BatchCharge, ItemSpec, Load, PlaneId, PlanePolicy, PlaneSpec, Problem, ProblemBuilder,
+    BatchCharge, ItemSpec, LimitedPlane, Load, PlaneId, PlanePolicy, Problem, ProblemBuilder,
     Solution, SolveOptions, SolveWarning,
 };
 use support::rng::Rng;
@@ -283,7 +283,7 @@ fn equation_10_forbids_offloading_and_its_repair_agrees_with_exact() {
     for seed in 0..10 {
         let flows = placement_flows(20, seed);
         let places = 8;
-        let mut nic = PlaneSpec::new("nic", vec![places.into()]);
+        let mut nic = LimitedPlane::new("nic", vec![places.into()]);
         nic.costs.batch_in = BATCH_IN_US.into();
         let mut builder = ProblemBuilder::new(1, vec![nic]);
         for flow in &flows {

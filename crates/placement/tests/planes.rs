@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::planes::workload::{Shape, random_problem};
+use placement::planes::workload::{ProblemShape, random_problem};
 use placement::planes::{Need, PlaneId, PlanePolicy, Problem, SolveError, SolveOptions};
 use placement::{ItemId, Move};
 
@@ -117,7 +117,7 @@ fn replay(problem: &Problem, planes: &[PlaneId], case: &str) {
 fn milp_and_exact_are_best_and_no_policy_breaks_a_rule() {
     let options = SolveOptions::default();
     for seed in 0..400 {
-        let problem = random_problem(seed, &Shape::SMALL).unwrap();
+        let problem = random_problem(seed, &ProblemShape::SMALL).unwrap();
         let best = best_of_all(&problem);
         for policy in PlanePolicy::ALL {
             let case = format!("seed {seed}, {policy}");
@@ -154,10 +154,10 @@ fn milp_and_exact_are_best_and_no_policy_breaks_a_rule() {
 
 #[test]
 fn exact_is_best_with_limits_of_moves_and_any_charge() {
-    let shape = Shape {
+    let shape = ProblemShape {
         items: 10,
         has_limits: true,
-        ..Shape::COUNTED
+        ..ProblemShape::COUNTED
     };
     for seed in 0..1500 {
         let problem = random_problem(seed, &shape).unwrap();
@@ -172,9 +172,9 @@ fn exact_is_best_with_limits_of_moves_and_any_charge() {
 fn exact_equals_milp(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let items = [14, 14, 14, 60][seed as usize % 4];
-        let shape = Shape {
+        let shape = ProblemShape {
             items,
-            ..Shape::COUNTED
+            ..ProblemShape::COUNTED
         };
         let problem = random_problem(seed, &shape).unwrap();
         let solve = |policy: PlanePolicy| policy.solve(&problem, &SolveOptions::default()).unwrap();
@@ -198,12 +198,12 @@ fn exact_equals_milp_on_many_problems() {
 
 #[test]
 fn a_milp_without_time_returns_the_start_with_a_warning() {
-    let shape = Shape {
+    let shape = ProblemShape {
         items: 300,
         needs: 60,
         weight: 20,
         planes: 1,
-        ..Shape::SMALL
+        ..ProblemShape::SMALL
     };
     let options = SolveOptions {
         time_limit: std::time::Duration::ZERO,
@@ -220,7 +220,7 @@ fn a_milp_without_time_returns_the_start_with_a_warning() {
 
 #[test]
 fn a_policy_that_cannot_handle_a_problem_says_why() {
-    let check = |shape: &Shape, seed, expected: &str| {
+    let check = |shape: &ProblemShape, seed, expected: &str| {
         let problem = random_problem(seed, shape).unwrap();
         let found = PlanePolicy::Exact.solve(&problem, &SolveOptions::default());
         let text = found.map(|_| ()).map_err(|error| error.to_string());
@@ -230,16 +230,16 @@ fn a_policy_that_cannot_handle_a_problem_says_why() {
             Err(format!("the policy exact cannot handle {expected}: {end}"))
         );
     };
-    let many = Shape {
+    let many = ProblemShape {
         items: 100,
-        ..Shape::COUNTED
+        ..ProblemShape::COUNTED
     };
-    let needs = Shape { needs: 50, ..many };
-    let weights = Shape {
+    let needs = ProblemShape { needs: 50, ..many };
+    let weights = ProblemShape {
         weight: 100,
         ..many
     };
-    let planes = Shape {
+    let planes = ProblemShape {
         planes: 100,
         ..many
     };

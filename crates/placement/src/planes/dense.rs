@@ -243,8 +243,8 @@ impl Pairs {
     }
 }
 
-/// Planes that are filled by [`select`]: an item costs what it needs and is not there yet, as a part
-/// of the capacity, and weighs what all of that gains.
+/// Planes that are filled by [`select`]: an item costs what it needs and is not there yet, as a
+/// part of the capacity, and weighs what all of that gains.
 struct Filling<'s, 'p> {
     pairs: Pairs,
     /// The assignment in the making. Costs are asked through a shared reference and need the marks
@@ -254,7 +254,7 @@ struct Filling<'s, 'p> {
 
 struct Inner<'s, 'p> {
     state: &'s mut State<'p>,
-    /// What each plane avoids, home first.
+    /// Batches that each plane avoids, home first.
     avoided: &'s [Avoided],
     /// Bundles with covers and without.
     bundles: [Bundle; 2],

@@ -45,7 +45,7 @@ pub struct MoveCosts {
 
 /// Plane with limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlaneSpec {
+pub struct LimitedPlane {
     /// Name in messages.
     pub name: String,
     /// Capacity of each resource.
@@ -54,10 +54,10 @@ pub struct PlaneSpec {
     pub costs: MoveCosts,
 }
 
-impl PlaneSpec {
+impl LimitedPlane {
     /// Creates a plane of which moves cost nothing.
-    pub fn new(name: &str, capacity: Vec<u64>) -> PlaneSpec {
-        PlaneSpec {
+    pub fn new(name: &str, capacity: Vec<u64>) -> LimitedPlane {
+        LimitedPlane {
             name: name.to_owned(),
             capacity,
             costs: MoveCosts::default(),
@@ -96,7 +96,7 @@ impl Load {
 /// Item as a caller describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemSpec<'a> {
-    /// What the item takes of each resource on a plane with limits.
+    /// Amount of each resource that the item takes on a plane with limits.
     pub weights: &'a [u64],
     /// Gain on each plane: home first, then planes in their order. Negative for a cost.
     pub gains: &'a [i64],
@@ -104,12 +104,12 @@ pub struct ItemSpec<'a> {
     pub current: Option<PlaneId>,
     /// Rates, for the policies `paper` and `paper-literal`.
     pub load: Load,
-    /// What an entry with the same match takes of each resource that sends its packets home: a
-    /// cover. `None`: there is no such entry.
+    /// Amount of each resource that its cover takes: an entry with the same match that sends its
+    /// packets home. `None`: there is no such entry.
     pub cover: Option<&'a [u64]>,
 }
 
-/// What another item must have on a plane with limits while an item is there.
+/// Entry that must be on a plane with limits while an item is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// The other item.
@@ -175,7 +175,7 @@ impl<T: Copy> Lists<T> {
 #[derive(Clone, Debug)]
 pub struct Problem {
     resources: usize,
-    planes: Vec<PlaneSpec>,
+    planes: Vec<LimitedPlane>,
     charge: BatchCharge,
     period: Duration,
     items: usize,
@@ -327,7 +327,7 @@ pub struct ProblemBuilder {
 impl ProblemBuilder {
     /// Begins a problem with these resources and planes with limits. The first plane is
     /// `PlaneId(1)`.
-    pub fn new(resources: usize, planes: Vec<PlaneSpec>) -> ProblemBuilder {
+    pub fn new(resources: usize, planes: Vec<LimitedPlane>) -> ProblemBuilder {
         ProblemBuilder {
             problem: Problem {
                 resources,
@@ -580,7 +580,7 @@ impl Problem {
     }
 
     /// Returns a plane with limits, or `None` for home.
-    pub fn plane(&self, plane: PlaneId) -> Option<&PlaneSpec> {
+    pub fn plane(&self, plane: PlaneId) -> Option<&LimitedPlane> {
         self.planes.get(plane.limited()?)
     }
 
@@ -730,7 +730,7 @@ mod tests {
     #[test]
     fn wrong_problems_are_refused_with_the_place_and_the_remedy() {
         let check = |change: fn(&mut ProblemBuilder), expected: &str| {
-            let mut builder = ProblemBuilder::new(1, vec![PlaneSpec::new("nic", vec![4])]);
+            let mut builder = ProblemBuilder::new(1, vec![LimitedPlane::new("nic", vec![4])]);
             builder.add(spec(&[1], &[0, 5]));
             builder.add(ItemSpec {
                 cover: Some(&[1]),
@@ -808,7 +808,7 @@ mod tests {
 
     #[test]
     fn a_rate_and_the_period_limit_the_moves() {
-        let mut plane = PlaneSpec::new("nic", vec![4]);
+        let mut plane = LimitedPlane::new("nic", vec![4]);
         plane.costs.items_per_second = Some(3);
         let mut builder = ProblemBuilder::new(1, vec![plane]);
         builder.period(Duration::from_millis(2500));
@@ -819,7 +819,7 @@ mod tests {
 
     #[test]
     fn items_come_after_those_that_they_need() {
-        let mut builder = ProblemBuilder::new(1, vec![PlaneSpec::new("nic", vec![4])]);
+        let mut builder = ProblemBuilder::new(1, vec![LimitedPlane::new("nic", vec![4])]);
         for _ in 0..4 {
             builder.add(spec(&[1], &[0, 1]));
         }

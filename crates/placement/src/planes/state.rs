@@ -4,7 +4,7 @@
 use super::problem::{Need, PlaneId, Problem};
 use crate::ItemId;
 
-/// What enters a plane for the items that an item needs.
+/// Entries that enter a plane for the items that an item needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
     /// Covers wherever they are enough.
@@ -20,9 +20,9 @@ pub(crate) struct Bundle {
     pub(crate) items: Vec<ItemId>,
     /// Items of which covers enter.
     covers: Vec<ItemId>,
-    /// What the bundle adds to each resource. Covers that become items are subtracted.
+    /// Amount that the bundle adds to each resource. Covers that become items are subtracted.
     pub(crate) weights: Vec<i64>,
-    /// What the items are worth more than at home.
+    /// Worth of the items above that at home.
     pub(crate) excess: i64,
 }
 
@@ -270,14 +270,14 @@ fn add(sums: &mut [i64], weights: &[u64], times: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::planes::workload::{Shape, random_problem};
+    use crate::planes::workload::{ProblemShape, random_problem};
     use support::rng::Rng;
 
     #[test]
     fn random_changes_break_no_rule_and_the_use_is_counted() {
         let mut bundle = Bundle::default();
         for seed in 0..300 {
-            let problem = random_problem(seed, &Shape::SMALL).unwrap();
+            let problem = random_problem(seed, &ProblemShape::SMALL).unwrap();
             let mut rng = Rng::new(seed);
             let mut state = State::at_home(&problem);
             for _ in 0..60 {

@@ -4,7 +4,7 @@
 use support::rng::Rng;
 
 use super::{
-    BatchCharge, ItemSpec, Load, MoveCosts, Need, PlaneId, PlanePolicy, PlaneSpec, Problem,
+    BatchCharge, ItemSpec, LimitedPlane, Load, MoveCosts, Need, PlaneId, PlanePolicy, Problem,
     ProblemBuilder, ProblemError, SolveError, SolveOptions,
 };
 use crate::ItemId;
@@ -111,7 +111,7 @@ impl Flow {
 /// # Errors
 /// There are more flows than indices.
 pub fn nic_problem(flows: &[Flow], charge: BatchCharge) -> Result<Problem, ProblemError> {
-    let nic = PlaneSpec {
+    let nic = LimitedPlane {
         name: "nic".to_owned(),
         capacity: vec![NIC_PLACES],
         costs: MoveCosts {
@@ -193,7 +193,7 @@ impl From<SolveError> for WorkloadError {
 
 /// Kind of random problems: the greatest numbers that are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ProblemShape {
     /// Items, at least one.
     pub items: usize,
     /// Planes with limits, at least one.
@@ -212,9 +212,9 @@ pub struct Shape {
     pub has_limits: bool,
 }
 
-impl Shape {
+impl ProblemShape {
     /// Small problems of all kinds.
-    pub const SMALL: Shape = Shape {
+    pub const SMALL: ProblemShape = ProblemShape {
         items: 9,
         planes: 2,
         resources: 2,
@@ -226,7 +226,7 @@ impl Shape {
     };
 
     /// Small problems that the policy `exact` solves.
-    pub const COUNTED: Shape = Shape {
+    pub const COUNTED: ProblemShape = ProblemShape {
         items: 14,
         planes: 1,
         resources: 1,
@@ -243,7 +243,7 @@ impl Shape {
 ///
 /// # Errors
 /// The shape has numbers that no problem may have.
-pub fn random_problem(seed: u64, shape: &Shape) -> Result<Problem, ProblemError> {
+pub fn random_problem(seed: u64, shape: &ProblemShape) -> Result<Problem, ProblemError> {
     let mut rng = Rng::new(seed);
     let items = rng.between(1, shape.items.max(1) as u64) as usize;
     let planes = rng.between(1, shape.planes.max(1) as u64) as usize;
@@ -256,7 +256,7 @@ pub fn random_problem(seed: u64, shape: &Shape) -> Result<Problem, ProblemError>
         })
         .collect();
     let gain = [10, 100, 1000][rng.index(3)];
-    let spec = |rng: &mut Rng, at: usize| PlaneSpec {
+    let spec = |rng: &mut Rng, at: usize| LimitedPlane {
         name: format!("plane {}", at + 1),
         capacity: (0..resources)
             .map(|resource| {
@@ -273,8 +273,8 @@ pub fn random_problem(seed: u64, shape: &Shape) -> Result<Problem, ProblemError>
                 .then(|| rng.between(0, items as u64)),
         },
     };
-    let specs: Vec<PlaneSpec> = (0..planes).map(|at| spec(&mut rng, at)).collect();
-    let has_limit = |spec: &PlaneSpec| spec.costs.items_per_second.is_some();
+    let specs: Vec<LimitedPlane> = (0..planes).map(|at| spec(&mut rng, at)).collect();
+    let has_limit = |spec: &LimitedPlane| spec.costs.items_per_second.is_some();
     let can_exchange = !specs.iter().any(has_limit) && rng.one_in(2);
     let mut left: Vec<Vec<u64>> = specs.iter().map(|spec| spec.capacity.clone()).collect();
     let mut builder = ProblemBuilder::new(resources, specs);
@@ -334,6 +334,6 @@ pub fn random_problem(seed: u64, shape: &Shape) -> Result<Problem, ProblemError>
     builder.build()
 }
 
-fn draw_weight(rng: &mut Rng, shape: &Shape) -> u64 {
+fn draw_weight(rng: &mut Rng, shape: &ProblemShape) -> u64 {
     rng.between(1, shape.weight.max(1))
 }
