@@ -159,7 +159,7 @@ fn cables(netns: &Netns) -> Result<Vec<Box<dyn Port>>, String> {
         rtnl.add_veth(&switch, &host, None).map_err(failed)?;
         rtnl.set_up(&switch).map_err(failed)?;
         rtnl.set_up(&host).map_err(failed)?;
-        let open = || open_interface(PortId(port as u32), &host, PortDriver::AfPacket, 1);
+        let open = || open_interface(PortId(port as u32), &host, PortDriver::Packet, 1);
         let opened = netns.run(open).map_err(|error| error.to_string())?;
         let mut shares = opened.map_err(|error| error.to_string())?.shares;
         ports.push(shares.pop().ok_or("a port has no share")?);

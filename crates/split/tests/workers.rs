@@ -78,7 +78,6 @@ fn requests(servers: u16) -> Arc<Requests> {
             },
             ..GroupOptions::default()
         },
-        ..SwitchOptions::default()
     };
     Arc::new(Requests::new(&plan(), options))
 }
