@@ -412,7 +412,14 @@ fn refused_changes_have_the_protocols_codes() {
         (add(5, 9, go(1)), (3, 2)),
         (add(5, 9, go(25)), (3, 2)),
         (add(5, 9, vec![Instruction::Meter(4)]), (12, 3)),
-        (add(5, 9, vec![Instruction::ClearActions]), (3, 1)),
+        (
+            add(
+                5,
+                9,
+                vec![Instruction::WriteActions(vec![Action::Group(4)])],
+            ),
+            (3, 1),
+        ),
         (add(5, 9, vec![apply(vec![Action::Group(4)])]), (2, 9)),
         (add(5, 9, vec![apply(vec![output(0x0001_0001)])]), (2, 4)),
         (add(5, 9, vec![apply(vec![Action::Counter(0)])]), (2, 5)),
@@ -722,4 +729,78 @@ fn messages_of_a_switch_and_of_other_dialects_are_bad_types() {
         bed.ask(1, Body::EchoRequest(vec![1, 2])),
         [(1, Body::EchoReply(vec![1, 2]))]
     );
+}
+
+#[test]
+fn tables_are_made_and_deleted_under_traffic() {
+    let mut bed = Bed::new();
+    two_flows(&mut bed);
+    for round in 0..40u16 {
+        // The same table with another key each time.
+        let field = Field::packet(240, 8 + round % 3 * 8);
+        let one = Match {
+            field,
+            ..Match::default()
+        };
+        let entry = |command, instructions| {
+            Body::FlowMod(FlowMod {
+                table: 1,
+                matches: vec![one],
+                ..flow(command, 0, 0, instructions)
+            })
+        };
+        let go = Instruction::GotoTable {
+            table: 1,
+            offset: 0,
+            fields: Vec::new(),
+        };
+        bed.set(table(Command::Add, 1, TableType::Masked, &[field]));
+        bed.set(entry(FlowCommand::Add, vec![apply(vec![output(2)])]));
+        bed.set(Body::FlowMod(flow(FlowCommand::Add, 5, 5, vec![go])));
+        assert_eq!(bed.frame(1, &ipv4(5)), [(2, ipv4(5))]);
+        bed.set(Body::FlowMod(flow(FlowCommand::Delete, 5, 5, Vec::new())));
+        bed.set(entry(FlowCommand::Delete, Vec::new()));
+        bed.set(table(Command::Delete, 1, TableType::Masked, &[field]));
+        assert_eq!(bed.frame(1, &ipv4(1)).len(), 1);
+        // Two entries have gone.
+        assert_eq!(bed.replies().len(), 2);
+    }
+    assert_eq!(bed.switch.counter(1).packets, 80);
+}
+
+#[test]
+fn too_many_shapes_are_refused_and_leave_what_there_is() {
+    let own = Description {
+        device: 1,
+        ports: Vec::new(),
+    };
+    let mut options = ForwarderOptions::default();
+    options.limits.shapes = 2;
+    let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+    let mut session = Session::new(&own);
+    let mut bodies = vec![
+        Body::Hello,
+        table(Command::Add, 0, TableType::Masked, &[DESTINATION]),
+    ];
+    for copies in 1..4 {
+        let list = vec![apply(vec![output(2); copies])];
+        let index = copies as u32;
+        bodies.push(Body::FlowMod(flow(
+            FlowCommand::Add,
+            index,
+            copies as u8,
+            list,
+        )));
+    }
+    session.take_output();
+    for body in bodies {
+        session.receive(&encode(&Message { xid: 1, body }), &mut switch, &own);
+    }
+    let refused = decode(&session.take_output()).unwrap().body;
+    assert!(matches!(refused, Body::Error(f) if (f.kind, f.code) == (5, 1)));
+    switch.device().receive(PortId(1), &ipv4(2)).unwrap();
+    switch.device().step(Nanos(1));
+    let mut sent = 0;
+    switch.drain(|_, _| sent += 1);
+    assert_eq!(sent, 2);
 }
