@@ -489,8 +489,12 @@ impl Forwarder {
                 };
                 let new_number = new.number;
                 self.drop_unused_shapes();
+                let used: usize = self.shapes.values().map(Vec::len).sum();
+                if used >= self.options.limits.shapes {
+                    return Err(ErrorCode::TableFull);
+                }
                 self.shapes.entry(number).or_default().push(new);
-                let made = self.make_program();
+                let made = self.make_program().map_err(|_| ErrorCode::FlowUnknown);
                 let found = made.and_then(|()| {
                     self.position_of(number, &shape)
                         .ok_or(ErrorCode::FlowUnknown)

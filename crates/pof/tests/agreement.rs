@@ -194,7 +194,7 @@ impl Generator {
     fn instruction(&mut self, at: usize, length: usize) -> Instruction {
         let most = match self.kind {
             Kind::Plain => 7,
-            Kind::Wild => 14,
+            Kind::Wild => 16,
         };
         match self.random.below(most) {
             0..=2 => {
@@ -261,6 +261,11 @@ impl Generator {
                 equal: self.jump(at, length),
                 greater: self.jump(at, length),
             },
+            14 => {
+                let count = 1 + self.random.below(4);
+                Instruction::WriteActions((0..count).map(|_| self.written()).collect())
+            }
+            15 => Instruction::ClearActions,
             _ => Instruction::Jump {
                 direction: Direction::Backward,
                 distance: match self.random.one_in(8) {
@@ -268,6 +273,16 @@ impl Generator {
                     false => 0,
                 },
             },
+        }
+    }
+
+    /// Returns an action for the action set, which has no groups.
+    fn written(&mut self) -> Action {
+        loop {
+            match self.action(true) {
+                Action::Group(_) => {}
+                action => return action,
+            }
         }
     }
 
@@ -555,7 +570,7 @@ fn check(kind: Kind, seeds: std::ops::Range<u64>, frames: u32, engine: fn() -> A
             faults += outcome.faults.len();
         }
     }
-    assert!(sent > ran / 10, "{sent} copies of {ran} packets");
+    assert!(sent > ran / 50, "{sent} copies of {ran} packets");
     println!("{ran} packets, {sent} copies sent, {faults} faults");
 }
 

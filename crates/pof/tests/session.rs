@@ -412,7 +412,14 @@ fn refused_changes_have_the_protocols_codes() {
         (add(5, 9, go(1)), (3, 2)),
         (add(5, 9, go(25)), (3, 2)),
         (add(5, 9, vec![Instruction::Meter(4)]), (12, 3)),
-        (add(5, 9, vec![Instruction::ClearActions]), (3, 1)),
+        (
+            add(
+                5,
+                9,
+                vec![Instruction::WriteActions(vec![Action::Group(4)])],
+            ),
+            (3, 1),
+        ),
         (add(5, 9, vec![apply(vec![Action::Group(4)])]), (2, 9)),
         (add(5, 9, vec![apply(vec![output(0x0001_0001)])]), (2, 4)),
         (add(5, 9, vec![apply(vec![Action::Counter(0)])]), (2, 5)),
@@ -722,4 +729,197 @@ fn messages_of_a_switch_and_of_other_dialects_are_bad_types() {
         bed.ask(1, Body::EchoRequest(vec![1, 2])),
         [(1, Body::EchoReply(vec![1, 2]))]
     );
+}
+
+#[test]
+fn tables_are_made_and_deleted_under_traffic() {
+    let mut bed = Bed::new();
+    two_flows(&mut bed);
+    for round in 0..40u16 {
+        // The same table with another key each time.
+        let field = Field::packet(240, 8 + round % 3 * 8);
+        let one = Match {
+            field,
+            ..Match::default()
+        };
+        let entry = |command, instructions| {
+            Body::FlowMod(FlowMod {
+                table: 1,
+                matches: vec![one],
+                ..flow(command, 0, 0, instructions)
+            })
+        };
+        let go = Instruction::GotoTable {
+            table: 1,
+            offset: 0,
+            fields: Vec::new(),
+        };
+        bed.set(table(Command::Add, 1, TableType::Masked, &[field]));
+        bed.set(entry(FlowCommand::Add, vec![apply(vec![output(2)])]));
+        bed.set(Body::FlowMod(flow(FlowCommand::Add, 5, 5, vec![go])));
+        assert_eq!(bed.frame(1, &ipv4(5)), [(2, ipv4(5))]);
+        bed.set(Body::FlowMod(flow(FlowCommand::Delete, 5, 5, Vec::new())));
+        bed.set(entry(FlowCommand::Delete, Vec::new()));
+        bed.set(table(Command::Delete, 1, TableType::Masked, &[field]));
+        assert_eq!(bed.frame(1, &ipv4(1)).len(), 1);
+        // Two entries have gone.
+        assert_eq!(bed.replies().len(), 2);
+    }
+    assert_eq!(bed.switch.counter(1).packets, 80);
+}
+
+#[test]
+fn too_many_shapes_are_refused_and_leave_what_there_is() {
+    let own = Description {
+        device: 1,
+        ports: Vec::new(),
+    };
+    let mut options = ForwarderOptions::default();
+    options.limits.shapes = 2;
+    let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+    let mut session = Session::new(&own);
+    let mut bodies = vec![
+        Body::Hello,
+        table(Command::Add, 0, TableType::Masked, &[DESTINATION]),
+    ];
+    for copies in 1..4 {
+        let list = vec![apply(vec![output(2); copies])];
+        let index = copies as u32;
+        bodies.push(Body::FlowMod(flow(
+            FlowCommand::Add,
+            index,
+            copies as u8,
+            list,
+        )));
+    }
+    session.take_output();
+    for body in bodies {
+        session.receive(&encode(&Message { xid: 1, body }), &mut switch, &own);
+    }
+    let refused = decode(&session.take_output()).unwrap().body;
+    assert!(matches!(refused, Body::Error(f) if (f.kind, f.code) == (5, 1)));
+    switch.device().receive(PortId(1), &ipv4(2)).unwrap();
+    switch.device().step(Nanos(1));
+    let mut sent = 0;
+    switch.drain(|_, _| sent += 1);
+    assert_eq!(sent, 2);
+}
+
+/// Messages of which each byte matters.
+fn seeds() -> Vec<Body> {
+    let field = |offset, length| Field::packet(offset, length);
+    let lists = [
+        vec![
+            Instruction::WriteMetadata {
+                offset: 50,
+                length: 16,
+                value: left(&[1, 2]),
+            },
+            Instruction::MovePacketOffset {
+                direction: Direction::Forward,
+                distance: Argument::Field(field(8, 4)),
+            },
+            apply(vec![
+                Action::AddField {
+                    id: 0,
+                    offset: 16,
+                    length: 24,
+                    value: left(&[1, 2, 3]),
+                },
+                Action::DeleteField {
+                    offset: 8,
+                    length: Argument::Field(field(0, 5)),
+                },
+                output(2),
+            ]),
+        ],
+        vec![
+            apply(vec![
+                Action::CalculateChecksum {
+                    checksum_place: Place::Packet,
+                    checksum_offset: 192,
+                    checksum_length: 16,
+                    data_place: Place::Packet,
+                    data_offset: 112,
+                    data_length: 160,
+                },
+                Action::PacketIn { reason: 9 },
+            ]),
+            Instruction::WriteActions(vec![output(1), Action::Counter(3)]),
+            Instruction::Branch {
+                left: field(0, 8),
+                right: Argument::Immediate(0),
+                skip: 2,
+            },
+            Instruction::SetPacketOffset(Argument::Immediate(14)),
+            Instruction::GotoTable {
+                table: 1,
+                offset: 2,
+                fields: Vec::new(),
+            },
+        ],
+        vec![
+            Instruction::CalculateField {
+                operation: Calculation::LeftShift,
+                target: field(40, 20),
+                source: Argument::Field(Field::metadata(0, 16)),
+            },
+            Instruction::Jump {
+                direction: Direction::Backward,
+                distance: 1,
+            },
+        ],
+    ];
+    let mut bodies: Vec<Body> = (0..2)
+        .map(|id| table(Command::Add, id, TableType::Masked, &[DESTINATION]))
+        .collect();
+    for (index, list) in lists.into_iter().enumerate() {
+        let index = index as u32;
+        bodies.push(Body::FlowMod(flow(
+            FlowCommand::Add,
+            index,
+            index as u8,
+            list,
+        )));
+    }
+    bodies
+}
+
+#[test]
+fn changed_messages_do_no_harm() {
+    let mut random = support::rng::Rng::new(7);
+    let mut below = |end: usize| random.below(end as u64) as usize;
+    let seeds = seeds();
+    let mut changes = 0;
+    for _ in 0..30 {
+        let mut bed = Bed::new();
+        for body in &seeds {
+            bed.ask(1, body.clone());
+        }
+        for _ in 0..40 {
+            // Entries are modified, since their indices are in use.
+            let body = match seeds[below(seeds.len())].clone() {
+                Body::FlowMod(flow) => Body::FlowMod(FlowMod {
+                    command: FlowCommand::Modify,
+                    ..flow
+                }),
+                other => other,
+            };
+            let mut bytes = encode(&Message { xid: 1, body });
+            for _ in 0..1 + below(3) {
+                // The header and the parts of a message that mean something.
+                let parts = [8..48, 48..90, 368..400, 376..470, 672..770, 976..1_010];
+                let part = parts[below(parts.len())].clone();
+                let at = (part.start + below(part.len())).min(bytes.len() - 1);
+                bytes[at] = [0, 1, 2, 4, 8, 31, 255, below(256) as u8][below(8)];
+            }
+            bed.session.receive(&bytes, &mut bed.switch, &bed.own);
+            changes += usize::from(bed.replies().is_empty());
+            let mut frame = ipv4(below(4) as u8);
+            frame.truncate(20 + below(45));
+            bed.frame(1, &frame);
+            bed.replies();
+        }
+    }
+    assert!(changes > 100, "{changes}");
 }

@@ -159,11 +159,16 @@ impl Tables {
                 let written = Field::metadata(*offset, *length);
                 field(written, MAX_FIELD_BITS, ErrorCode::BadOffset)
             }
-            // The action set is not built yet, see docs/internals/pof.md.
-            Instruction::WriteActions(_) | Instruction::ClearActions => {
+            Instruction::ClearActions => Ok(()),
+            // A group in the action set would need a set of its own.
+            Instruction::WriteActions(actions)
+                if actions
+                    .iter()
+                    .any(|action| matches!(action, Action::Group(_))) =>
+            {
                 Err(ErrorCode::UnsupportedInstruction)
             }
-            Instruction::ApplyActions(actions) => actions
+            Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions
                 .iter()
                 .try_for_each(|action| self.check_action(action)),
             Instruction::Meter(meter) if self.meters.contains_key(meter) => Ok(()),

@@ -30,6 +30,8 @@ pub struct Limits {
     pub meters: u32,
     /// Groups. Their numbers are below it.
     pub groups: u32,
+    /// Instruction lists that differ in more than their immediates, in all tables together.
+    pub shapes: usize,
 }
 
 impl Default for Limits {
@@ -42,6 +44,7 @@ impl Default for Limits {
             counters: 16_384,
             meters: 1_024,
             groups: 1_024,
+            shapes: 1_024,
         }
     }
 }

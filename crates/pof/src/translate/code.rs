@@ -7,6 +7,7 @@ use ir::{
     Operand as CallOperand, Place as IrPlace, ScalarTy, Stmt, StmtKind,
 };
 
+use super::action_set::ActionSet;
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{At, Layout, MAX_PACKET, State, after, place_field};
@@ -93,11 +94,13 @@ pub(super) struct Externs {
 /// Way of a packet after a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Successor {
-    /// Nowhere.
+    /// Nowhere, since no entry matched.
+    Miss,
+    /// To the action set.
     End,
     /// To this table.
     Table(TableNumber),
-    /// To one of these tables or nowhere, as [`Fields::next`] says.
+    /// To one of these tables or to the action set, as [`Fields::next`] says.
     Dynamic(BTreeSet<TableNumber>),
 }
 
@@ -197,9 +200,12 @@ pub(super) fn translate(
     layout: &Layout,
     fields: &Fields,
     externs: &Externs,
+    set: &ActionSet,
 ) -> ShapeCode {
     let mut emitter = Emitter {
         place,
+        set,
+        stored: None,
         fields,
         externs,
         params: Vec::new(),
@@ -227,8 +233,40 @@ pub(super) fn translate(
     }
 }
 
+/// Returns the code that runs the actions of the action set.
+pub(super) fn run_action_set(set: &ActionSet, fields: &Fields, externs: &Externs) -> Vec<Stmt> {
+    let mut code = Vec::new();
+    for slot in &set.slots {
+        for site in &slot.sites {
+            let place = ListPlace {
+                table: site.table,
+                shape: 0,
+                direct_counter: externs.counters,
+            };
+            let mut emitter = Emitter {
+                place,
+                set,
+                stored: Some((slot.values, slot.width, 0)),
+                fields,
+                externs,
+                params: Vec::new(),
+                tables: BTreeSet::new(),
+                code: Vec::new(),
+            };
+            emitter.action(&site.action, State::ANYWHERE);
+            let is_chosen = is_equal(read(slot.chosen), number(site.number));
+            code.push(when(is_chosen, emitter.code));
+        }
+    }
+    code
+}
+
 struct Emitter<'a> {
     place: ListPlace,
+    set: &'a ActionSet,
+    /// The immediates of the action set's current action, their width, and the bits that were
+    /// taken. Without them immediates are parameters.
+    stored: Option<(FieldId, u32, u32)>,
     fields: &'a Fields,
     externs: &'a Externs,
     params: Vec<ActionParam>,
@@ -237,8 +275,12 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    /// Declares the next parameter.
+    /// Returns the next immediate. If it is a parameter, declares it.
     fn param(&mut self, width: u32) -> Expr {
+        if let Some((values, all, taken)) = &mut self.stored {
+            *taken += width;
+            return slice(read(*values), width, *all - *taken);
+        }
         let index = self.params.len() as u32;
         self.params.push(ActionParam {
             name: format!("p{index}"),
@@ -282,7 +324,7 @@ impl Emitter<'_> {
         for (at, step) in shape.steps.iter().enumerate() {
             let state = layout.at_step(self.place.table, self.place.shape, at);
             let written = self.code.len();
-            let next = self.step(step, state.unwrap_or(State::START));
+            let next = self.step(step, at, state.unwrap_or(State::START));
             match successor {
                 None => successor = next,
                 // No packet gets here. Its parameters stay, since entries have them.
@@ -303,7 +345,7 @@ impl Emitter<'_> {
             match step {
                 Step::Plain(one) if self.jump(one, at, length, state) => {}
                 step => {
-                    let is_last = self.step(step, state).is_some();
+                    let is_last = self.step(step, at, state).is_some();
                     let next = if is_last { length } else { at + 1 };
                     self.go_to(next);
                 }
@@ -433,7 +475,7 @@ impl Emitter<'_> {
     }
 
     /// Emits a step that is no jump. Returns the table that it goes to.
-    fn step(&mut self, step: &Step, state: State) -> Option<TableNumber> {
+    fn step(&mut self, step: &Step, at: usize, state: State) -> Option<TableNumber> {
         match step {
             Step::Apply(operations) => {
                 let mut state = state;
@@ -443,9 +485,30 @@ impl Emitter<'_> {
                 }
                 None
             }
-            Step::Write(_) => None,
+            Step::Write(operations) => {
+                for position in 0..operations.len() {
+                    self.store(at, position);
+                }
+                None
+            }
             Step::Plain(one) => self.instruction(one, state),
         }
+    }
+
+    /// Stores an action in the action set.
+    fn store(&mut self, step: usize, position: usize) {
+        let set = self.set;
+        let position = (self.place.table, self.place.shape, step, position);
+        let Some((slot, site)) = set.site(position) else {
+            return;
+        };
+        let params: Vec<Expr> = site.widths.iter().map(|width| self.param(*width)).collect();
+        let spare = slot.width - site.widths.iter().sum::<u32>();
+        let parts = params.into_iter().map(Some);
+        let values = join(parts.chain([(spare > 0).then(|| zeros(spare))]));
+        self.code
+            .extend(values.map(|values| assign(slot.values, values)));
+        self.code.push(assign(slot.chosen, number(site.number)));
     }
 
     fn instruction(&mut self, one: &Instruction, state: State) -> Option<TableNumber> {
@@ -525,8 +588,12 @@ impl Emitter<'_> {
                 let place = Field::metadata(32 + 2 * u16::from(*result), 2);
                 self.set(place, value, state);
             }
-            Instruction::ClearActions
-            | Instruction::WriteActions(_)
+            Instruction::ClearActions => {
+                let slots = self.set.slots.iter();
+                let clear = slots.map(|slot| assign(slot.chosen, number(0)));
+                self.code.extend(clear);
+            }
+            Instruction::WriteActions(_)
             | Instruction::ApplyActions(_)
             | Instruction::ConditionalJump { .. }
             | Instruction::Branch { .. }

@@ -60,6 +60,12 @@ impl State {
         outputs: 0,
     };
 
+    /// A state about which nothing is known.
+    pub(crate) const ANYWHERE: State = State {
+        at: At::UpTo(MAX_PACKET),
+        ..State::START
+    };
+
     fn join(self, other: State) -> State {
         State {
             at: match self.at == other.at {
@@ -293,9 +299,17 @@ impl Walk<'_> {
                 }
                 return vec![(next, state)];
             }
-            // They run where the last list ends: each of them counts at any place.
-            Step::Write(_) => {
+            // They run where the last list ends, which may be any place.
+            Step::Write(operations) => {
                 self.is_whole = true;
+                let before = State {
+                    outputs: state.outputs,
+                    ..State::ANYWHERE
+                };
+                let after = operations
+                    .iter()
+                    .fold(before, |state, operation| self.operation(operation, state));
+                state.outputs = after.outputs;
                 return vec![(next, state)];
             }
             Step::Plain(one) => one,

@@ -6,6 +6,7 @@
 //! port; egress clones the packet for each further one, and the clone comes back to ingress, which
 //! gives it its port. The deparser writes the stored bytes.
 
+mod action_set;
 mod code;
 mod expr;
 mod frame;
@@ -24,6 +25,7 @@ use ir::{
 use crate::model::{Field, Match, TableType};
 use crate::tables::{Limits, TableNumber, Tables};
 use crate::wire::ErrorCode;
+use action_set::ActionSet;
 use code::{Externs, Fields, ListPlace, Successor};
 use expr::*;
 pub(crate) use layout::MAX_PACKET;
@@ -137,6 +139,7 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
     .to_vec();
     let (fields, intrinsics) = pipeline::declare_fields(&mut program, &layout);
     let externs = declare_externs(&mut program, tables.limits());
+    let set = ActionSet::declare(&mut program, shapes);
     let mut translated = BTreeMap::new();
     let mut successors = BTreeMap::new();
     for (number, table) in &of_tables {
@@ -146,6 +149,7 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
             layout: &layout,
             fields: &fields,
             externs: &externs,
+            set: &set,
             on_miss,
         };
         let (id, after) = maker.add(&mut program, tables, table, numbers);
@@ -157,6 +161,7 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
         layout: &layout,
         fields: &fields,
         externs: &externs,
+        set: &set,
         tables: &of_tables,
         translated: &translated,
         successors: &successors,
@@ -212,6 +217,7 @@ struct TableMaker<'a> {
     layout: &'a Layout,
     fields: &'a Fields,
     externs: &'a Externs,
+    set: &'a ActionSet,
     on_miss: OnMiss,
 }
 
@@ -238,7 +244,7 @@ impl TableMaker<'_> {
             Vec::new(),
             miss,
         )];
-        let mut successors = vec![Successor::End];
+        let mut successors = vec![Successor::Miss];
         for (at, (number, _)) in numbers.iter().enumerate() {
             let place = ListPlace {
                 table: self.number,
@@ -246,7 +252,14 @@ impl TableMaker<'_> {
                 direct_counter,
             };
             let shape = table.shapes[at];
-            let code = code::translate(shape, place, self.layout, self.fields, self.externs);
+            let code = code::translate(
+                shape,
+                place,
+                self.layout,
+                self.fields,
+                self.externs,
+                self.set,
+            );
             let name = format!("{name}.s{number}");
             actions.push(add_action(program, name, code.params, code.body));
             successors.push(code.successor);

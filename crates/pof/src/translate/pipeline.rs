@@ -8,6 +8,7 @@ use ir::{
     StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, Target, Transition,
 };
 
+use super::action_set::ActionSet;
 use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Successor};
 use super::expr::*;
 use super::frame::Frame;
@@ -50,6 +51,7 @@ pub(super) struct Lookups<'a> {
     pub(super) layout: &'a Layout,
     pub(super) fields: &'a Fields,
     pub(super) externs: &'a Externs,
+    pub(super) set: &'a ActionSet,
     pub(super) tables: &'a BTreeMap<TableNumber, TableShapes<'a>>,
     pub(super) translated: &'a BTreeMap<TableNumber, TranslatedTable>,
     pub(super) successors: &'a BTreeMap<TableNumber, Vec<Successor>>,
@@ -311,6 +313,8 @@ struct Line {
     order: Vec<TableNumber>,
     /// Position of the first stage of each table.
     first: BTreeMap<TableNumber, u32>,
+    /// The stage that runs the action set, if there is one.
+    finish: Next,
 }
 
 /// Position of the stage that starts a received packet.
@@ -339,7 +343,15 @@ impl Line {
             first.insert(*table, next);
             next += Line::length(*table, lookups);
         }
-        Line { order, first }
+        let finish = match lookups.set.slots.is_empty() {
+            true => Next::End,
+            false => Next::Stage(StageId::new(next)),
+        };
+        Line {
+            order,
+            first,
+            finish,
+        }
     }
 
     /// Returns the number of stages of a table.
@@ -420,6 +432,15 @@ impl Line {
         for table in &self.order {
             self.table_stages(*table, lookups, &mut stages);
         }
+        if self.finish != Next::End {
+            stages.push(stage(
+                "action_set".to_owned(),
+                StageKind::Action {
+                    body: code::run_action_set(lookups.set, fields, lookups.externs),
+                    next: Next::End,
+                },
+            ));
+        }
         stages
     }
 
@@ -480,9 +501,10 @@ impl Line {
         );
         let dispatch = Next::Stage(StageId::new(at + OF_TABLE));
         let next = successors.iter().map(|successor| match successor {
-            Successor::End => Next::End,
+            Successor::Miss => Next::End,
+            Successor::End => self.finish,
             Successor::Table(table) => self.to(*table),
-            Successor::Dynamic(tables) if tables.is_empty() => Next::End,
+            Successor::Dynamic(tables) if tables.is_empty() => self.finish,
             Successor::Dynamic(_) => dispatch,
         });
         push(
@@ -500,7 +522,7 @@ impl Line {
             let expected = bit(16, u128::from(target.0) + 1);
             let otherwise = match position + 1 < count {
                 true => Next::Stage(StageId::new(at + OF_TABLE + position + 1)),
-                false => Next::End,
+                false => self.finish,
             };
             push(
                 &format!("to_t{}", target.0),
@@ -545,7 +567,7 @@ fn visit(
     }
     for successor in lookups.successors.get(&table).into_iter().flatten() {
         match successor {
-            Successor::End => {}
+            Successor::Miss | Successor::End => {}
             Successor::Table(next) => visit(*next, lookups, seen, order),
             Successor::Dynamic(tables) => {
                 tables

@@ -104,6 +104,33 @@ fn number_bits(number: u128, length: usize) -> Vec<bool> {
         .collect()
 }
 
+/// Order of an action in the action set, and the field of which the set has one.
+type SetKey = (u8, Option<(Place, u16, u16)>);
+
+/// An action of the action set, with its entry's table and cookie.
+struct Written {
+    action: Action,
+    table: u8,
+    cookie: u64,
+}
+
+/// Returns the order of an action in the action set, and the field of which it has one.
+fn set_key(action: &Action) -> SetKey {
+    let of = |field: &Field| Some((field.place(), field.offset, field.length));
+    match action {
+        Action::DeleteField { .. } => (0, None),
+        Action::AddField { .. } => (1, None),
+        Action::ModifyField { field, .. } => (2, of(field)),
+        Action::SetField(set) => (3, of(&set.field)),
+        Action::SetFieldFromMetadata { field, .. } => (4, of(field)),
+        Action::CalculateChecksum { .. } => (5, None),
+        Action::Counter(_) => (6, None),
+        Action::Drop { .. } => (7, None),
+        Action::PacketIn { .. } => (8, None),
+        Action::Output { .. } | Action::Group(_) => (9, None),
+    }
+}
+
 struct Packet<'s> {
     switch: &'s Switch,
     bytes: Vec<u8>,
@@ -114,6 +141,8 @@ struct Packet<'s> {
     cookie: u64,
     copies: usize,
     steps: usize,
+    /// Actions by their order and field.
+    set: BTreeMap<SetKey, Written>,
     outcome: Outcome,
 }
 
@@ -130,6 +159,7 @@ impl Switch {
             cookie: 0,
             copies: 0,
             steps: 0,
+            set: BTreeMap::new(),
             outcome: Outcome::default(),
         };
         packet.note_length();
@@ -178,6 +208,10 @@ impl Packet<'_> {
             self.cookie = entry.cookie;
             self.count(entry.counter);
             next = self.list(&entry.instructions)?;
+        }
+        for written in std::mem::take(&mut self.set).into_values() {
+            (self.table, self.cookie) = (written.table, written.cookie);
+            self.action(&written.action)?;
         }
         Ok(())
     }
@@ -388,7 +422,18 @@ impl Packet<'_> {
                         Direction::Backward => at + 1 - i64::from(*distance),
                     };
                 }
-                other => panic!("the reference has no {other:?}"),
+                Instruction::ClearActions => self.set.clear(),
+                Instruction::WriteActions(actions) => {
+                    for action in actions {
+                        let written = Written {
+                            action: action.clone(),
+                            table: self.table,
+                            cookie: self.cookie,
+                        };
+                        self.set.insert(set_key(action), written);
+                    }
+                }
+                Instruction::Meter(_) => panic!("the reference has no meters"),
             }
             if !(0..=list.len() as i64).contains(&next) {
                 return Err(BAD_JUMP);
