@@ -162,7 +162,7 @@ impl Bed {
         let wire = self.requests.wire();
         assert!(before.iter().all(|frame| wire.is_response(frame)));
         let place = |frame: &Frame| {
-            let key = u16::from_be_bytes([frame.bytes()[16], frame.bytes()[17]]);
+            let key = u16::from_be_bytes([frame.bytes()[18], frame.bytes()[19]]);
             // After the one place of the plan come the places at the cuts.
             (wire.point(frame) - 1, key)
         };
