@@ -41,7 +41,8 @@ const GATHER: Nanos = Nanos::from_millis(100);
 /// Time that a load waits for others at most.
 const MAX_GATHER: Nanos = Nanos::from_millis(500);
 
-/// Time that an end waits for a load at most, while others are at work: each load makes them replay.
+/// Time that an end waits for a load at most, while others are at work: each load makes them
+/// replay.
 const MAX_UNCLEAN: Nanos = Nanos::from_secs(1);
 
 /// Failures of a reducer that no lost switch explains, after which a reduction fails.
@@ -714,7 +715,12 @@ impl Master {
                     if is_ready(&reduction.reducer) && reduction.parts.iter().all(is_ready) =>
                 {
                     reduction.phase = Phase::Ready;
-                    self.load_wish.open();
+                    // A load that is under way and has its attempt begins it.
+                    let at = reduction.at;
+                    let mut load = self.load.iter();
+                    if !load.any(|load| load.attempts.get(&at.job) == Some(&at.attempt)) {
+                        self.load_wish.open();
+                    }
                 }
                 // A load that is under way begins one of them.
                 Phase::Running if self.load.is_none() && reduction.parts.iter().any(is_ready) => {
@@ -778,16 +784,17 @@ impl Master {
 
     /// Returns true if a load is wanted, and has waited for those that are to come with it.
     fn is_load_due(&mut self, now: Nanos) -> bool {
+        let is_new = |at: Nanos| now.since(at) < GATHER;
+        let is_gathering = self.last_collection.is_some_and(is_new) || self.is_collecting();
         if let Some(waited) = self.load_wish.waits(now) {
-            let is_new = |at: Nanos| now.since(at) < GATHER;
-            let is_gathering = self.last_collection.is_some_and(is_new) || self.is_collecting();
             return waited >= MAX_GATHER || !is_gathering;
         }
         let waited = self.cleaning_wish.waits(now);
         waited.is_some_and(|waited| {
-            // One that is complete ends soon, so they share a load.
+            // One that is complete ends soon, so they share a load; the next stage's has it, too.
             let is_at_work = |phase| matches!(phase, Phase::Running | Phase::Complete(_));
-            waited >= MAX_UNCLEAN || !all(&mut self.jobs).any(|(_, _, it)| is_at_work(it.phase))
+            let mut others = all(&mut self.jobs);
+            waited >= MAX_UNCLEAN || !is_gathering && !others.any(|(_, _, it)| is_at_work(it.phase))
         })
     }
 

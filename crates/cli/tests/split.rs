@@ -267,17 +267,26 @@ fn the_epoch_follows_from_what_both_halves_must_agree_on() {
     let code = text.replace("return CLIP_OK;", "return CLIP_OK + 0;");
     assert_ne!(code, text);
     assert_eq!(at("code.p4c", &code), first);
-    for (from, to) in [
-        ("table outbound", "table outward"),
-        ("allocate(", "assign("),
-        ("l4_port", "port_of_l4"),
-    ] {
-        let changed = text
-            .replace(from, to)
-            .replace("outbound.apply", "outward.apply");
-        assert_ne!(changed, text);
-        assert_ne!(at("changed.p4c", &changed), first, "{from}");
+    let changes: [&[(&str, &str)]; 3] = [
+        &[
+            ("table outbound", "table outward"),
+            ("outbound.apply", "outward.apply"),
+        ],
+        &[("allocate(", "assign(")],
+        &[("l4_port", "port_of_l4")],
+    ];
+    for change in changes {
+        let changed = change.iter().fold(text.clone(), |text, (from, to)| {
+            let changed = text.replace(from, to);
+            assert_ne!(changed, text, "{from}");
+            changed
+        });
+        assert_ne!(at("changed.p4c", &changed), first, "{change:?}");
     }
+    // The same names and values, but what the server found has another meaning.
+    let hit = text.replace("outbound.apply().hit", "outbound.apply().miss");
+    assert_ne!(hit, text);
+    assert_ne!(at("missed.p4c", &hit), first);
     let budget = epoch(&example("split/ecmp.p4c"), &["--phv", "20B"]);
     assert_ne!(budget, epoch(&example("split/ecmp.p4c"), &[]));
 }

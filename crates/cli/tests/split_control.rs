@@ -372,7 +372,7 @@ fn connections_through_the_nat_stay_intact_while_servers_join_and_leave() {
         "--connections",
         "8",
         "--kilobytes",
-        "40",
+        "200",
     ]);
     let said = Running::start(&mut command).finish();
     assert_eq!(said.status, Some(0), "{}", said.err);

@@ -106,7 +106,7 @@ pub struct ForwarderOptions {
     pub inbox: Option<Inbox>,
     /// Makes the filter of a worker's frames, if frames are filtered.
     pub filter: Option<MakeFilter>,
-    /// Extension of the control loop. It needs an inbox.
+    /// Extension of the control loop.
     pub extension: Option<Box<dyn ControlExtension>>,
 }
 

@@ -72,7 +72,7 @@ impl Silence {
         self.is_over = is_answered || now.since(began) >= SILENCE;
         (self.is_over && !is_answered).then(|| {
             "warning: no server has answered yet: check that `polyplane split server` runs with the \
-             same program and options, and what its report says of drops"
+             same program and options, and what its report says of drops: handlers may drop all"
                 .to_owned()
         })
     }

@@ -615,6 +615,31 @@ fn loads_for_others_and_for_an_end_wait_a_bounded_time() {
 }
 
 #[test]
+fn a_load_begins_what_is_prepared_while_it_is_under_way() {
+    let mut harness = Harness::new();
+    harness.collect_as(1, &[1]);
+    harness.expect(&["r reduce for engine", "w0 map 0"]);
+    harness.ready_alone();
+    harness.expect(&[]);
+    harness.collect_as(2, &[2]);
+    harness.expect(&["r reduce for engine", "w1 map 0"]);
+    harness.later(MAX_GATHER);
+    harness.expect(&["load program"]);
+    harness.ready_alone();
+    harness.expect(&[]);
+    harness.loaded();
+    let begun = [
+        "r begin reducer",
+        "w0 begin 0",
+        "r begin reducer",
+        "w1 begin 0",
+    ];
+    harness.expect(&begun);
+    harness.later(MAX_GATHER);
+    harness.expect(&[]);
+}
+
+#[test]
 fn each_failure_of_a_collection_is_an_answer_and_an_engine_that_has_gone_gets_none() {
     let mut harness = Harness::new();
     harness.collect(&[1, 99]);

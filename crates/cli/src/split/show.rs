@@ -45,7 +45,7 @@ struct ShownCut<'p> {
 struct ShownFrame<'p> {
     request_type: u16,
     response_type: u16,
-    /// Number in the program's frames, another one than in those of others.
+    /// Hash of the program in its frames.
     epoch: u16,
     /// Bytes that a frame is longer than its packet.
     header_bytes: u32,

@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 
-use ir::{Control, Program, StageId, StageKind};
+use ir::{Control, Program, StageKind, Stmt, StmtKind};
 use support::crc::crc32;
 
 use super::SplitPlan;
 use super::cuts::Resume;
 
-/// Returns the epoch of a program. It depends on what each half assumes of the other one: the
-/// values of frames, the cuts and resume points in the order of their numbers, and the mirrored
-/// tables with their keys and actions. It does not depend on entries, C code, positions in the
-/// source, or tables of the switch alone. It is never 0.
+/// Returns the epoch of a program. It depends on what each half assumes of the other one: the values
+/// of frames, the cuts and resume points in the order of their numbers, the mirrored tables, and the
+/// code of parsers, ingress and actions, since a half goes on where the other one stopped. It does
+/// not depend on entries, C code or positions in the source. It is never 0. Two programs have the
+/// same one by chance in one of 65,535 cases.
 pub(super) fn epoch(
     program: &Program,
     ingress: &Control,
@@ -43,18 +44,24 @@ fn agreed(program: &Program, ingress: &Control, resumes: &[Resume], plan: &Split
         let owner = cut.owner.as_ref().map(|owner| &owner.pool);
         line(format_args!("cut {:?} {:?}", cut.name, owner));
     }
-    // Names of stages without a table have lines of the source in them.
-    let at = |stage: StageId| match &ingress.stages[stage].kind {
-        StageKind::Match { table, .. } => program.tables[*table].name.as_str(),
-        StageKind::Condition { .. } => "condition",
-        StageKind::Action { .. } => "code",
-    };
     for resume in resumes {
-        match *resume {
-            Resume::End => line(format_args!("resume at the end")),
-            Resume::Stage(stage) => line(format_args!("resume at {:?}", at(stage))),
-            Resume::Action(stage) => line(format_args!("resume in {:?}", at(stage))),
+        line(format_args!("resume {resume:?}"));
+    }
+    // Names of stages have lines of the source in them, so they do not count.
+    for (_, stage) in ingress.stages.iter() {
+        line(format_args!(
+            "stage {:?}",
+            stage_without_places(&stage.kind)
+        ));
+    }
+    for (_, parser) in program.parsers.iter() {
+        for (_, state) in parser.states.iter() {
+            let (body, transition) = (without_places(&state.body), &state.transition);
+            line(format_args!("state {body:?} {transition:?}"));
         }
+    }
+    for (_, action) in program.actions.iter() {
+        line(format_args!("code {:?}", without_places(&action.body)));
     }
     for mirrored in &plan.mirrored {
         let table = &program.tables[mirrored.table];
@@ -73,4 +80,32 @@ fn agreed(program: &Program, ingress: &Control, resumes: &[Resume], plan: &Split
         }
     }
     text
+}
+
+/// Returns the operation of a stage without positions in the source.
+fn stage_without_places(kind: &StageKind) -> StageKind {
+    let mut kind = kind.clone();
+    if let StageKind::Action { body, .. } = &mut kind {
+        *body = without_places(body);
+    }
+    kind
+}
+
+/// Returns code without positions in the source.
+fn without_places(body: &[Stmt]) -> Vec<Stmt> {
+    let statement = |statement: &Stmt| {
+        let mut kind = statement.kind.clone();
+        match &mut kind {
+            StmtKind::If(_, yes, no) => {
+                *yes = without_places(yes);
+                *no = without_places(no);
+            }
+            StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => {
+                *body = without_places(body);
+            }
+            _ => {}
+        }
+        Stmt { kind, loc: None }
+    };
+    body.iter().map(statement).collect()
 }
