@@ -325,6 +325,8 @@ impl Run {
         let (own, attempt) = (mapper as u16, self.attempts[reduction]);
         let incarnation = self.incarnation + 1;
         self.since[reduction][mapper] = incarnation;
+        // The new mapper gets all results again.
+        self.received[reduction][mapper].clear();
         let now = self.simulation.now();
         // The reducer learns of the load and of the mapper at once. Else the old mapper would
         // learn the number of the load from it.
@@ -466,7 +468,8 @@ impl Run {
                     continue;
                 };
                 let (index, flow) = (usize::from(*job) - 1, usize::from(*flow));
-                if mapper.attempt() != self.attempts[index] {
+                let is_replaced = mapper.since() != self.since[index][flow];
+                if mapper.attempt() != self.attempts[index] || is_replaced {
                     continue;
                 }
                 let Some(result) = mapper.take_result() else {

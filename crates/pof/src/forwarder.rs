@@ -228,7 +228,8 @@ impl Forwarder {
             let group = Change::DeleteMulticast(u32::from(*gone) + 1);
             self.device.apply(group).map_err(code_of)?;
         }
-        for port in &self.ports {
+        // A packet of the controller comes in at none of them, so it is flooded to all.
+        for port in self.ports.iter().chain([&port::CONTROLLER]) {
             // The first copy goes on with the packet's further outputs, and is dropped then.
             let first = Replica {
                 port: PortId(WAITING_PORT),
@@ -428,6 +429,7 @@ impl Forwarder {
             self.device
                 .apply(Change::Delete(table, old.id))
                 .map_err(code_of)?;
+            self.by_id.remove(&(number, old.id));
             self.use_shape(number, old.shape, -1);
         }
         self.insert_as(number, TableType::Exact, &entry, shape, call)

@@ -58,6 +58,10 @@ impl Description {
     }
 }
 
+/// Bytes of output above which no message is taken and packet-ins are dropped: the controller does
+/// not read.
+const MAX_OUTPUT: usize = 1 << 20;
+
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -80,6 +84,7 @@ pub struct Session {
     generation: Option<u64>,
     next_xid: u32,
     last_faults: HashMap<TableNumber, Nanos>,
+    dropped_packet_ins: u64,
 }
 
 impl Session {
@@ -98,6 +103,7 @@ impl Session {
             generation: None,
             next_xid: 1,
             last_faults: HashMap::new(),
+            dropped_packet_ins: 0,
         };
         session.announce(Body::Hello);
         session
@@ -111,6 +117,17 @@ impl Session {
     /// Returns the controller's role.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// Returns the number of packet-ins that were dropped since the controller did not read.
+    pub fn dropped_packet_ins(&self) -> u64 {
+        self.dropped_packet_ins
+    }
+
+    /// Returns true while no message is taken: send the output first, then call
+    /// [`Session::receive`], also without bytes.
+    pub fn is_full(&self) -> bool {
+        self.output.len() > MAX_OUTPUT
     }
 
     /// Returns the bytes for the controller.
@@ -135,14 +152,17 @@ impl Session {
         self.send(xid, Body::Error(failure));
     }
 
-    /// Takes bytes from the controller. A message may come in parts.
+    /// Takes bytes from the controller. A message may come in parts. While [`Session::is_full`], the
+    /// bytes wait: read no more of them.
     pub fn receive(&mut self, bytes: &[u8], switch: &mut Forwarder, own: &Description) {
         if self.phase == Phase::Closed {
             return;
         }
         self.input.extend_from_slice(bytes);
         let mut taken = 0;
-        while let Some(length) = message_length(&self.input[taken..]) {
+        while !self.is_full()
+            && let Some(length) = message_length(&self.input[taken..])
+        {
             let Some(message) = self.input.get(taken..taken + length) else {
                 break;
             };
@@ -468,6 +488,10 @@ impl Session {
                 port,
                 data,
             } => {
+                if self.is_full() {
+                    self.dropped_packet_ins += 1;
+                    return;
+                }
                 let most = usize::from(self.config.miss_send_length);
                 let packet = PacketIn {
                     buffer: NO_BUFFER,

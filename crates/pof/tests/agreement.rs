@@ -122,7 +122,7 @@ impl Generator {
                 port: self.port(),
                 metadata_offset: self.random.below(60) as u16,
                 metadata_length: match self.random.one_in(3) {
-                    true => self.random.below(40) as u16,
+                    true => self.random.pick(&[8, 16, 39, 120, 300]),
                     false => 0,
                 },
                 packet_offset: match self.random.one_in(4) {
@@ -233,7 +233,10 @@ impl Generator {
             },
             6 => Instruction::MovePacketOffset {
                 direction: self.direction(),
-                distance: Argument::Immediate(self.random.below(20)),
+                distance: Argument::Immediate(match self.random.one_in(8) {
+                    true => u32::MAX - self.random.below(20),
+                    false => self.random.below(20),
+                }),
             },
             7 => Instruction::MovePacketOffset {
                 direction: self.direction(),

@@ -514,6 +514,9 @@ fn a_packet_out_runs_its_actions() {
     assert_eq!(bed.run(), [(3, ipv4(1)), (2, ipv4(1))]);
     bed.set(packet(2, vec![output(0xFFFF_FFFB)]));
     assert_eq!(bed.run(), [(1, ipv4(1)), (3, ipv4(1))]);
+    bed.set(packet(0xFFFF_FFFD, vec![output(0xFFFF_FFFB), output(2)]));
+    let all = [(1, ipv4(1)), (2, ipv4(1)), (3, ipv4(1)), (2, ipv4(1))];
+    assert_eq!(bed.run(), all);
     bed.set(packet(2, vec![output(0xFFFF_FFF8)]));
     assert_eq!(bed.run(), [(2, ipv4(1))]);
     // To the tables.

@@ -243,9 +243,14 @@ fn compare(
             let expected: Vec<Vector> = expected.into_iter().map(Vector::in_32_bits).collect();
             for (mapper, received) in outcome.received.iter().enumerate() {
                 if *received != expected {
-                    let count = received.len();
+                    let pairs = received.iter().zip(&expected);
+                    let equal = pairs.take_while(|(received, expected)| received == expected);
                     return Err(format!(
-                        "{name}: other vectors at mapper {mapper} ({count})"
+                        "{name}: other vectors at mapper {mapper}: {} of {} received, the first {} \
+                         equal",
+                        received.len(),
+                        expected.len(),
+                        equal.count()
                     ));
                 }
             }

@@ -180,6 +180,15 @@ pub(crate) fn solve(
             found[item.index()] = plane;
         }
     }
+    // Floats hold integers up to 2^53: what larger sums allow is checked here.
+    let is_right = problem.violations(&found).is_empty();
+    if !is_right || problem.objective(&found) < problem.objective(start) {
+        return Ok(Found {
+            planes: start.to_vec(),
+            bound: None,
+            is_interrupted: false,
+        });
+    }
     let is_interrupted = !matches!(solved.status(), good_lp::solvers::SolutionStatus::Optimal);
     let best = solved.into_inner().stats().best_bound;
     Ok(Found {

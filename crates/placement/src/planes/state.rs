@@ -187,7 +187,10 @@ impl<'p> State<'p> {
         };
         let used = &self.used[at * bundle.weights.len()..];
         let mut all = used.iter().zip(&bundle.weights).zip(&spec.capacity);
-        all.all(|((&used, &more), &capacity)| used as i64 + more <= capacity as i64 || more <= 0)
+        all.all(|((&used, &more), &capacity)| {
+            let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
+            used as i64 + more <= capacity || more <= 0
+        })
     }
 
     /// Adds a bundle that [`State::bundle`] found for this state.

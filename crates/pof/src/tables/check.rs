@@ -10,6 +10,23 @@ const METADATA_BITS: u32 = 8 * METADATA_BYTES as u32;
 /// Maximum number of words of a checksum: more than the 16-bit words of a packet.
 const MAX_CHECKSUM_WORDS: u16 = 4_608;
 
+/// Maximum number of words of all checksums of a group, and of a list with its groups: code is made
+/// for each word.
+const MAX_GROUP_WORDS: usize = 512;
+const MAX_LIST_WORDS: usize = 3 * MAX_CHECKSUM_WORDS as usize;
+
+/// Returns the number of words of a checksum, 0 for other actions.
+fn checksum_words(action: &Action) -> usize {
+    match action {
+        Action::CalculateChecksum {
+            checksum_length,
+            data_length,
+            ..
+        } => usize::from(data_length / (*checksum_length).max(1)),
+        _ => 0,
+    }
+}
+
 /// Returns the counters that an entry or group uses.
 pub(super) fn counters_of<'a>(
     own: u32,
@@ -133,6 +150,15 @@ impl Tables {
         matches(table, &entry.matches)?;
         if entry.counter >= self.limits.counters {
             return Err(ErrorCode::FlowBadCounter);
+        }
+        let words = entry.actions().map(|action| match action {
+            Action::Group(id) => self.group(*id).map_or(0, |group| {
+                group.actions.iter().map(checksum_words).sum::<usize>()
+            }),
+            action => checksum_words(action),
+        });
+        if words.sum::<usize>() > MAX_LIST_WORDS {
+            return Err(ErrorCode::BadActionArgument);
         }
         let instructions = &entry.instructions;
         let mut numbered = instructions.iter().enumerate();
@@ -307,6 +333,9 @@ impl Tables {
         let is_group = |action: &Action| matches!(action, Action::Group(_));
         if group.actions.iter().any(is_group) {
             return Err(ErrorCode::GroupChaining);
+        }
+        if group.actions.iter().map(checksum_words).sum::<usize>() > MAX_GROUP_WORDS {
+            return Err(ErrorCode::BadBucket);
         }
         let mut actions = group.actions.iter();
         actions.try_for_each(|action| self.check_action(action))

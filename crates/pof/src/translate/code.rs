@@ -625,7 +625,9 @@ impl Emitter<'_> {
     /// Moves the packet offset by a number of bytes that the list gives.
     fn move_offset(&mut self, by: i64, state: State) {
         let outside = self.fault(Fault::FieldOutside);
-        let Some(moved) = state.moved(by) else {
+        // No packet is as long, and a sum of 32 bits could be small again.
+        let is_possible = by.unsigned_abs() <= u64::from(MAX_PACKET);
+        let Some(moved) = state.moved(by).filter(|_| is_possible) else {
             self.code.extend(outside);
             return;
         };

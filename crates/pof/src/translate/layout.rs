@@ -143,6 +143,7 @@ impl Layout {
             prefix: 0,
             is_whole: false,
         };
+        walk.hold_prefixes();
         walk.reach(Point::Table(TableNumber::FIRST), State::START);
         walk.reach(Point::Table(TableNumber::PACKET_OUT), State::START);
         while let Some(point) = walk.open.pop() {
@@ -447,19 +448,34 @@ impl Walk<'_> {
         }
     }
 
+    /// Makes room for the metadata before the packets of all outputs. Code is made for those that
+    /// no way reaches, too.
+    fn hold_prefixes(&mut self) {
+        let shapes = self.tables.values().flat_map(|table| &table.shapes);
+        let actions = shapes.flat_map(|shape| shape.actions());
+        for action in actions {
+            if let Action::Output {
+                metadata_offset,
+                metadata_length,
+                ..
+            } = action
+            {
+                let bits = u32::from(*metadata_length).next_multiple_of(8);
+                self.metadata = self.metadata.max(u32::from(*metadata_offset) + bits);
+                self.prefix = self.prefix.max(bits);
+            }
+        }
+    }
+
     fn action(&mut self, action: &Action, mut state: State) -> State {
         match action {
             Action::Output {
                 port,
-                metadata_offset,
-                metadata_length,
                 packet_offset,
+                ..
             } => {
                 self.touch_operand(state, port);
                 self.touch_bits(state, 8 * u32::from(*packet_offset));
-                let bits = u32::from(*metadata_length).next_multiple_of(8);
-                self.metadata = self.metadata.max(u32::from(*metadata_offset) + bits);
-                self.prefix = self.prefix.max(bits);
                 state.outputs += 1;
             }
             Action::PacketIn { .. } => state.outputs += 1,

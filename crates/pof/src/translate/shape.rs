@@ -20,6 +20,17 @@ pub(crate) struct Shape {
     pub(crate) steps: Vec<Step>,
 }
 
+impl Shape {
+    /// Returns all actions.
+    pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
+        let operations = self.steps.iter().flat_map(|step| match step {
+            Step::Plain(_) => &[][..],
+            Step::Apply(operations) | Step::Write(operations) => operations,
+        });
+        operations.flat_map(Operation::actions)
+    }
+}
+
 /// An instruction of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
