@@ -65,8 +65,8 @@ enum Task {
     Floats(split_programs::FloatOptions),
     /// Run random reductions in simulated fabrics with faults, and compare with plain maps.
     Aggregate(aggregate::Options),
-    /// Run emitted programs of reductions on BMv2 and compare its frames with those of both engines.
-    /// Needs root for network namespaces, and p4c and BMv2; without them the command is skipped.
+    /// Run emitted programs of reductions on BMv2, and compare its frames with those of both
+    /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.
     #[cfg(target_os = "linux")]
     Bmv2(bmv2::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where

@@ -153,7 +153,7 @@ impl Group {
         groups
     }
 
-    /// Returns the number of cells of a register, of which each reduction has so many.
+    /// Returns the number of cells of a register, of which each reduction has this number.
     fn cells(&self, each: impl Into<u64>) -> String {
         (self.jobs.len() as u64 * each.into()).to_string()
     }
@@ -174,7 +174,7 @@ impl Group {
         }
     }
 
-    /// Returns the code for the first cell of this bank, if each bank has so many.
+    /// Returns the code for the first cell of this bank, if each bank has this number.
     fn bank_base(&self, cells: u64) -> String {
         match self.jobs.len() {
             1 => format!("hdr.agg.epoch[0:0] == 1 ? 32w{cells} : 0"),
@@ -182,7 +182,7 @@ impl Group {
         }
     }
 
-    /// Returns the code for the first cell of a packet's flow, of which each has so many.
+    /// Returns the code for the first cell of a packet's flow, of which each has this number.
     fn flow_base(&self, window: u32) -> String {
         let first = &self.first;
         let own = format!("(bit<32>) hdr.agg.flow * {window}");

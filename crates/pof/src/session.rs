@@ -152,8 +152,8 @@ impl Session {
         self.send(xid, Body::Error(failure));
     }
 
-    /// Takes bytes from the controller. A message may come in parts. While [`Session::is_full`], the
-    /// bytes wait: read no more of them.
+    /// Takes bytes from the controller. A message may come in parts. While [`Session::is_full`],
+    /// the bytes wait: read no more of them.
     pub fn receive(&mut self, bytes: &[u8], switch: &mut Forwarder, own: &Description) {
         if self.phase == Phase::Closed {
             return;

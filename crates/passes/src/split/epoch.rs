@@ -8,11 +8,11 @@ use support::crc::crc32;
 use super::SplitPlan;
 use super::cuts::Resume;
 
-/// Returns the epoch of a program. It depends on what each half assumes of the other one: the values
-/// of frames, the cuts and resume points in the order of their numbers, the mirrored tables, and the
-/// code of parsers, ingress and actions, since a half goes on where the other one stopped. It does
-/// not depend on entries, C code or positions in the source. It is never 0. Two programs have the
-/// same one by chance in one of 65,535 cases.
+/// Returns the epoch of a program. It depends on what each half assumes of the other one: the
+/// values of frames, the cuts and resume points in the order of their numbers, the mirrored tables,
+/// and the code of parsers, ingress and actions, since a half goes on where the other one stopped.
+/// It does not depend on entries, C code or positions in the source. It is never 0. Two programs
+/// have the same one by chance in one of 65,535 cases.
 pub(super) fn epoch(
     program: &Program,
     ingress: &Control,
