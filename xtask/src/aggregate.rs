@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     run_example("random", &[&first, &seeds])
 }
 
-pub(crate) fn run_example(name: &str, words: &[&str]) -> Outcome {
+fn run_example(name: &str, words: &[&str]) -> Outcome {
     let mut all = vec![
         "run",
         "--profile",

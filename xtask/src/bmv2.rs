@@ -1,6 +1,6 @@
 //! `cargo xtask bmv2`: emitted programs of reductions on BMv2, compared with `interp` and `jit`.
 //!
-//! The example `exchange` of the crate `aggregate` writes programs, frames, and what both engines
+//! The example `exchange` of the crate `aggregate` prints programs, frames, and what both engines
 //! send. p4c compiles each program, and BMv2 gets the frames by interfaces of a namespace. Its
 //! ingress is one thread, so each port sends in the order of the frames.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{Netns, Port, PortDriver, open_interface};
 
-use crate::{Outcome, aggregate};
+use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -51,8 +51,7 @@ struct Step {
 
 pub(crate) fn run(options: &Options) -> Outcome {
     for program in [&options.p4c, &options.simple_switch] {
-        let found = Command::new(program).arg("--version").output();
-        if let Err(error) = found {
+        if let Err(error) = Command::new(program).arg("--version").output() {
             println!("skipped: {} cannot be run: {error}", program.display());
             return Ok(());
         }
@@ -66,22 +65,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn run_in(options: &Options, directory: &Path) -> Outcome {
-    let folder = directory.display().to_string();
-    aggregate::run_example("exchange", &[&folder, &options.frames.to_string()])?;
-    let files = std::fs::read_dir(directory).map_err(|error| error.to_string())?;
-    let mut programs: Vec<PathBuf> = files
-        .flatten()
-        .map(|file| file.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "p4"))
-        .collect();
-    programs.sort();
-    let mut failures = 0;
-    for program in &programs {
-        let name = program.file_stem().unwrap_or_default().to_string_lossy();
+    let (mut compared, mut failures) = (0, 0);
+    for name in exchange(&[])?.lines() {
         if (options.only.as_ref()).is_some_and(|word| !name.contains(word.as_str())) {
             continue;
         }
-        match compare(options, program) {
+        compared += 1;
+        match compare(options, directory, name) {
             Ok(report) => println!("{name}: {report}"),
             Err(error) => {
                 println!("{name}: FAILED: {error}");
@@ -89,43 +79,84 @@ fn run_in(options: &Options, directory: &Path) -> Outcome {
             }
         }
     }
-    match failures {
-        0 => Ok(()),
-        failures => Err(format!("{failures} programs failed")),
+    match (compared, failures) {
+        (0, _) => Err("no program has this word in its name".to_owned()),
+        (_, 0) => Ok(()),
+        (_, failures) => Err(format!("{failures} of {compared} programs failed")),
+    }
+}
+
+/// Runs the example and returns what it prints.
+fn exchange(words: &[&str]) -> Result<String, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--profile", "checked", "--quiet"])
+        .args(["--package", "aggregate", "--example", "exchange", "--"])
+        .args(words)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => String::from_utf8(output.stdout).map_err(|error| error.to_string()),
+        false => Err("the example `exchange` failed".to_owned()),
     }
 }
 
 /// Compiles a program by p4c and runs it on BMv2. Returns a line about what was compared.
-fn compare(options: &Options, program: &Path) -> Result<String, String> {
-    let json = program.with_extension("json");
+fn compare(options: &Options, directory: &Path, name: &str) -> Result<String, String> {
+    let printed = exchange(&[name, &options.frames.to_string()])?;
+    let (text, frames) = printed.split_once("FRAMES\n").ok_or("no frames")?;
+    let (program, json) = (directory.join("switch.p4"), directory.join("switch.json"));
+    std::fs::write(&program, text).map_err(|error| error.to_string())?;
     let compiled = Command::new(&options.p4c)
         .arg("-o")
-        .args([&json, program])
+        .args([&json, &program])
         .output()
         .map_err(|error| error.to_string())?;
     if !compiled.status.success() {
         let messages = String::from_utf8_lossy(&compiled.stderr);
         return Err(format!("p4c refuses the program: {}", messages.trim_end()));
     }
-    let steps = read(&program.with_extension("frames"))?;
+    let steps = read(frames)?;
     let netns = Netns::create().map_err(|error| error.to_string())?;
     let mut ports = cables(&netns)?;
     let mut switch = start(options, &netns, &json)?;
-    let outcome = exchange(&mut ports, &steps, &mut switch);
+    let outcome = match wait_for(&mut switch, &netns) {
+        Ok(()) => run_frames(&mut ports, &steps, &mut switch),
+        Err(error) => Err(error),
+    };
     let _ = switch.kill();
     let _ = switch.wait();
     outcome
 }
 
-fn read(path: &Path) -> Result<Vec<Step>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+/// Waits until the switch has opened its interfaces.
+fn wait_for(switch: &mut Child, netns: &Netns) -> Outcome {
+    let begin = Instant::now();
+    // A headline, the sockets of this side, and those of the switch.
+    let expected = 1 + 2 * PORTS;
+    while begin.elapsed() < PATIENCE {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/packet");
+        let sockets = netns.run(read).map_err(|error| error.to_string())?;
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        if sockets.lines().count() >= expected {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = switch.try_wait() {
+            return Err(format!("simple_switch ended: {status}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err("simple_switch does not open its interfaces".to_owned())
+}
+
+fn read(text: &str) -> Result<Vec<Step>, String> {
     let mut steps: Vec<Step> = Vec::new();
     for line in text.lines() {
         let mut words = line.split(' ');
         let (way, port, bytes) = (words.next(), words.next(), words.next());
         let port = port.and_then(|port| port.parse().ok());
         let (Some(port), Some(frame)) = (port, bytes.and_then(bytes_of)) else {
-            return Err(format!("{}: {line} is no frame", path.display()));
+            return Err(format!("{line} is no frame"));
         };
         match (way, steps.last_mut()) {
             (Some("<"), Some(step)) => step.sent.push((port, frame)),
@@ -181,7 +212,7 @@ fn start(options: &Options, netns: &Netns, json: &Path) -> Result<Child, String>
     started.map_err(|error| format!("{}: {error}", options.simple_switch.display()))
 }
 
-fn exchange(
+fn run_frames(
     ports: &mut [Box<dyn Port>],
     steps: &[Step],
     switch: &mut Child,
@@ -195,13 +226,8 @@ fn exchange(
             let queue = expected.get_mut(*port).ok_or("a frame for no port")?;
             queue.push_back((number, sent));
         }
-        // The switch answers nothing before it has opened its interfaces.
-        loop {
-            let sent = ports[step.port].tx(std::slice::from_ref(&frame)).sent;
-            if sent == 1 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        if ports[step.port].tx(std::slice::from_ref(&frame)).sent != 1 {
+            return Err(format!("frame {number} cannot be sent"));
         }
         while expected.iter().map(VecDeque::len).sum::<usize>() > IN_FLIGHT {
             compared += take(ports, &mut expected, &mut last)?;

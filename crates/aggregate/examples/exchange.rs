@@ -1,15 +1,14 @@
-//! `exchange DIR FRAMES`: writes programs of switches, each with frames and what `interp` and `jit`
-//! send for them, so that other switches can be compared.
+//! `exchange NAME FRAMES`: prints a program of a switch, frames, and what `interp` and `jit` send
+//! for them, so that other switches can be compared. `exchange` prints the names of the programs.
 //!
-//! `NAME.p4` has the entries in its text. A line `> PORT BYTES` of `NAME.frames` is a frame to the
-//! switch, and the lines `< PORT BYTES` after it are what the switch sends. Frames are messages of
-//! three mappers with repeats, the reducer's collections and clears, strange and damaged ones.
-//! The frames do not depend on the answers.
+//! The program has the entries in its text. After the line `FRAMES` a line `> PORT BYTES` is a
+//! frame to the switch, and the lines `< PORT BYTES` after it are what the switch sends. Frames are
+//! messages of three mappers with repeats, the reducer's collections and clears, strange and
+//! damaged ones. The frames do not depend on the answers.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -47,21 +46,25 @@ const REPEATED: usize = 10;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [directory, frames] = &words[..] else {
-        eprintln!("usage: exchange DIR FRAMES");
+    let shapes = shapes();
+    let [wanted, frames] = &words[..] else {
+        for shape in shapes {
+            println!("{}", name(shape));
+        }
+        return ExitCode::SUCCESS;
+    };
+    let seed = shapes.iter().position(|shape| name(*shape) == *wanted);
+    let (Some(seed), Ok(frames)) = (seed, frames.parse()) else {
+        eprintln!("usage: exchange NAME FRAMES");
         return ExitCode::from(2);
     };
-    let Ok(frames) = frames.parse() else {
-        eprintln!("{frames} is no number of frames");
-        return ExitCode::from(2);
-    };
-    for (seed, shape) in shapes().into_iter().enumerate() {
-        if let Err(error) = write(Path::new(directory), shape, frames, seed as u64) {
-            eprintln!("{}: {error}", name(shape));
-            return ExitCode::FAILURE;
+    match print(shapes[seed], frames, seed as u64) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{wanted}: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }
 
 /// Returns each class of keys with each class of values, and vectors, with the operators in turn.
@@ -103,7 +106,7 @@ fn name(shape: Shape) -> String {
     format!("{}-keys{}-{}", operator.name(), keys.bytes(), values.name())
 }
 
-fn write(directory: &Path, shape: Shape, frames: usize, seed: u64) -> Result<(), String> {
+fn print(shape: Shape, frames: usize, seed: u64) -> Result<(), String> {
     let text = program(shape);
     let device = |engine: &dyn Engine| {
         let program = driver::compile_text("switch.p4", &text).map_err(|error| error.to_string());
@@ -124,12 +127,8 @@ fn write(directory: &Path, shape: Shape, frames: usize, seed: u64) -> Result<(),
             add(&mut lines, '<', *port, frame);
         }
     }
-    let file = |ending: &str, text: &str| {
-        let path = directory.join(name(shape)).with_extension(ending);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    file("p4", &text)?;
-    file("frames", &lines)
+    print!("{text}FRAMES\n{lines}");
+    Ok(())
 }
 
 fn add(lines: &mut String, way: char, port: u32, frame: &[u8]) {
