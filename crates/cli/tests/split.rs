@@ -287,8 +287,8 @@ fn the_epoch_follows_from_what_both_halves_must_agree_on() {
     let hit = text.replace("outbound.apply().hit", "outbound.apply().miss");
     assert_ne!(hit, text);
     assert_ne!(at("missed.p4c", &hit), first);
-    let budget = epoch(&example("split/ecmp.p4c"), &["--phv", "20B"]);
-    assert_ne!(budget, epoch(&example("split/ecmp.p4c"), &[]));
+    let budget = epoch(&example("split/ecmp.p4"), &["--phv", "20B"]);
+    assert_ne!(budget, epoch(&example("split/ecmp.p4"), &[]));
 }
 
 #[test]
