@@ -18,7 +18,7 @@ pub(crate) struct Agreement {
     reason: DropReason,
     epoch: u16,
     last: Nanos,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Agreement {
@@ -28,19 +28,19 @@ impl Agreement {
             reason,
             epoch,
             last: Nanos::ZERO,
-            is_told: false,
+            is_reported: false,
         }
     }
 
     /// Returns a line if the half has dropped frames of another program, once.
     pub(crate) fn notice(&mut self, device: &Device) -> Option<String> {
         let now = device.now();
-        if self.is_told || now < self.last + INTERVAL {
+        if self.is_reported || now < self.last + INTERVAL {
             return None;
         }
         self.last = now;
-        self.is_told = device.ledger().dropped(self.reason) > 0;
-        self.is_told.then(|| {
+        self.is_reported = device.ledger().dropped(self.reason) > 0;
+        self.is_reported.then(|| {
             format!(
                 "warning: frames of another program arrive, and are dropped ({}): start the switch, \
                  all servers and the coordinator with the same program and the same options; \

@@ -266,6 +266,22 @@ impl Harness {
         }
     }
 
+    /// Has a load under way for a collection that is ready, while a second one is prepared. Returns
+    /// the attempt of the first one; `at` is the second one's.
+    fn with_a_load_for_one_of_two() -> (Harness, AttemptId) {
+        let mut harness = Harness::new();
+        harness.collect_as(1, &[1]);
+        harness.expect(&["r reduce for engine", "w0 map 0"]);
+        harness.ready_alone();
+        harness.expect(&[]);
+        let first = harness.at;
+        harness.collect_as(2, &[2]);
+        harness.expect(&["r reduce for engine", "w1 map 0"]);
+        harness.later(MAX_GATHER);
+        harness.expect(&["load program"]);
+        (harness, first)
+    }
+
     fn later(&mut self, by: Nanos) {
         self.now = Nanos(self.now.0 + by.0);
     }
@@ -586,17 +602,7 @@ fn collections_that_come_together_share_a_load_and_its_end() {
 
 #[test]
 fn loads_for_others_and_for_an_end_wait_a_bounded_time() {
-    let mut harness = Harness::new();
-    harness.collect_as(1, &[1]);
-    harness.expect(&["r reduce for engine", "w0 map 0"]);
-    harness.ready_alone();
-    harness.expect(&[]);
-    // This one is not prepared for long.
-    harness.collect_as(2, &[2]);
-    let first = harness.at;
-    harness.expect(&["r reduce for engine", "w1 map 0"]);
-    harness.later(MAX_GATHER);
-    harness.expect(&["load program"]);
+    let (mut harness, first) = Harness::with_a_load_for_one_of_two();
     harness.loaded();
     harness.expect(&["r begin reducer", "w0 begin 0"]);
     harness.ready_alone();
@@ -616,15 +622,7 @@ fn loads_for_others_and_for_an_end_wait_a_bounded_time() {
 
 #[test]
 fn a_load_begins_what_is_prepared_while_it_is_under_way() {
-    let mut harness = Harness::new();
-    harness.collect_as(1, &[1]);
-    harness.expect(&["r reduce for engine", "w0 map 0"]);
-    harness.ready_alone();
-    harness.expect(&[]);
-    harness.collect_as(2, &[2]);
-    harness.expect(&["r reduce for engine", "w1 map 0"]);
-    harness.later(MAX_GATHER);
-    harness.expect(&["load program"]);
+    let (mut harness, _) = Harness::with_a_load_for_one_of_two();
     harness.ready_alone();
     harness.expect(&[]);
     harness.loaded();
