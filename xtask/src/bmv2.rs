@@ -16,12 +16,12 @@ use crate::Outcome;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// p4c's compiler for BMv2.
-    #[arg(long, value_name = "PATH", default_value = "p4c-bm2-ss")]
-    p4c: PathBuf,
-    /// BMv2's switch.
-    #[arg(long, value_name = "PATH", default_value = "simple_switch")]
-    simple_switch: PathBuf,
+    /// p4c's compiler for BMv2. [default: p4c-bm2-ss, and without it nothing is compared]
+    #[arg(long, value_name = "PATH")]
+    p4c: Option<PathBuf>,
+    /// BMv2's switch. [default: simple_switch, and without it nothing is compared]
+    #[arg(long, value_name = "PATH")]
+    simple_switch: Option<PathBuf>,
     /// Frames for each program.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     frames: u32,
@@ -50,28 +50,50 @@ struct Step {
 }
 
 pub(crate) fn run(options: &Options) -> Outcome {
-    for program in [&options.p4c, &options.simple_switch] {
-        if let Err(error) = Command::new(program).arg("--version").output() {
-            println!("skipped: {} cannot be run: {error}", program.display());
-            return Ok(());
-        }
-    }
+    let (p4c, simple_switch) = (
+        find(options.p4c.as_deref(), "p4c-bm2-ss")?,
+        find(options.simple_switch.as_deref(), "simple_switch")?,
+    );
+    let (Some(p4c), Some(simple_switch)) = (p4c, simple_switch) else {
+        return Ok(());
+    };
+    let programs = Programs { p4c, simple_switch };
     let directory = std::env::temp_dir().join(format!("polyplane-bmv2-{}", std::process::id()));
     std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let outcome = run_in(options, &directory);
+    let outcome = run_in(options, &programs, &directory);
     // A folder that is left does no harm.
     let _ = std::fs::remove_dir_all(&directory);
     outcome
 }
 
-fn run_in(options: &Options, directory: &Path) -> Outcome {
+/// The programs to compare with.
+struct Programs {
+    p4c: PathBuf,
+    simple_switch: PathBuf,
+}
+
+/// Returns the path of a program that runs. Without a path, a program that is not there is none,
+/// which is printed.
+fn find(given: Option<&Path>, default: &str) -> Result<Option<PathBuf>, String> {
+    let path = given.unwrap_or(Path::new(default));
+    match Command::new(path).arg("--version").output() {
+        Ok(_) => Ok(Some(path.to_owned())),
+        Err(error) if given.is_some() => Err(format!("{}: {error}", path.display())),
+        Err(error) => {
+            println!("skipped: {default} cannot be run: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn run_in(options: &Options, programs: &Programs, directory: &Path) -> Outcome {
     let (mut compared, mut failures) = (0, 0);
     for name in exchange(&[])?.lines() {
         if (options.only.as_ref()).is_some_and(|word| !name.contains(word.as_str())) {
             continue;
         }
         compared += 1;
-        match compare(options, directory, name) {
+        match compare(programs, options.frames, directory, name) {
             Ok(report) => println!("{name}: {report}"),
             Err(error) => {
                 println!("{name}: FAILED: {error}");
@@ -102,12 +124,17 @@ fn exchange(words: &[&str]) -> Result<String, String> {
 }
 
 /// Compiles a program by p4c and runs it on BMv2. Returns a line about what was compared.
-fn compare(options: &Options, directory: &Path, name: &str) -> Result<String, String> {
-    let printed = exchange(&[name, &options.frames.to_string()])?;
+fn compare(
+    programs: &Programs,
+    frames: u32,
+    directory: &Path,
+    name: &str,
+) -> Result<String, String> {
+    let printed = exchange(&[name, &frames.to_string()])?;
     let (text, frames) = printed.split_once("FRAMES\n").ok_or("no frames")?;
     let (program, json) = (directory.join("switch.p4"), directory.join("switch.json"));
     std::fs::write(&program, text).map_err(|error| error.to_string())?;
-    let compiled = Command::new(&options.p4c)
+    let compiled = Command::new(&programs.p4c)
         .arg("-o")
         .args([&json, &program])
         .output()
@@ -119,7 +146,7 @@ fn compare(options: &Options, directory: &Path, name: &str) -> Result<String, St
     let steps = read(frames)?;
     let netns = Netns::create().map_err(|error| error.to_string())?;
     let mut ports = cables(&netns)?;
-    let mut switch = start(options, &netns, &json)?;
+    let mut switch = start(programs, &netns, &json)?;
     let outcome = match wait_for(&mut switch, &netns) {
         Ok(()) => run_frames(&mut ports, &steps, &mut switch),
         Err(error) => Err(error),
@@ -198,8 +225,8 @@ fn cables(netns: &Netns) -> Result<Vec<Box<dyn Port>>, String> {
     Ok(ports)
 }
 
-fn start(options: &Options, netns: &Netns, json: &Path) -> Result<Child, String> {
-    let mut command = Command::new(&options.simple_switch);
+fn start(programs: &Programs, netns: &Netns, json: &Path) -> Result<Child, String> {
+    let mut command = Command::new(&programs.simple_switch);
     for port in 0..PORTS {
         command.args(["-i", &format!("{port}@s{port}")]);
     }
@@ -209,7 +236,7 @@ fn start(options: &Options, netns: &Netns, json: &Path) -> Result<Child, String>
         .stderr(Stdio::null());
     let started = netns.run(|| command.spawn());
     let started = started.map_err(|error| error.to_string())?;
-    started.map_err(|error| format!("{}: {error}", options.simple_switch.display()))
+    started.map_err(|error| format!("{}: {error}", programs.simple_switch.display()))
 }
 
 fn run_frames(

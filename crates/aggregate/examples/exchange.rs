@@ -32,7 +32,6 @@ const SWITCH_FLOW: u16 = MAPPERS;
 /// Port of the reducer. Those of mappers are 0 to 2.
 const REDUCER_PORT: u32 = 3;
 
-const JOB: u16 = 1;
 const ATTEMPT: u16 = 1;
 const INCARNATION: u32 = 7;
 
@@ -46,25 +45,95 @@ const REPEATED: usize = 10;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let shapes = shapes();
+    let programs = programs();
     let [wanted, frames] = &words[..] else {
-        for shape in shapes {
-            println!("{}", name(shape));
+        for program in programs {
+            println!("{}", program.name());
         }
         return ExitCode::SUCCESS;
     };
-    let seed = shapes.iter().position(|shape| name(*shape) == *wanted);
+    let seed = programs
+        .iter()
+        .position(|program| program.name() == *wanted);
     let (Some(seed), Ok(frames)) = (seed, frames.parse()) else {
         eprintln!("usage: exchange NAME FRAMES");
         return ExitCode::from(2);
     };
-    match print(shapes[seed], frames, seed as u64) {
+    match print(programs[seed], frames, seed as u64) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{wanted}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A program of a switch.
+#[derive(Clone, Copy)]
+struct Program {
+    shape: Shape,
+    /// Number of reductions of this shape, which share a control. Their jobs are 1 and so on.
+    reductions: u16,
+}
+
+impl Program {
+    fn name(self) -> String {
+        let Shape {
+            operator,
+            keys,
+            values,
+        } = self.shape;
+        let shared = match self.reductions {
+            1 => String::new(),
+            reductions => format!("-shared{reductions}"),
+        };
+        let (operator, keys, values) = (operator.name(), keys.bytes(), values.name());
+        format!("{operator}-keys{keys}-{values}{shared}")
+    }
+
+    fn jobs(self) -> impl Iterator<Item = u16> {
+        1..=self.reductions
+    }
+
+    /// Returns the text, with entries.
+    fn text(self) -> String {
+        let reductions: Vec<SwitchReduction> = self.jobs().map(|job| self.reduction(job)).collect();
+        let of_jobs = |entries: fn(u16) -> String| self.jobs().map(entries).collect::<String>();
+        let tables = [
+            ("flows", of_jobs(flows)),
+            ("reductions", of_jobs(part)),
+            ("routes", (0..=REDUCER_PORT).map(route).collect()),
+        ];
+        let text = emit(&reductions);
+        tables.into_iter().fold(text, |text, (table, entries)| {
+            with_entries(&text, table, &entries)
+        })
+    }
+
+    fn reduction(self, job: u16) -> SwitchReduction {
+        SwitchReduction {
+            job,
+            shape: self.shape,
+            slots: SLOTS,
+            window: WINDOW,
+            flows: u32::from(MAPPERS) + 1,
+            pairs_per_message: pairs_per_message(self.shape),
+            is_multicast: false,
+        }
+    }
+}
+
+/// Returns a program for each shape, and some with several reductions.
+fn programs() -> Vec<Program> {
+    let alone = shapes().into_iter().map(|shape| Program {
+        shape,
+        reductions: 1,
+    });
+    let shared = shapes().into_iter().step_by(6).map(|shape| Program {
+        shape,
+        reductions: 3,
+    });
+    alone.chain(shared).collect()
 }
 
 /// Returns each class of keys with each class of values, and vectors, with the operators in turn.
@@ -97,27 +166,19 @@ fn shapes() -> Vec<Shape> {
     [of_pairs, of_vectors.to_vec()].concat()
 }
 
-fn name(shape: Shape) -> String {
-    let Shape {
-        operator,
-        keys,
-        values,
-    } = shape;
-    format!("{}-keys{}-{}", operator.name(), keys.bytes(), values.name())
-}
-
-fn print(shape: Shape, frames: usize, seed: u64) -> Result<(), String> {
-    let text = program(shape);
+fn print(program: Program, frames: usize, seed: u64) -> Result<(), String> {
+    let text = program.text();
     let device = |engine: &dyn Engine| {
         let program = driver::compile_text("switch.p4", &text).map_err(|error| error.to_string());
         let made = Device::new(Arc::new(program?), engine, &DeviceConfig::default());
         made.map_err(|error| error.to_string())
     };
     let mut devices = [device(&Interp)?, device(&Jit::new(Arc::new(Interp)))?];
-    let mut exchange = Exchange::new(shape, seed);
+    let exchange = |job| Exchange::new(program.shape, job, seed);
+    let mut exchanges: Vec<Exchange> = program.jobs().map(exchange).collect();
     let mut lines = String::new();
     for number in 0..frames {
-        let (port, frame) = exchange.next();
+        let (port, frame) = exchanges[number % usize::from(program.reductions)].next();
         let [sent, native] = devices.each_mut().map(|device| send(device, port, &frame));
         if sent != native {
             return Err(format!("interp and jit differ at frame {number}"));
@@ -146,45 +207,28 @@ fn send(device: &mut Device, port: u32, frame: &[u8]) -> Vec<(u32, Vec<u8>)> {
     sent
 }
 
-/// Returns the program of a switch, with entries in its text.
-fn program(shape: Shape) -> String {
-    let text = emit(&[SwitchReduction {
-        job: JOB,
-        shape,
-        slots: SLOTS,
-        window: WINDOW,
-        flows: u32::from(MAPPERS) + 1,
-        pairs_per_message: pairs_per_message(shape),
-        is_multicast: false,
-    }]);
-    let reducer = number(endpoint(REDUCER_PORT).address);
-    let mut flows = String::new();
-    for mapper in 0..MAPPERS {
-        writeln!(
-            flows,
-            "({mapper}, {reducer}, {JOB}, {mapper}) : pass({REDUCER_PORT}, {}, 1);",
-            mac(REDUCER_PORT)
-        )
-        .expect("writing to a string succeeds");
-    }
-    let reductions = format!(
-        "{JOB} : take_part({ATTEMPT}, {INCARNATION}, {SWITCH_FLOW}, {REDUCER_PORT}, {});",
-        mac(REDUCER_PORT)
-    );
-    let routes: String = (0..=REDUCER_PORT)
-        .map(|port| {
-            let address = number(endpoint(port).address);
-            format!("{address} &&& 0xffffffff : forward({port}, {});", mac(port))
-        })
-        .collect();
-    let tables = [
-        ("flows", flows),
-        ("reductions", reductions),
-        ("routes", routes),
-    ];
-    tables.into_iter().fold(text, |text, (table, entries)| {
-        with_entries(&text, table, &entries)
-    })
+/// Returns the entries of the flows of a reduction.
+fn flows(job: u16) -> String {
+    let (reducer, mac) = (number(endpoint(REDUCER_PORT).address), mac(REDUCER_PORT));
+    let flow = |mapper| {
+        format!("({mapper}, {reducer}, {job}, {mapper}) : pass({REDUCER_PORT}, {mac}, 1);\n")
+    };
+    (0..MAPPERS).map(flow).collect()
+}
+
+/// Returns the entry of a reduction.
+fn part(job: u16) -> String {
+    let mac = mac(REDUCER_PORT);
+    format!("{job} : take_part({ATTEMPT}, {INCARNATION}, {SWITCH_FLOW}, {REDUCER_PORT}, {mac});\n")
+}
+
+/// Returns the entry of the route to a port.
+fn route(port: u32) -> String {
+    let address = number(endpoint(port).address);
+    format!(
+        "{address} &&& 0xffffffff : forward({port}, {});\n",
+        mac(port)
+    )
 }
 
 /// Adds entries to a table of the text.
@@ -226,6 +270,7 @@ fn endpoint(port: u32) -> Endpoint {
 /// Source of frames.
 struct Exchange {
     shape: Shape,
+    job: u16,
     rng: Rng,
     keys: Vec<Vec<u8>>,
     open: u16,
@@ -234,8 +279,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(shape: Shape, seed: u64) -> Exchange {
-        let mut rng = Rng::new(seed);
+    fn new(shape: Shape, job: u16, seed: u64) -> Exchange {
+        let mut rng = Rng::new(seed + (u64::from(job - 1) << 32));
         let longest = shape.keys.longest().max(1) as u64;
         let keys = (0..KEYS).map(|number| {
             // Keys that differ in their length alone, and in their bytes.
@@ -246,6 +291,7 @@ impl Exchange {
         });
         Exchange {
             shape,
+            job,
             keys: keys.collect(),
             rng,
             open: 0,
@@ -288,7 +334,7 @@ impl Exchange {
             kind,
             flags: Flags::VALID,
             shape: self.shape,
-            job: JOB,
+            job: self.job,
             attempt: ATTEMPT,
             flow,
             epoch,

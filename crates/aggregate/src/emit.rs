@@ -118,7 +118,9 @@ pub fn emit(reductions: &[SwitchReduction]) -> String {
         true => include_str!("copies.p4"),
         false => "    apply { }\n",
     };
-    let mut text = include_str!("emit.p4").to_owned();
+    let mut text = include_str!("emit.p4")
+        .replace("@VERSION@", &VERSION.to_string())
+        .replace("@UDP_FIELDS@", include_str!("udp_fields.p4").trim_end());
     for (place, part) in places {
         text = text.replace(place, part);
     }
@@ -691,4 +693,79 @@ fn fill(r: usize, i: usize, value_bits: usize) -> String {
         top = value_bits - 1,
         count_top = value_bits + 31,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pair::KeyClass;
+
+    const FIRST: SwitchReduction = SwitchReduction {
+        job: 1,
+        shape: Shape {
+            operator: Operator::Add,
+            keys: KeyClass::B16,
+            values: ValueClass::I64,
+        },
+        slots: 100,
+        window: 8,
+        flows: 3,
+        pairs_per_message: 10,
+        is_multicast: false,
+    };
+
+    fn jobs(reductions: &[SwitchReduction]) -> Vec<Vec<u16>> {
+        let groups = Group::all(reductions).into_iter();
+        groups.map(|group| group.jobs).collect()
+    }
+
+    #[test]
+    fn reductions_that_differ_in_their_numbers_alone_share_a_control() {
+        let other = |job, change: fn(&mut SwitchReduction)| {
+            let mut other = SwitchReduction { job, ..FIRST };
+            change(&mut other);
+            other
+        };
+        let reductions = [
+            FIRST,
+            other(2, |r| r.slots = 200),
+            other(3, |_| {}),
+            other(4, |r| r.shape.operator = Operator::Max),
+            other(5, |r| r.is_multicast = true),
+            other(6, |r| r.window = 16),
+            other(7, |r| r.flows = 4),
+            other(8, |r| r.pairs_per_message = 9),
+            other(9, |r| r.slots = 200),
+        ];
+        let expected = [
+            vec![1, 3],
+            vec![2, 9],
+            vec![4],
+            vec![5],
+            vec![6],
+            vec![7],
+            vec![8],
+        ];
+        assert_eq!(jobs(&reductions), expected);
+    }
+
+    #[test]
+    fn the_registers_of_a_group_have_indices_of_32_bits() {
+        let large = SwitchReduction {
+            slots: MAX_BLOCKS,
+            shape: Shape {
+                keys: KeyClass::Block,
+                values: ValueClass::I32,
+                ..FIRST.shape
+            },
+            ..FIRST
+        };
+        let reductions: Vec<_> = (1..=9)
+            .map(|job| SwitchReduction { job, ..large })
+            .collect();
+        assert_eq!(
+            jobs(&reductions),
+            [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9]]
+        );
+    }
 }
