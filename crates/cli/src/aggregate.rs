@@ -2,8 +2,8 @@
 //!
 //! The crate `aggregate` has jobs, plans and the protocol, and `command` reads and simulates them.
 //! This module prints outcomes, `report` and `svg` show plans; `real` runs jobs between namespaces
-//! of this machine, `agent`, `serve` and `client` between machines, and `paper` the paper's
-//! algorithm.
+//! of this machine (`tcp` without switches that reduce), `agent`, `serve` and `client` between
+//! machines, and `paper` the paper's algorithm.
 
 mod agent;
 mod client;
@@ -13,6 +13,7 @@ mod report;
 mod results;
 mod serve;
 mod svg;
+mod tcp;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -206,6 +207,8 @@ enum Scheme {
     P4com,
     /// Switches forward; the same transport.
     Direct,
+    /// Switches forward; a TCP connection from each mapper. With --real, and for pairs.
+    Tcp,
     /// Algorithm 1 of the paper as printed. Its results are wrong under loss.
     Paper,
 }
@@ -267,7 +270,7 @@ impl Planned {
         let job = reductions::read_job(job)?;
         let topology = read_topology(fabric)?;
         let mut requests = reductions::requests(&job, &topology, &directory)?;
-        if scheme == Scheme::Direct {
+        if matches!(scheme, Scheme::Direct | Scheme::Tcp) {
             for request in &mut requests {
                 request.tiers = 0;
             }
@@ -389,11 +392,14 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
     if options.scheme == Scheme::Paper {
         return paper::run(&planned, options, early);
     }
-    let is_needed = options.verify || !options.real;
+    if options.scheme == Scheme::Tcp && !options.real {
+        return Err("the scheme `tcp` is for real hosts: give --real".to_owned());
+    }
+    let is_needed = options.verify || !options.real || options.scheme == Scheme::Tcp;
     let inputs = is_needed.then(|| reductions::map(&planned.job, &planned.directory));
     let inputs = inputs.transpose()?;
     let ran = match options.real {
-        true => real::run(&mut planned, options, early)?,
+        true => real::run(&mut planned, inputs.as_deref(), options, early)?,
         false => simulate(&planned, inputs.clone().unwrap_or_default(), options, early)?,
     };
     let inputs = inputs.as_ref().filter(|_| options.verify);
@@ -407,8 +413,14 @@ fn run_job(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> 
 /// Runs a job at a master.
 fn run_at_master(options: &JobOptions, early: &ProcessSetup) -> Result<Ended, String> {
     let job = reductions::read_job(&options.job)?;
-    if options.scheme == Scheme::Paper {
-        return Err("the scheme `paper` is for simulated fabrics: give --fabric".to_owned());
+    match options.scheme {
+        Scheme::Paper => {
+            return Err("the scheme `paper` is for simulated fabrics: give --fabric".to_owned());
+        }
+        Scheme::Tcp => {
+            return Err("the scheme `tcp` is for hosts of this machine: give --fabric".to_owned());
+        }
+        Scheme::P4com | Scheme::Direct => {}
     }
     let directory = options.job.parent().unwrap_or(Path::new(""));
     let inputs = options.verify.then(|| reductions::map(&job, directory));

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use aggregate::set_neighbours;
+use aggregate::{Input, set_neighbours};
 use aggregate_runtime::{
     AgentLink, Connected, Event, LoadedPlanes, Master, RealOutcome, Site, Stream, SwitchLoad,
     SwitchTask,
@@ -19,7 +19,7 @@ use command::switches::Maker;
 use fabric::topology::{HostId, PlaneSpec, SwitchId};
 use runtime::ProcessSetup;
 
-use super::{JobOptions, Planned, Ran};
+use super::{JobOptions, Planned, Ran, Scheme, tcp};
 use crate::fabric::real::Running;
 
 /// Longest wait for an event.
@@ -28,12 +28,14 @@ const TURN: Duration = Duration::from_millis(20);
 /// Time that agents get to start.
 const START: Duration = Duration::from_secs(10);
 
-/// Runs a job in network namespaces.
+/// Runs a job in network namespaces. Agents map the parts themselves; the scheme `tcp` takes the
+/// inputs.
 ///
 /// # Errors
 /// The process may not create them, a part cannot be read, or a mapper fails.
 pub(super) fn run(
     planned: &mut Planned,
+    inputs: Option<&[Vec<Input>]>,
     options: &JobOptions,
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
@@ -43,18 +45,18 @@ pub(super) fn run(
     let mut maker = Maker::new(options.choice, planned.topology.seed);
     maker.set_routes(&planned.topology)?;
     let running = Running::start(&planned.topology, options.io, maker)?;
-    let ran = reduce(planned, &running, options, early);
+    let ran = reduce(planned, inputs, (&running, options), early);
     let stopped = running.stop();
     let ran = ran?;
     stopped?;
     Ok(ran)
 }
 
-/// Starts an agent in each host of the plan, and runs the reductions.
+/// Runs the reductions, and counts the bytes to the reducers' hosts.
 fn reduce(
     planned: &Planned,
-    running: &Running,
-    options: &JobOptions,
+    inputs: Option<&[Vec<Input>]>,
+    (running, options): (&Running, &JobOptions),
     early: &ProcessSetup,
 ) -> Result<Vec<Ran>, String> {
     let reductions = &planned.plan.reductions;
@@ -64,7 +66,11 @@ fn reduce(
         bytes.collect::<Result<Vec<u64>, String>>()
     };
     let before = received()?;
-    let outcomes = outcomes(planned, running, options, early)?.into_iter();
+    let outcomes = match (options.scheme, inputs) {
+        (Scheme::Tcp, Some(inputs)) => tcp::run(planned, inputs, (running, options), early),
+        _ => outcomes(planned, running, options, early),
+    };
+    let outcomes = outcomes?.into_iter();
     let bytes = received()?.into_iter().zip(before);
     let ran = outcomes.zip(bytes).map(|(outcome, (after, before))| Ran {
         link_bytes: after - before,
@@ -73,7 +79,7 @@ fn reduce(
     Ok(ran.collect())
 }
 
-/// Runs the reductions, with a thread for each agent.
+/// Starts an agent in each host of the plan, and runs the reductions.
 fn outcomes(
     planned: &Planned,
     running: &Running,

@@ -288,10 +288,21 @@ impl Running {
         command: &mut Command,
     ) -> Result<ProcessGroup, String> {
         let program = command.get_program().display().to_string();
-        let start = || ProcessGroup::start(command);
-        let started = self.namespaces.host(host).run(start);
-        let started = started.map_err(|error| error.to_string())?;
+        let started = self.in_host(host, || ProcessGroup::start(command))?;
         started.map_err(|error| format!("cannot start {program}: {error}"))
+    }
+
+    /// Does work inside a host, on a thread. Sockets that it creates stay those of the host.
+    ///
+    /// # Errors
+    /// The host cannot be entered.
+    pub(crate) fn in_host<T: Send>(
+        &self,
+        host: HostId,
+        work: impl FnOnce() -> T + Send,
+    ) -> Result<T, String> {
+        let done = self.namespaces.host(host).run(work);
+        done.map_err(|error| error.to_string())
     }
 
     /// Returns the number of bytes of the frames that a host has received.

@@ -1,13 +1,14 @@
 //! `polyplane experiment p4com`: figures and tables of P4COM (reductions in the network), beside
 //! the paper's values.
 //!
-//! Each part is a module that returns a [`Part`]. All values are simulated: the same for the same
-//! seed.
+//! Each part is a module that returns a [`Part`]. Values are simulated, and the same for the same
+//! seed, but for those of `real`.
 
 mod case;
 mod data;
 mod fabric_text;
 mod goodput;
+mod real;
 mod schemes;
 mod shuffle;
 mod training;
@@ -34,6 +35,13 @@ pub(super) struct P4com {
     /// packets. Models have at least a million values.
     #[arg(long, value_name = "F", default_value_t = 0.002, value_parser = command::topology::share)]
     scale: f64,
+    /// Measure figure 7 alone, in network namespaces of this machine, beside TCP. Needs root, and
+    /// a machine that is not busy; --scale 0.01 is 3 minutes.
+    #[arg(long, conflicts_with_all = ["figures", "tables"])]
+    real: bool,
+    /// With --real: number of runs, of which medians are taken.
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "real", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Seed of the data and of the links' losses.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -98,11 +106,13 @@ pub(super) fn run(
     options: &P4com,
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
-    let is_whole = options.figures.is_empty() && options.tables.is_empty();
+    let names_none = options.figures.is_empty() && options.tables.is_empty();
+    let is_whole = names_none && !options.real;
     let has = |number| is_whole || options.figures.contains(&number);
     let has_table = |number| is_whole || options.tables.contains(&number);
     type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
-    let parts: [(bool, Measure); 4] = [
+    let parts: [(bool, Measure); 5] = [
+        (options.real, real::measure),
         (has(Number::Traffic) || has(Number::Times), shuffle::measure),
         (has(Number::Goodput), goodput::measure),
         (has_table(TableNumber::Schemes), schemes::measure),
