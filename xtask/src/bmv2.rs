@@ -3,6 +3,10 @@
 //! The example `exchange` of the crate `aggregate` prints programs, frames, and what both engines
 //! send. p4c compiles each program, and BMv2 gets the frames by interfaces of a namespace. Its
 //! ingress is one thread, so each port sends in the order of the frames.
+//!
+//! A p4c that is not installed finds its include files by `P4C_16_INCLUDE_PATH`. A packet in
+//! simple_switch has room to grow by 512 bytes (`SimpleSwitch::receive_`), and replies with pairs
+//! grow more: build it with 4,096 there.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -146,8 +150,9 @@ fn compare(
     let steps = read(frames)?;
     let netns = Netns::create().map_err(|error| error.to_string())?;
     let mut ports = cables(&netns)?;
+    let own = sockets(&netns)?;
     let mut switch = start(programs, &netns, &json)?;
-    let outcome = match wait_for(&mut switch, &netns) {
+    let outcome = match wait_for(&mut switch, &netns, own + PORTS) {
         Ok(()) => run_frames(&mut ports, &steps, &mut switch),
         Err(error) => Err(error),
     };
@@ -156,16 +161,20 @@ fn compare(
     outcome
 }
 
-/// Waits until the switch has opened its interfaces.
-fn wait_for(switch: &mut Child, netns: &Netns) -> Outcome {
+/// Returns the number of packet sockets in a namespace.
+fn sockets(netns: &Netns) -> Result<usize, String> {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/packet");
+    let sockets = netns.run(read).map_err(|error| error.to_string())?;
+    // The first line is a headline.
+    let lines = sockets.map(|sockets| sockets.lines().skip(1).count());
+    lines.map_err(|error| error.to_string())
+}
+
+/// Waits until the switch has opened its interfaces, and there are this many packet sockets.
+fn wait_for(switch: &mut Child, netns: &Netns, expected: usize) -> Outcome {
     let begin = Instant::now();
-    // A headline, the sockets of this side, and those of the switch.
-    let expected = 1 + 2 * PORTS;
     while begin.elapsed() < PATIENCE {
-        let read = || std::fs::read_to_string("/proc/thread-self/net/packet");
-        let sockets = netns.run(read).map_err(|error| error.to_string())?;
-        let sockets = sockets.map_err(|error| error.to_string())?;
-        if sockets.lines().count() >= expected {
+        if sockets(netns)? >= expected {
             return Ok(());
         }
         if let Ok(Some(status)) = switch.try_wait() {

@@ -81,6 +81,8 @@ impl Member {
 
 /// A mapper or a reducer that waits for its begin.
 enum Prepared {
+    /// A thread makes the mapper of this flow.
+    Making(AttemptId, u16),
     Mapper(MapOrder, Box<Mapper>),
     Reducer(ReduceOrder),
 }
@@ -89,6 +91,7 @@ impl Prepared {
     /// Returns the attempt and the mapper's flow.
     fn id(&self) -> (AttemptId, Option<u16>) {
         match self {
+            Prepared::Making(at, flow) => (*at, Some(*flow)),
             Prepared::Mapper(order, _) => (AttemptId::of(&order.flows), Some(order.flow)),
             Prepared::Reducer(order) => (AttemptId::of(&order.flows), None),
         }
@@ -364,7 +367,8 @@ impl Agent {
 
     /// Starts to make a mapper in a thread, since its part may be long.
     fn prepare_mapper(&mut self, order: MapOrder) -> Option<AgentReport> {
-        let (at, flow) = (AttemptId::of(&order.flows), Some(order.flow));
+        let (at, number) = (AttemptId::of(&order.flows), order.flow);
+        let flow = Some(number);
         let (map, sender) = (Arc::clone(&self.map), self.sender.clone());
         let store = self.engines.store();
         let (wakeup, connection) = (Arc::clone(&self.wakeup), self.connection);
@@ -379,9 +383,16 @@ impl Agent {
             });
             wakeup.wake();
         });
-        let error = started.err()?;
-        let error = format!("cannot start a thread: {error}");
-        Some(AgentReport::Refused { at, flow, error })
+        match started {
+            Ok(_) => {
+                self.prepared.push(Prepared::Making(at, number));
+                None
+            }
+            Err(error) => {
+                let error = format!("cannot start a thread: {error}");
+                Some(AgentReport::Refused { at, flow, error })
+            }
+        }
     }
 
     /// Takes the mappers that threads have made.
@@ -393,6 +404,14 @@ impl Agent {
             }
             let at = AttemptId::of(&mapped.order.flows);
             let flow = Some(mapped.order.flow);
+            let mut prepared = self.prepared.iter();
+            let place =
+                prepared.position(|it| matches!(it, Prepared::Making(..)) && it.id() == (at, flow));
+            let Some(place) = place else {
+                // The attempt was dropped meanwhile.
+                continue;
+            };
+            self.prepared.swap_remove(place);
             match mapped.mapper {
                 Ok(mapper) => {
                     self.prepared.push(Prepared::Mapper(mapped.order, mapper));
@@ -408,10 +427,13 @@ impl Agent {
     fn begin(&mut self, begin: BeginOrder) {
         let BeginOrder { at, flow, number } = begin;
         let mut prepared = self.prepared.iter();
-        let Some(index) = prepared.position(|prepared| prepared.id() == (at, flow)) else {
+        let index =
+            prepared.position(|it| !matches!(it, Prepared::Making(..)) && it.id() == (at, flow));
+        let Some(index) = index else {
             return;
         };
         let (role, engine, goes_on) = match self.prepared.swap_remove(index) {
+            Prepared::Making(..) => return,
             Prepared::Mapper(order, mapper) => {
                 let role = Role::Mapper {
                     mapper: Box::new(mapper.replacing_since(number)),

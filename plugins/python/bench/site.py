@@ -5,7 +5,9 @@
 
 Each rank has the variables that `torch.distributed` and `polyplane_aggregate.torch` read. With
 `--rate` each link has this rate in both directions: a namespace between switch and hosts has the
-queues from the switch, since the switch's own frames pass no queue of the kernel.
+queues from the switch, since the switch's own frames pass no queue of the kernel. With `--loss` and
+`--duplicate` the hosts' interfaces lose and double messages of reductions in both directions, by
+nftables.
 """
 
 import argparse
@@ -108,6 +110,7 @@ class Site:
             self.bridge(middle, f"link{host}", to_host, to_switch)
             self.limit(middle, to_host)
             self.limit(namespace, "eth0")
+        self.faults(namespace)
         self.inside(namespace, "ip", "link", "set", "eth0", "address", mac(host))
         self.inside(namespace, "ip", "address", "add", f"{address(host)}/24", "dev", "eth0")
         for other in range(self.options.ranks):
@@ -136,6 +139,19 @@ class Site:
         """Gives an interface the rate."""
         self.inside(namespace, "tc", "qdisc", "add", "dev", interface, "root", "tbf",
                     "rate", self.options.rate, "burst", "32kb", "latency", "100ms")
+
+    def faults(self, namespace: str):
+        """Lets a host's interface lose and double messages."""
+        rules = {"ingress": [(self.options.loss, "drop")],
+                 "egress": [(self.options.loss, "drop"), (self.options.duplicate, "dup to eth0")]}
+        match = "udp dport 9570-9579 numgen random mod 10000 <"
+        lines = ["table netdev faults {"]
+        for hook, acts in rules.items():
+            lines += [f"chain {hook} {{", f"type filter hook {hook} device eth0 priority 0"]
+            lines += [f"{match} {round(percent * 100)} {act}" for percent, act in acts if percent]
+            lines += ["}"]
+        if self.options.loss or self.options.duplicate:
+            self.inside(namespace, "nft", "\n".join(lines + ["}"]))
 
     def process(self, name: str, words):
         """Starts a process of polyplane in a namespace."""
@@ -176,6 +192,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--ranks", type=int, default=3, help="number of hosts, one rank each")
     parser.add_argument("--rate", help="rate of each link in both directions, as tc writes it")
+    parser.add_argument("--loss", type=float, default=0, metavar="PERCENT",
+                        help="share of messages that a host's interface loses, each way")
+    parser.add_argument("--duplicate", type=float, default=0, metavar="PERCENT",
+                        help="share of messages that a host's interface doubles when it sends")
     parser.add_argument("--all-output", action="store_true",
                         help="show the output of all ranks, not of rank 0 alone")
     parser.add_argument("--polyplane", default="polyplane", help="the program (polyplane)")
