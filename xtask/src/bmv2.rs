@@ -1,8 +1,8 @@
 //! `cargo xtask bmv2`: emitted programs of reductions on BMv2, compared with `interp` and `jit`.
 //!
 //! The example `exchange` of the crate `aggregate` prints programs, frames, and what both engines
-//! send. p4c compiles each program, and BMv2 gets the frames by interfaces of a namespace. Its
-//! ingress is one thread, so each port sends in the order of the frames.
+//! send. p4c compiles each program, and BMv2 gets the frames by interfaces of a namespace. It keeps
+//! the order of one interface alone, so the next frame waits for what it sends for this one.
 //!
 //! A p4c that is not installed finds its include files by `P4C_16_INCLUDE_PATH`. A packet in
 //! simple_switch has room to grow by 512 bytes (`SimpleSwitch::receive_`), and replies with pairs
@@ -36,9 +36,6 @@ pub(crate) struct Options {
 
 /// Number of ports of an exchange.
 const PORTS: usize = 4;
-
-/// Frames that BMv2 has not answered at most: its queues are short.
-const IN_FLIGHT: usize = 16;
 
 /// Time after which a frame counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -265,12 +262,13 @@ fn run_frames(
         if ports[step.port].tx(std::slice::from_ref(&frame)).sent != 1 {
             return Err(format!("frame {number} cannot be sent"));
         }
-        while expected.iter().map(VecDeque::len).sum::<usize>() > IN_FLIGHT {
+        // A frame for which nothing is sent is followed by one of the same port.
+        while expected.iter().any(|queue| !queue.is_empty()) {
             compared += take(ports, &mut expected, &mut last)?;
             waited(switch, last, &expected)?;
         }
     }
-    while expected.iter().any(|queue| !queue.is_empty()) || last.elapsed() < QUIET {
+    while last.elapsed() < QUIET {
         compared += take(ports, &mut expected, &mut last)?;
         waited(switch, last, &expected)?;
     }

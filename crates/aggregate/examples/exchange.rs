@@ -4,7 +4,8 @@
 //! The program has the entries in its text. After the line `FRAMES` a line `> PORT BYTES` is a
 //! frame to the switch, and the lines `< PORT BYTES` after it are what the switch sends. Frames are
 //! messages of three mappers with repeats, the reducer's collections and clears, strange and
-//! damaged ones. The frames do not depend on the answers.
+//! damaged ones. They do not depend on the answers. A frame for which nothing is sent is followed by
+//! one of the same port that the switch forwards, so that its end can be waited for.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -179,13 +180,18 @@ fn print(program: Program, frames: usize, seed: u64) -> Result<(), String> {
     let mut lines = String::new();
     for number in 0..frames {
         let (port, frame) = exchanges[number % usize::from(program.reductions)].next();
-        let [sent, native] = devices.each_mut().map(|device| send(device, port, &frame));
-        if sent != native {
-            return Err(format!("interp and jit differ at frame {number}"));
-        }
-        add(&mut lines, '>', port, &frame);
-        for (port, frame) in &sent {
-            add(&mut lines, '<', *port, frame);
+        for frame in [frame, other_frame(port)] {
+            let [sent, native] = devices.each_mut().map(|device| send(device, port, &frame));
+            if sent != native {
+                return Err(format!("interp and jit differ at frame {number}"));
+            }
+            add(&mut lines, '>', port, &frame);
+            for (port, frame) in &sent {
+                add(&mut lines, '<', *port, frame);
+            }
+            if !sent.is_empty() {
+                break;
+            }
         }
     }
     print!("{text}FRAMES\n{lines}");
@@ -195,6 +201,15 @@ fn print(program: Program, frames: usize, seed: u64) -> Result<(), String> {
 fn add(lines: &mut String, way: char, port: u32, frame: &[u8]) {
     let bytes: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
     writeln!(lines, "{way} {port} {bytes}").expect("writing to a string succeeds");
+}
+
+/// Returns a frame from a port that is no message, and goes to the reducer.
+fn other_frame(port: u32) -> Vec<u8> {
+    let [from, to] = [port, REDUCER_PORT].map(|port| Endpoint {
+        port: 9,
+        ..endpoint(port)
+    });
+    datagram::write(from, to, &[])
 }
 
 fn send(device: &mut Device, port: u32, frame: &[u8]) -> Vec<(u32, Vec<u8>)> {
