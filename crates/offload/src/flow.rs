@@ -177,6 +177,12 @@ pub enum CountedBytes {
     Fixed(u64),
 }
 
+impl Default for CountedBytes {
+    fn default() -> CountedBytes {
+        CountedBytes::Frame(0)
+    }
+}
+
 impl CountedBytes {
     /// Returns the bytes of some packets. `bytes` are those of their frames as they came in.
     pub fn of(self, packets: u64, bytes: u64) -> u64 {

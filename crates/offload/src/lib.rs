@@ -5,9 +5,11 @@
 
 mod flow;
 mod target;
+mod trace;
 
 pub use flow::{
     CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
     NotOffloadable, Step, Summed,
 };
 pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
+pub use trace::{FlowTracer, View};
