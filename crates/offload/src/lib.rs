@@ -12,4 +12,4 @@ pub use flow::{
     NotOffloadable, Step, Summed,
 };
 pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
-pub use trace::{FlowTracer, View};
+pub use trace::{FlowTracer, PortRole, View};

@@ -38,8 +38,18 @@ pub struct FlowTracer {
     errors: ParserErrors,
     context: PacketContext,
     indices: Indices,
-    /// First port that belongs to a controller.
-    controller_ports: u32,
+    role_of: fn(PortId) -> PortRole,
+}
+
+/// What becomes of a packet that the program sends to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRole {
+    /// It leaves by a port of the data plane.
+    Data,
+    /// It goes to a controller, so that it stays in software.
+    Controller,
+    /// It ends there.
+    Nowhere,
 }
 
 /// State of a device as the walk reads it.
@@ -52,14 +62,13 @@ pub struct View<'d> {
 }
 
 impl FlowTracer {
-    /// Creates a tracer for the program of a device. Ports from `controller_ports` on are no ports
-    /// of the data plane: packets to them stay in software.
+    /// Creates a tracer for the program of a device, in which ports have these roles.
     ///
     /// # Errors
     /// No packet of the program can be offloaded.
     pub fn new(
         program: &Arc<Program>,
-        controller_ports: u32,
+        role_of: fn(PortId) -> PortRole,
     ) -> Result<FlowTracer, NotOffloadable> {
         if program.arch != Arch::V1model {
             return Err(NotOffloadable::Architecture(arch_name(program.arch)));
@@ -79,7 +88,7 @@ impl FlowTracer {
             errors: ParserErrors::of(program),
             context: PacketContext::new(program, &layout, 0),
             indices: Indices::default(),
-            controller_ports,
+            role_of,
             program: Arc::clone(program),
         })
     }
@@ -133,13 +142,13 @@ impl FlowTracer {
             frames: Vec::new(),
             job: Job::default(),
         };
-        let sent = walk.run(ingress)?;
-        if let Some(sent) = sent
-            .packets
-            .iter()
-            .find(|s| s.port.0 >= self.controller_ports)
-        {
-            return Err(NotOffloadable::ControllerPort(sent.port));
+        let mut sent = walk.run(ingress)?;
+        let role_of = self.role_of;
+        sent.packets
+            .retain(|sent| role_of(sent.port) != PortRole::Nowhere);
+        let mut ports = sent.packets.iter().map(|sent| sent.port);
+        if let Some(port) = ports.find(|port| role_of(*port) == PortRole::Controller) {
+            return Err(NotOffloadable::ControllerPort(port));
         }
         let steps = edits::steps(&mut walk.know, &sent.packets)?;
         let flow = Flow {
