@@ -296,11 +296,11 @@ fn flows_of_the_examples_do_what_interp_does() {
     ];
     let folders: Vec<PathBuf> = folders.iter().map(|name| examples.join(name)).collect();
     let tally = check_folders(&folders, 0..6);
-    assert!(tally.flows > 500 && tally.with_edits > 100, "{tally:#?}");
+    assert!(tally.flows > 500 && tally.with_edits > 200, "{tally:#?}");
 }
 
 #[test]
 fn flows_of_the_test_programs_do_what_interp_does() {
     let tally = check_folders(&[root().join("testkit/programs")], 0..2);
-    assert!(tally.flows > 1_000 && tally.with_edits > 300, "{tally:#?}");
+    assert!(tally.flows > 1_000 && tally.with_edits > 700, "{tally:#?}");
 }

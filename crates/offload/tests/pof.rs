@@ -382,12 +382,12 @@ fn check(is_wild: bool, seeds: std::ops::Range<u64>) -> Tally {
 
 #[test]
 fn flows_of_plain_lists_do_what_interp_does() {
-    let tally = check(false, 0..60);
-    assert!(tally.flows > 300 && tally.with_edits > 150, "{tally:#?}");
+    let tally = check(false, 0..40);
+    assert!(tally.flows > 300 && tally.with_edits > 100, "{tally:#?}");
 }
 
 #[test]
 fn flows_of_wild_lists_do_what_interp_does() {
-    let tally = check(true, 1_000..1_040);
-    assert!(tally.flows > 200 && tally.with_edits > 100, "{tally:#?}");
+    let tally = check(true, 1_000..1_016);
+    assert!(tally.flows > 120 && tally.with_edits > 30, "{tally:#?}");
 }
