@@ -4,6 +4,7 @@
 //! none; commands for a [`Target`].
 
 mod flow;
+pub mod model;
 mod target;
 mod trace;
 
