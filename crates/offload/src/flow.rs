@@ -243,6 +243,25 @@ impl Flow {
                 .any(|a| other.matched.iter().any(|b| differs(a, b)))
     }
 
+    /// Returns true if each packet of the other flow matches this one, too.
+    pub fn covers(&self, other: &Flow) -> bool {
+        let in_other = |at: u32| {
+            let mut all = other.matched.iter();
+            let bits = all.find(|bits| (bits.offset..bits.end()).contains(&at));
+            bits.map_or((0, 0), |bits| bits.byte(at))
+        };
+        let is_met = |bits: &MatchedBits| {
+            (bits.offset..bits.end()).all(|at| {
+                let ((value, mask), (fixed, known)) = (bits.byte(at), in_other(at));
+                mask & !known == 0 && (value ^ fixed) & mask == 0
+            })
+        };
+        self.ingress == other.ingress
+            && self.length.min <= other.length.min
+            && self.length.max >= other.length.max
+            && self.matched.iter().all(is_met)
+    }
+
     /// Returns true if both flows do the same to each packet, and count it in the same cells.
     pub fn has_effect_of(&self, other: &Flow) -> bool {
         self.steps == other.steps && self.drop == other.drop && self.met == other.met

@@ -5,6 +5,7 @@
 
 mod flow;
 pub mod model;
+mod offloader;
 mod target;
 mod trace;
 
@@ -12,5 +13,9 @@ pub use flow::{
     CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
     NotOffloadable, Step, Summed,
 };
+pub use offloader::{
+    Command, Credit, FlowId, FlowReport, FlowState, Offloader, OffloaderCounts, OffloaderOptions,
+    Override, Waits,
+};
 pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
-pub use trace::{FlowTracer, PortRole, View};
+pub use trace::{FlowTracer, PortRole, Traced, View};

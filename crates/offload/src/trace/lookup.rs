@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bits::{Id, Value, limbs_for};
-use exec::{Found, State, TableState, table_spec};
-use ir::{FieldId, HashAlgorithm, MatchKind, MatchOutcome, Program, TableId, ValueSetId};
+use exec::{Found, State, TableState, field_match, table_spec};
+use ir::{FieldId, HashAlgorithm, KeyMatch, MatchKind, MatchOutcome, Program, TableId, ValueSetId};
 use table::{EntryAction, EntryIdx, FieldMatch, KeyShape, Lookup, PriorityOrder};
 
 use super::expr::malformed;
@@ -101,6 +101,39 @@ impl Indices {
         });
         self.of.insert(id, Arc::clone(&index));
         Some(index)
+    }
+}
+
+/// The key of a lookup: the bits of it that the flow fixes, over the limbs of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MetKey {
+    pub(super) table: TableId,
+    value: Vec<u64>,
+    known: Vec<u64>,
+}
+
+impl MetKey {
+    /// Returns true if a packet of the flow may have a key that meets these conditions.
+    pub(super) fn may_meet(&self, program: &Program, keys: &[KeyMatch]) -> bool {
+        let Some(table) = program.tables.get(self.table) else {
+            return true;
+        };
+        let spec = table_spec(program, table);
+        let fields = spec.shape.fields();
+        let matches = fields.iter().zip(keys);
+        let matches: Option<Vec<_>> = matches
+            .map(|(field, wanted)| field_match(field, wanted))
+            .collect();
+        let Some(matches) = matches else {
+            return true;
+        };
+        let widths: Vec<u32> = fields.iter().map(|field| field.width).collect();
+        let condition = Condition::of(&matches, &widths);
+        let limbs = self.value.iter().zip(&self.known);
+        let wanted = condition.value.iter().zip(&condition.mask);
+        limbs
+            .zip(wanted)
+            .all(|((a, known), (b, mask))| (a ^ b) & mask & known == 0)
     }
 }
 
@@ -307,12 +340,19 @@ impl Walk<'_> {
             return Err(malformed());
         }
         let mut key = KeyBits::of(&self.know, fields);
+        let mut found = None;
         for (idx, condition) in &index.entries {
             if key.decide(&mut self.know, condition)? {
-                return Ok(Some(*idx));
+                found = Some(*idx);
+                break;
             }
         }
-        Ok(None)
+        self.keys.push(MetKey {
+            table: id,
+            value: key.value,
+            known: key.known,
+        });
+        Ok(found)
     }
 
     /// Decides whether a key is in a value set.

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use bits::IdVec;
 use exec::slots::table::TableSite;
 use exec::{DropReason, PacketContext, ParserErrors, State};
-use ir::{ActionId, Arch, Layout, Program, TableId};
+use ir::{ActionId, Arch, KeyMatch, Layout, Program, TableId};
 use packet::PortId;
 use switch::{Device, ReplicationEngine};
 use table::EntryId;
 
 use crate::flow::{CountedBytes, Flow, Met, NotOffloadable};
-use lookup::Indices;
+use lookup::{Indices, MetKey};
 use value::{Bit, Knowledge, Word};
 
 /// Maximum number of statements, stages and states that the walk follows for a packet.
@@ -50,6 +50,23 @@ pub enum PortRole {
     Controller,
     /// It ends there.
     Nowhere,
+}
+
+/// A flow with the keys that its packets look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// The flow.
+    pub flow: Flow,
+    keys: Vec<MetKey>,
+}
+
+impl Traced {
+    /// Returns true if a packet of the flow may look up a key in the table that meets these
+    /// conditions of an entry.
+    pub fn may_meet(&self, program: &Program, table: TableId, keys: &[KeyMatch]) -> bool {
+        let mut met = self.keys.iter().filter(|key| key.table == table);
+        met.any(|key| key.may_meet(program, keys))
+    }
 }
 
 /// State of a device as the walk reads it.
@@ -114,10 +131,11 @@ impl FlowTracer {
             state: &state,
             replication: device.replication(),
         };
-        self.trace(view, ingress, frame)
+        let traced = self.trace(view, ingress, frame)?;
+        Ok(traced.flow)
     }
 
-    /// Returns the flow of a packet.
+    /// Returns the flow of a packet, and the keys that it looked up.
     ///
     /// # Errors
     /// The packet's way cannot be offloaded.
@@ -126,7 +144,7 @@ impl FlowTracer {
         view: View<'_>,
         ingress: PortId,
         frame: &[u8],
-    ) -> Result<Flow, NotOffloadable> {
+    ) -> Result<Traced, NotOffloadable> {
         let mut walk = Walk {
             program: &self.program,
             sites: &self.sites,
@@ -138,6 +156,7 @@ impl FlowTracer {
             replication: view.replication,
             know: Knowledge::new(frame),
             met: Met::default(),
+            keys: Vec::new(),
             steps: 0,
             frames: Vec::new(),
             job: Job::default(),
@@ -165,7 +184,10 @@ impl FlowTracer {
             (sent.port, bytes)
         });
         match flow.matches(ingress, frame) && flow.apply(frame).into_iter().eq(expected) {
-            true => Ok(flow),
+            true => Ok(Traced {
+                flow,
+                keys: walk.keys,
+            }),
             false => Err(NotOffloadable::Disagreement),
         }
     }
@@ -289,6 +311,7 @@ struct Walk<'w> {
     replication: &'w ReplicationEngine,
     know: Knowledge<'w>,
     met: Met,
+    keys: Vec<MetKey>,
     steps: u32,
     frames: Vec<Frame>,
     /// The packet that runs.
