@@ -140,8 +140,8 @@ impl fmt::Display for FlowState {
 pub enum Command {
     /// For [`Target::add`].
     Add(Vec<(RuleId, Arc<Flow>)>),
-    /// For [`Target::replace`]: the old rule, the new one and its flow.
-    Replace(RuleId, RuleId, Arc<Flow>),
+    /// For [`Target::replace`]: old rules, new ones and their flows.
+    Replace(Vec<(RuleId, RuleId, Arc<Flow>)>),
     /// For [`Target::remove`].
     Remove(Vec<RuleId>),
     /// For [`Target::read`].
@@ -317,7 +317,8 @@ impl Offloader {
         self.error.as_deref()
     }
 
-    /// Notes packets of one frame that the software has processed.
+    /// Notes packets of one frame that the software has processed. `view` must have all changes of
+    /// which the records were given.
     pub fn observe(
         &mut self,
         now: Nanos,
@@ -383,6 +384,12 @@ impl Offloader {
         }
     }
 
+    /// Returns how long counts of the target may be late: an entry's idle time-out must wait for as
+    /// long ([`Device::set_idle_delay`]).
+    pub fn counts_delay(&self, target: &dyn Target) -> Nanos {
+        self.options.period + target.counts_delay()
+    }
+
     /// Does what is due: traces flows that changes have affected, decides, sweeps and asks for
     /// counts.
     pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<Command> {
@@ -400,7 +407,7 @@ impl Offloader {
             }
             self.next_decision = now + self.options.period;
         }
-        commands
+        in_batches(commands)
     }
 
     fn sweep(
@@ -474,7 +481,7 @@ impl Offloader {
         if let Some(rule) = self.rules.get_mut(&old) {
             rule.successor = Some(new);
         }
-        commands.push(Command::Replace(old, new, flow));
+        commands.push(Command::Replace(vec![(old, new, flow)]));
     }
 
     /// Removes a flow and its rule.
@@ -591,7 +598,7 @@ impl Offloader {
                     Placed::InHardware => FlowState::InHardware,
                     Placed::NotInHardware => FlowState::NotInHardware,
                 };
-                self.settle(now, rule, state);
+                self.settle(now, rule, state, &mut commands);
             }
             TargetEvent::Refused(rule, words) => {
                 self.is_not_added(now, rule, FlowState::Refused(words), &mut commands);
@@ -627,10 +634,19 @@ impl Offloader {
         (known.rule == Some(rule)).then_some(known)
     }
 
-    fn settle(&mut self, now: Nanos, rule: RuleId, state: FlowState) {
+    fn settle(&mut self, now: Nanos, rule: RuleId, state: FlowState, commands: &mut Vec<Command>) {
         if let Some(known) = self.owner(rule) {
             known.state = state;
             known.since = now;
+            return;
+        }
+        // Its flow has gone meanwhile. A rule with a successor is replaced by it.
+        let has_successor = self
+            .rules
+            .get(&rule)
+            .is_some_and(|rule| rule.successor.is_some());
+        if !has_successor {
+            commands.push(Command::Remove(vec![rule]));
         }
     }
 
@@ -691,6 +707,29 @@ impl Offloader {
             last_use,
         }));
     }
+}
+
+/// Joins commands of one kind: a target takes about as long for a batch as for a rule. Rules that
+/// are right from now on come first.
+fn in_batches(commands: Vec<Command>) -> Vec<Command> {
+    let (mut replaced, mut removed) = (Vec::new(), Vec::new());
+    let mut others = Vec::new();
+    for command in commands {
+        match command {
+            Command::Replace(rules) => replaced.extend(rules),
+            Command::Remove(rules) => removed.extend(rules),
+            other => others.push(other),
+        }
+    }
+    let mut joined = Vec::new();
+    if !replaced.is_empty() {
+        joined.push(Command::Replace(replaced));
+    }
+    if !removed.is_empty() {
+        joined.push(Command::Remove(removed));
+    }
+    joined.extend(others);
+    joined
 }
 
 fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {
