@@ -207,7 +207,7 @@ impl ModelNic {
     fn batch(&mut self, now: Nanos, time: BatchTime, works: impl IntoIterator<Item = Work>) {
         let mut at = self.busy_until.max(now) + time.batch;
         for work in works {
-            at = at + time.each;
+            at += time.each;
             let is_late = match &work {
                 Work::Add(_, _, fault) | Work::Replace(_, _, _, fault) => {
                     *fault == Fault::RefusedLate

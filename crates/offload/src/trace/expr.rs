@@ -326,13 +326,11 @@ impl Walk<'_> {
                     return Ok(self.plus(a, &plus));
                 }
             }
-            (Some(known), None) if !minus => {
-                if self.know.as_length(b).is_some() || self.as_words(a, b).is_none() {
-                    return match self.know.as_length(b) {
-                        Some(_) => self.sum(b, a, false),
-                        None => Ok(self.plus(b, &known)),
-                    };
-                }
+            (Some(_), None) if !minus && self.know.as_length(b).is_some() => {
+                return self.sum(b, a, false);
+            }
+            (Some(known), None) if !minus && self.as_words(a, b).is_none() => {
+                return Ok(self.plus(b, &known));
             }
             _ => {}
         }
