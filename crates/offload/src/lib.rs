@@ -2,7 +2,7 @@
 //!
 //! **In:** a packet and the state of a device; packets of the software, records of the device's
 //! log, events of a target, the time. **Out:** a [`Flow`], or the reason why there is none;
-//! [`Command`]s for a [`Target`] and for the device's counters.
+//! [`OffloadCommand`]s for a [`Target`] and for the device's counters.
 //!
 //! - [`Flow`] is what one packet's way through a program depended on, and what it does.
 //! - [`FlowTracer`] finds the flow of a packet, for programs of v1model and so for POF tables.
@@ -32,8 +32,8 @@ pub use flow::{
     NotOffloadable, Step, Summed,
 };
 pub use offloader::{
-    Command, Credit, FlowId, FlowReport, FlowState, Offloader, OffloaderCounts, OffloaderOptions,
-    Override, Waits,
+    Credit, FlowId, FlowReport, FlowState, OffloadCommand, Offloader, OffloaderCounts,
+    OffloaderOptions, Override, Waits,
 };
 pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
 pub use trace::{FlowTracer, PortRole, Traced, View};

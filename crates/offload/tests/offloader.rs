@@ -8,7 +8,7 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use offload::model::{BatchTime, Faults, ModelConfig, ModelNic};
 use offload::{
-    Command, FlowState, FlowTracer, Offloader, OffloaderOptions, Override, PortRole, RuleId,
+    FlowState, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, Override, PortRole, RuleId,
     Target, View,
 };
 use packet::{Nanos, PortId};
@@ -232,28 +232,28 @@ impl Simulation {
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: OffloadCommand) {
         match command {
-            Command::Add(rules) => {
+            OffloadCommand::Add(rules) => {
                 self.added += rules.len();
                 self.nic.add(self.now, rules);
             }
-            Command::Replace(rules) => {
+            OffloadCommand::Replace(rules) => {
                 self.added += rules.len();
                 self.nic.replace(self.now, rules);
             }
-            Command::Remove(rules) => {
+            OffloadCommand::Remove(rules) => {
                 self.removed += rules.len();
                 self.nic.remove(self.now, &rules);
             }
-            Command::Read(rules) => self.nic.read(self.now, &rules),
-            Command::Credit(credit) => self.gone += credit.apply(&mut self.device),
+            OffloadCommand::Read(rules) => self.nic.read(self.now, &rules),
+            OffloadCommand::Credit(credit) => self.gone += credit.apply(&mut self.device),
         }
     }
 
     /// Runs a step with this number of changes. Compares what is sent if no rule may be late.
     fn step(&mut self, changes: usize) {
-        self.now = self.now + STEP;
+        self.now += STEP;
         (0..changes).for_each(|_| self.change());
         let records = std::mem::take(&mut *self.records.lock().unwrap());
         records
@@ -347,7 +347,7 @@ impl Simulation {
     /// Lets all traffic stop, and the counts of the NIC arrive.
     fn settle(&mut self) {
         for _ in 0..400 {
-            self.now = self.now + STEP;
+            self.now += STEP;
             let mut events = Vec::new();
             self.nic.poll(self.now, &mut events);
             for event in events {

@@ -2,8 +2,8 @@
 //! changes.
 //!
 //! It is a core without clock, threads and I/O. The caller gives packets that the software
-//! processed, the device's records, the target's events and the time. It gets [`Command`]s for the
-//! target and for the device's counters.
+//! processed, the device's records, the target's events and the time. It gets [`OffloadCommand`]s
+//! for the target and for the device's counters.
 
 mod changes;
 mod decide;
@@ -19,7 +19,7 @@ use switch::Record;
 
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
-pub use types::{Command, Credit, FlowReport, FlowState, OffloaderOptions, Override, Waits};
+pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
 
 use crate::flow::{Flow, NotOffloadable};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
@@ -30,7 +30,7 @@ use crate::trace::{FlowTracer, View};
 pub struct OffloaderCounts {
     /// Flows that were traced again.
     pub retraced: u64,
-    /// Flows whose rule or match was another one then.
+    /// Those of them that had another match or effect then.
     pub changed: u64,
     /// Flows that were traced again and had the same effect.
     pub unchanged: u64,
@@ -106,7 +106,7 @@ impl Offloader {
             let met = &self.known.get(id)?.flow.met.lookups;
             let mut choices = met.iter().filter_map(|met| self.of_tables.get(&met.table));
             let first = choices.next().copied()?;
-            // A table whose flows stay in software has precedence.
+            // A table with flows that stay in software has precedence.
             let never = choices.any(|choice| *choice == Override::Never);
             Some(if never { Override::Never } else { first })
         })
@@ -213,7 +213,7 @@ impl Offloader {
 
     /// Does what is due: traces flows that changes have affected, decides, sweeps and asks for
     /// counts.
-    pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<Command> {
+    pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<OffloadCommand> {
         let mut commands = Vec::new();
         while let Some(id) = self.suspects.pop_front() {
             self.is_suspect.remove(&id);
@@ -224,7 +224,7 @@ impl Offloader {
             self.decide(now, target, &mut commands);
             let rules: Vec<RuleId> = self.rules.keys().copied().collect();
             if !rules.is_empty() {
-                commands.push(Command::Read(rules));
+                commands.push(OffloadCommand::Read(rules));
             }
             self.next_decision = now + self.options.period;
         }
@@ -236,7 +236,7 @@ impl Offloader {
         now: Nanos,
         view: View<'_>,
         target: &dyn Target,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         for _ in 0..self.options.sweep.min(self.known.len()) {
             let Some(next) = self.known.after(self.swept) else {
@@ -254,7 +254,7 @@ impl Offloader {
         id: FlowId,
         view: View<'_>,
         target: &dyn Target,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         let Some(known) = self.known.get(id) else {
             return;
@@ -289,7 +289,7 @@ impl Offloader {
             known.state = FlowState::Refused(reason.to_string());
             known.not_before = now + self.options.retry_after;
             known.rule = None;
-            commands.push(Command::Remove(vec![old]));
+            commands.push(OffloadCommand::Remove(vec![old]));
             return;
         }
         let flow = Arc::clone(&known.flow);
@@ -302,18 +302,18 @@ impl Offloader {
         if let Some(rule) = self.rules.get_mut(&old) {
             rule.successor = Some(new);
         }
-        commands.push(Command::Replace(vec![(old, new, flow)]));
+        commands.push(OffloadCommand::Replace(vec![(old, new, flow)]));
     }
 
     /// Removes a flow and its rule.
-    fn forget(&mut self, id: FlowId, commands: &mut Vec<Command>) {
+    fn forget(&mut self, id: FlowId, commands: &mut Vec<OffloadCommand>) {
         self.of_flows.remove(&id);
         if let Some(rule) = self.known.remove(id).and_then(|known| known.rule) {
-            commands.push(Command::Remove(vec![rule]));
+            commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
 
-    fn decide(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+    fn decide(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         self.measure(now, target, commands);
         let most = target.capacity().rules.unwrap_or(u32::MAX);
         let choice = self.choose(now, most);
@@ -365,15 +365,15 @@ impl Offloader {
             batch.push((rule, Arc::clone(&known.flow)));
         }
         if !leaving.is_empty() {
-            commands.push(Command::Remove(leaving));
+            commands.push(OffloadCommand::Remove(leaving));
         }
         if !batch.is_empty() {
-            commands.push(Command::Add(batch));
+            commands.push(OffloadCommand::Add(batch));
         }
     }
 
     /// Takes the counts of the last period: rates, lost rules and flows without packets.
-    fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+    fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         let span = now.0.saturating_sub(self.last_decision.0).max(1);
         self.last_decision = now;
         let grace = Nanos(2 * self.options.period.0 + target.counts_delay().0);
@@ -384,7 +384,7 @@ impl Offloader {
             let rate = u128::from(packets) * 1_000_000_000 / u128::from(span);
             known.rate = (known.rate + u64::try_from(rate).unwrap_or(u64::MAX)) / 2;
             let is_settled = now.0 > known.since.0 + grace.0;
-            // Nobody reports a rule that the hardware dropped, but its packets come to software.
+            // No event says that the hardware dropped a rule, but its packets come to software.
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
                 && known.in_software > 0
@@ -403,7 +403,7 @@ impl Offloader {
         }
         self.counts.evicted += evicted;
         if !lost.is_empty() {
-            commands.push(Command::Remove(lost));
+            commands.push(OffloadCommand::Remove(lost));
         }
         for id in over {
             self.forget(id, commands);
@@ -411,7 +411,7 @@ impl Offloader {
     }
 
     /// Takes what happened at the target.
-    pub fn event(&mut self, now: Nanos, event: TargetEvent) -> Vec<Command> {
+    pub fn event(&mut self, now: Nanos, event: TargetEvent) -> Vec<OffloadCommand> {
         let mut commands = Vec::new();
         match event {
             TargetEvent::Added(rule, placed) => {
@@ -455,7 +455,13 @@ impl Offloader {
         (known.rule == Some(rule)).then_some(known)
     }
 
-    fn settle(&mut self, now: Nanos, rule: RuleId, state: FlowState, commands: &mut Vec<Command>) {
+    fn settle(
+        &mut self,
+        now: Nanos,
+        rule: RuleId,
+        state: FlowState,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
         if let Some(known) = self.owner(rule) {
             known.state = state;
             known.since = now;
@@ -467,18 +473,18 @@ impl Offloader {
             .get(&rule)
             .is_some_and(|rule| rule.successor.is_some());
         if !has_successor {
-            commands.push(Command::Remove(vec![rule]));
+            commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
 
-    /// Notes that a rule was not added. The rule that it should have replaced does what is no longer
-    /// right, and goes.
+    /// Notes that a rule was not added. The rule that it should have replaced is not right now:
+    /// it goes.
     fn is_not_added(
         &mut self,
         now: Nanos,
         rule: RuleId,
         state: FlowState,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         let not_before = match state {
             FlowState::Refused(_) => now + self.options.retry_after,
@@ -499,12 +505,12 @@ impl Offloader {
             })
             .collect();
         if !olds.is_empty() {
-            commands.push(Command::Remove(olds));
+            commands.push(OffloadCommand::Remove(olds));
         }
     }
 
     /// Credits what a rule has counted since the last time.
-    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<Command>) {
+    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<OffloadCommand>) {
         let Some(rule) = self.rules.get_mut(&id) else {
             return;
         };
@@ -521,7 +527,7 @@ impl Offloader {
             known.in_target += packets;
             known.last_use = known.last_use.max(last_use);
         }
-        commands.push(Command::Credit(Credit {
+        commands.push(OffloadCommand::Credit(Credit {
             flow,
             packets,
             bytes,
@@ -532,22 +538,22 @@ impl Offloader {
 
 /// Joins commands of one kind: a target takes about as long for a batch as for a rule. Rules that
 /// are right from now on come first.
-fn in_batches(commands: Vec<Command>) -> Vec<Command> {
+fn in_batches(commands: Vec<OffloadCommand>) -> Vec<OffloadCommand> {
     let (mut replaced, mut removed) = (Vec::new(), Vec::new());
     let mut others = Vec::new();
     for command in commands {
         match command {
-            Command::Replace(rules) => replaced.extend(rules),
-            Command::Remove(rules) => removed.extend(rules),
+            OffloadCommand::Replace(rules) => replaced.extend(rules),
+            OffloadCommand::Remove(rules) => removed.extend(rules),
             other => others.push(other),
         }
     }
     let mut joined = Vec::new();
     if !replaced.is_empty() {
-        joined.push(Command::Replace(replaced));
+        joined.push(OffloadCommand::Replace(replaced));
     }
     if !removed.is_empty() {
-        joined.push(Command::Remove(removed));
+        joined.push(OffloadCommand::Remove(removed));
     }
     joined.extend(others);
     joined

@@ -83,7 +83,7 @@ pub enum FlowState {
     Evicted,
 }
 
-/// What a flow waits for that is wanted in the target.
+/// Event for which a flow waits that is wanted in the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// The target had no room.
@@ -123,9 +123,9 @@ impl fmt::Display for FlowState {
     }
 }
 
-/// What the caller has to do.
+/// Work for the caller.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum OffloadCommand {
     /// For [`Target::add`].
     Add(Vec<(RuleId, Arc<Flow>)>),
     /// For [`Target::replace`]: old rules, new ones and their flows.
