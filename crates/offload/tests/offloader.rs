@@ -55,6 +55,7 @@ const PROGRAM: &str = "
             actions = { forward; drop; }
             default_action = drop(1);
             counters = route_hits;
+            support_timeout = true;
         }
         table rules {
             key = { hdr.ipv4.src: ternary; hdr.ipv4.protocol: ternary; }
@@ -344,9 +345,13 @@ impl Simulation {
         })
     }
 
-    /// Lets all traffic stop, and the counts of the NIC arrive.
+    /// Lets all traffic stop, so that the counts of the NIC arrive.
     fn settle(&mut self) {
-        for _ in 0..400 {
+        self.settle_for(400);
+    }
+
+    fn settle_for(&mut self, steps: usize) {
+        for _ in 0..steps {
             self.now += STEP;
             let mut events = Vec::new();
             self.nic.poll(self.now, &mut events);
@@ -541,4 +546,47 @@ fn the_owner_s_choice_has_precedence() {
     for flow in flows {
         assert_eq!(flow.state, FlowState::Software);
     }
+}
+
+#[test]
+fn entries_expire_by_the_traffic_of_both_planes() {
+    let mut simulation = Simulation::new(4, config(4, 1_000, Faults::default()), options());
+    let routes = simulation.table("routes");
+    let entry = TableEntry {
+        keys: vec![KeyMatch::Lpm(Value::truncated(10 << 24, 32), 8)],
+        priority: None,
+        action: Action::Call(ActionCall {
+            action: 0,
+            args: vec![Value::truncated(3, 9), Value::truncated(7, 48)],
+        }),
+        idle_timeout: Some(Nanos::from_secs(1)),
+        meter: None,
+        counter: None,
+    };
+    let id = simulation
+        .apply(Change::Insert(routes, entry))
+        .expect("an entry");
+    let delay = simulation.offloader.counts_delay(&simulation.nic);
+    simulation.device.set_idle_delay(delay);
+    (0..100).for_each(|_| simulation.step(0));
+    let in_nic = simulation.in_nic;
+    for _ in 0..500 {
+        simulation.step(0);
+        assert_eq!(simulation.device.take_idle(), []);
+    }
+    assert!(simulation.in_nic > in_nic + 4_000);
+    let stopped = simulation.now;
+    let mut expired = None;
+    for _ in 0..300 {
+        simulation.settle_for(1);
+        simulation.device.step(simulation.now);
+        if simulation.device.take_idle().contains(&(routes, id)) {
+            expired.get_or_insert(simulation.now);
+        }
+    }
+    let after = expired.expect("an idle entry").0 - stopped.0;
+    assert!(
+        (1_000_000_000..2_500_000_000).contains(&after),
+        "{after} ns"
+    );
 }
