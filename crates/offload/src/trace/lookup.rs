@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bits::{Id, Value, limbs_for};
 use exec::{Found, State, TableState, field_match, table_spec};
 use ir::{FieldId, HashAlgorithm, KeyMatch, MatchKind, MatchOutcome, Program, TableId, ValueSetId};
-use table::{EntryAction, EntryIdx, FieldMatch, KeyShape, Lookup, PriorityOrder};
+use table::{Entry, EntryAction, EntryId, EntryIdx, FieldMatch, KeyShape, Lookup, PriorityOrder};
 
 use super::expr::malformed;
 use super::value::{Bit, Knowledge, Word};
@@ -17,6 +17,7 @@ use crate::flow::{CounterCell, MetCounter, MetLookup, NotOffloadable};
 #[derive(Default)]
 pub(super) struct Indices {
     of: HashMap<TableId, Arc<Index>>,
+    ranked: HashMap<TableId, HashMap<EntryId, Ranked>>,
 }
 
 /// Entries of one table in the order in which they win.
@@ -24,7 +25,14 @@ struct Index {
     lookup: Arc<Lookup>,
     /// Widths of the key's fields.
     widths: Vec<u32>,
-    entries: Vec<(EntryIdx, Condition)>,
+    entries: Vec<(EntryIdx, Arc<Condition>)>,
+}
+
+/// An entry's place in the order in which entries win, and its condition.
+struct Ranked {
+    matches: Arc<[FieldMatch]>,
+    rank: (i64, EntryId),
+    condition: Arc<Condition>,
 }
 
 /// Condition of an entry.
@@ -80,24 +88,38 @@ impl Indices {
             .iter()
             .map(|field| field.width)
             .collect();
-        let mut entries: Vec<_> = state.lookup.iter().collect();
         // The order of `table::Rank`.
         let by_priority = spec.shape.needs_priority();
-        entries.sort_by_key(|(_, entry)| {
-            let class = match (by_priority, entry.priority, spec.order) {
-                (false, ..) => -i64::from(KeyShape::prefix_len(&entry.matches)),
-                (true, None, _) => i64::MIN,
-                (true, Some(priority), PriorityOrder::LargestWins) => -i64::from(priority),
-                (true, Some(priority), PriorityOrder::SmallestWins) => i64::from(priority),
-            };
-            (class, entry.id)
-        });
-        let condition =
-            |(idx, entry): (EntryIdx, &table::Entry)| (idx, Condition::of(&entry.matches, &widths));
+        let class = |entry: &Entry| match (by_priority, entry.priority, spec.order) {
+            (false, ..) => -i64::from(KeyShape::prefix_len(&entry.matches)),
+            (true, None, _) => i64::MIN,
+            (true, Some(priority), PriorityOrder::LargestWins) => -i64::from(priority),
+            (true, Some(priority), PriorityOrder::SmallestWins) => i64::from(priority),
+        };
+        // An entry keeps its matches and its priority as long as it exists.
+        let mut ranked = self.ranked.remove(&id).unwrap_or_default();
+        let mut still = HashMap::with_capacity(ranked.len());
+        let mut entries = Vec::new();
+        for (idx, entry) in state.lookup.iter() {
+            let kept = ranked.remove(&entry.id);
+            let kept = kept.filter(|kept| Arc::ptr_eq(&kept.matches, &entry.matches));
+            let kept = kept.unwrap_or_else(|| Ranked {
+                matches: Arc::clone(&entry.matches),
+                rank: (class(entry), entry.id),
+                condition: Arc::new(Condition::of(&entry.matches, &widths)),
+            });
+            entries.push((kept.rank, idx, Arc::clone(&kept.condition)));
+            still.insert(entry.id, kept);
+        }
+        self.ranked.insert(id, still);
+        entries.sort_unstable_by_key(|(rank, ..)| *rank);
+        let entries = entries.into_iter();
         let index = Arc::new(Index {
-            entries: entries.into_iter().map(condition).collect(),
+            entries: entries
+                .map(|(_, idx, condition)| (idx, condition))
+                .collect(),
             lookup: Arc::clone(&state.lookup),
-            widths: widths.clone(),
+            widths,
         });
         self.of.insert(id, Arc::clone(&index));
         Some(index)
