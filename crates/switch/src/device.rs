@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec::{
-    Configuration, ConfigurationError, DropReason, Engine, Lookups, Natives, Tracer, Unsupported,
+    Configuration, ConfigurationError, DropReason, Engine, Lookups, Natives, State, Tracer,
+    Unsupported,
 };
 use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
@@ -144,6 +145,8 @@ pub struct Device {
     followers: Vec<Follower>,
     /// Entries that were reported as idle, with the last use for which this was reported.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
+    /// Time by which counts from outside may be late.
+    idle_delay: Nanos,
     /// Packets that were sent, here or by a worker, and dropped afterwards.
     refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
@@ -204,6 +207,7 @@ impl Device {
             journal: None,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
+            idle_delay: Nanos::ZERO,
             refused: Ledger::default(),
             expired: Vec::new(),
             office: None,
@@ -304,6 +308,12 @@ impl Device {
     pub fn publish(&mut self) {
         self.publish_root();
         self.free_retired();
+    }
+
+    /// Publishes all changes, and returns the state that packets received from now on read.
+    pub fn state(&mut self) -> Arc<State> {
+        self.publish();
+        Arc::clone(&self.root.state)
     }
 
     /// Publishes as [`Device::publish`] does. Snapshots that workers no longer need are freed
@@ -528,10 +538,16 @@ impl Device {
             .collect()
     }
 
+    /// Lets entries be idle this much later than their time-outs say: counts from outside may be as
+    /// late.
+    pub fn set_idle_delay(&mut self, delay: Nanos) {
+        self.idle_delay = delay;
+    }
+
     /// Returns the entries that no packet has hit for their idle time-out. Each is returned once
     /// until it is hit again.
     pub fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
-        let now = self.core.now.0;
+        let now = self.core.now.0.saturating_sub(self.idle_delay.0);
         let mut idle = Vec::new();
         for (table, entries) in self.configuration.tables.iter() {
             for (entry, last) in entries.idle(now) {
