@@ -1,0 +1,13 @@
+//! Crate `offload`: flows, and the targets that process them outside of the software.
+//!
+//! **In:** a packet and the state of a device. **Out:** a [`Flow`], or the reason why there is
+//! none; commands for a [`Target`].
+
+mod flow;
+mod target;
+
+pub use flow::{
+    CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
+    NotOffloadable, Step, Summed,
+};
+pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};

@@ -1,0 +1,99 @@
+//! Targets: places outside of the software that hold rules for flows.
+
+use std::sync::Arc;
+
+use packet::Nanos;
+
+use crate::flow::{Flow, NotOffloadable};
+
+/// Number of a rule, which its owner chooses. A number is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub u64);
+
+/// Room of a target for rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Number of rules that it holds; `None` if only the target itself knows.
+    pub rules: Option<u32>,
+    /// Number of rules that it holds now, those included that are being added.
+    pub used: u32,
+}
+
+/// Counts of a rule since it was added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of their frames as they came in, without the frame check sequence, as far as the
+    /// target knows them.
+    pub bytes: u64,
+    /// Time of the last packet; `None` if there was none.
+    pub last_use: Option<Nanos>,
+}
+
+/// Place of a rule that a target has accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Placed {
+    /// The hardware has it.
+    InHardware,
+    /// The target accepted it, and the hardware does not have it.
+    NotInHardware,
+}
+
+/// Something that happened at a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetEvent {
+    /// A rule was added. After [`Target::replace`] the old rule is gone, too.
+    Added(RuleId, Placed),
+    /// A rule was not added, with the target's words. After [`Target::replace`] the old rule is as
+    /// before.
+    Refused(RuleId, String),
+    /// There was no room for the rule. After [`Target::replace`] the old rule is as before.
+    Full(RuleId),
+    /// A rule was removed, with its last counts. Also the answer for a rule that is not there.
+    Removed(RuleId, RuleCounts),
+    /// A rule is no longer in hardware although nobody removed it, with its last counts.
+    Evicted(RuleId, RuleCounts),
+    /// The counts of a rule, as they were at this time.
+    Counts(RuleId, Nanos, RuleCounts),
+}
+
+/// A target. Requests return nothing: their results are events, in the target's own time, in any
+/// order. Each request for a rule has exactly one result.
+pub trait Target {
+    /// Returns its name, as users read it.
+    fn name(&self) -> &str;
+
+    /// Returns its room.
+    fn capacity(&self) -> Capacity;
+
+    /// Returns the time after which a packet's count is certainly in the counts that are read.
+    fn counts_delay(&self) -> Nanos;
+
+    /// Checks whether the target has an exact rule for a flow. It may refuse the rule later.
+    ///
+    /// # Errors
+    /// It has none, with the reason.
+    fn can(&self, flow: &Flow) -> Result<(), NotOffloadable>;
+
+    /// Adds rules. Flows of the rules of one target must be disjoint, except for a rule and the one
+    /// that replaces it.
+    fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>);
+
+    /// Replaces a rule: adds `new` first where there is room, and removes `old` after it. The
+    /// events are [`TargetEvent::Added`] for `new` and [`TargetEvent::Removed`] for `old`, or one
+    /// that says why `new` was not added.
+    fn replace(&mut self, now: Nanos, old: RuleId, new: RuleId, flow: Arc<Flow>);
+
+    /// Removes rules.
+    fn remove(&mut self, now: Nanos, rules: &[RuleId]);
+
+    /// Asks for the counts of rules.
+    fn read(&mut self, now: Nanos, rules: &[RuleId]);
+
+    /// Does what is due and appends what happened.
+    fn poll(&mut self, now: Nanos, events: &mut Vec<TargetEvent>);
+
+    /// Returns the time at which something will be due; `None` if nothing is.
+    fn next_time(&self) -> Option<Nanos>;
+}
