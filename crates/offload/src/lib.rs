@@ -5,6 +5,8 @@
 
 mod flow;
 mod target;
+#[cfg(target_os = "linux")]
+pub mod tc;
 
 pub use flow::{
     CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
