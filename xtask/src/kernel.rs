@@ -30,12 +30,15 @@ pub(crate) struct Options {
     /// Only tests with this word in their names.
     #[arg(long, value_name = "WORD", default_value = "")]
     only: String,
+    /// Look for newer packages. Else those that are there are used.
+    #[arg(long)]
+    refresh: bool,
     /// Seconds after which the guest is ended.
     #[arg(long, value_name = "S", default_value_t = 900)]
     limit: u64,
 }
 
-/// Kernel modules in the order in which they are loaded. They depend on nothing else.
+/// Kernel modules that the tests need, without those on which they depend.
 const MODULES: [&str; 9] = [
     "sch_ingress",
     "cls_flower",
@@ -44,7 +47,8 @@ const MODULES: [&str; 9] = [
     "act_pedit",
     "act_vlan",
     "act_mpls",
-    "libcrc32c",
+    // The checksum CRC32c is found by its name when `act_csum` begins.
+    "crc32c_generic",
     "act_csum",
 ];
 
@@ -54,7 +58,7 @@ const ENDED: &str = "guest-ended";
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let folder = target().join("kernel");
     let begin = Instant::now();
-    let packages = match Packages::get(&folder) {
+    let packages = match Packages::get(&folder, options.refresh) {
         Ok(packages) => packages,
         Err(reason) => {
             println!("kernel: skipped: {reason}");
@@ -138,15 +142,9 @@ fn initramfs(
     }
     archive.file("bin/busybox", &packages.find("bin/busybox")?)?;
     archive.file("lib/nic.ko", module)?;
-    let tree = packages
-        .root
-        .join(format!("lib/modules/{}/kernel", packages.release));
-    for name in MODULES {
-        let file = tree.join(match name {
-            "libcrc32c" => "lib/libcrc32c.ko".to_owned(),
-            _ => format!("net/sched/{name}.ko"),
-        });
-        archive.file(&format!("lib/{name}.ko"), &file)?;
+    let modules = packages.modules(&MODULES)?;
+    for (name, path) in &modules {
+        archive.file(&format!("lib/{name}.ko"), path)?;
     }
     let tc = packages.find("sbin/tc")?;
     for (name, path) in [("bin/tc", tc.as_path()), ("bin/guest", program)] {
@@ -161,15 +159,14 @@ fn initramfs(
             archive.file(&format!("{folder}/{name}"), &library)?;
         }
     }
-    archive.text("init", &init(options));
+    archive.text("init", &init(options, &modules));
     Ok(archive.finish())
 }
 
 /// Returns the guest's first program.
-fn init(options: &Options) -> String {
-    let loads: String = MODULES
-        .iter()
-        .map(|name| format!("insmod /lib/{name}.ko\n"))
+fn init(options: &Options, modules: &[(String, PathBuf)]) -> String {
+    let loads: String = (modules.iter())
+        .map(|(name, _)| format!("insmod /lib/{name}.ko\n"))
         .collect();
     let (flows, seed, only) = (options.flows, options.seed, &options.only);
     format!(
@@ -199,7 +196,7 @@ fn run_guest(packages: &Packages, image: &Path, limit: Duration) -> Outcome {
             "max",
             "-m",
             "1024",
-            "-nographic",
+            "-display", "none",
             "-no-reboot",
         ])
         .args(["-nodefaults", "-serial", "stdio", "-kernel"])

@@ -15,11 +15,17 @@ pub(crate) struct Packages {
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 
 impl Packages {
-    /// Downloads and unpacks the packages, unless the folder has them.
+    /// Downloads and unpacks the packages, unless the folder has them. `refresh` asks for newer
+    /// ones.
     ///
     /// # Errors
     /// The packages cannot be had here, with the reason.
-    pub(crate) fn get(folder: &Path) -> Result<Packages, String> {
+    pub(crate) fn get(folder: &Path, refresh: bool) -> Result<Packages, String> {
+        let root = folder.join("root");
+        let list = folder.join("release");
+        if let (false, Ok(release)) = (refresh, std::fs::read_to_string(&list)) {
+            return Ok(Packages { root, release });
+        }
         let kernel = dependency("linux-image-amd64", "linux-image-")?;
         let release = kernel.trim_start_matches("linux-image-").to_owned();
         let headers = format!("linux-headers-{release}");
@@ -34,14 +40,6 @@ impl Packages {
         if !installed_qemu_runs() {
             names.extend(missing("qemu-system-x86")?);
         }
-        names.sort();
-        names.dedup();
-        let root = folder.join("root");
-        let list = folder.join("packages");
-        let wanted = names.join("\n");
-        if std::fs::read_to_string(&list).is_ok_and(|there| there == wanted) {
-            return Ok(Packages { root, release });
-        }
         let archives = folder.join("debs");
         for folder in [&archives, &root] {
             // Remains of other versions would be unpacked too.
@@ -50,23 +48,13 @@ impl Packages {
             made.map_err(|e| format!("{}: {e}", folder.display()))?;
         }
         println!("kernel: {} packages are downloaded", names.len());
-        output(
-            Command::new("apt-get")
-                .arg("download")
-                .args(&names)
-                .current_dir(&archives),
-        )?;
+        output(Command::new("apt-get").arg("download").args(&names).current_dir(&archives))?;
         let entries = std::fs::read_dir(&archives).map_err(|e| e.to_string())?;
         for entry in entries.flatten() {
-            output(
-                Command::new("dpkg-deb")
-                    .arg("-x")
-                    .arg(entry.path())
-                    .arg(&root),
-            )?;
+            output(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(&root))?;
         }
         // Written last: its presence says that all is there.
-        std::fs::write(&list, wanted).map_err(|e| format!("{}: {e}", list.display()))?;
+        std::fs::write(&list, &release).map_err(|e| format!("{}: {e}", list.display()))?;
         Ok(Packages { root, release })
     }
 
@@ -80,6 +68,21 @@ impl Packages {
             true => Ok(path),
             false => Err(format!("the packages have no {name}")),
         }
+    }
+
+    /// Returns kernel modules and those on which they depend, each after its own dependencies.
+    ///
+    /// # Errors
+    /// A module is missing.
+    pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
+        let tree = self.root.join(format!("lib/modules/{}/kernel", self.release));
+        let mut files = Vec::new();
+        list(&tree, &mut files);
+        let mut found = Vec::new();
+        for name in names {
+            load(name, &files, &mut found)?;
+        }
+        Ok(found)
     }
 
     /// Returns the shared libraries of a program and its loader.
@@ -117,6 +120,39 @@ impl Packages {
         let folders = LIBRARIES.map(|folder| self.root.join(folder).display().to_string());
         folders.join(":")
     }
+}
+
+/// Appends the files in a folder and its folders.
+fn list(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => list(&path, files),
+            path => files.push(path),
+        }
+    }
+}
+
+/// Appends a kernel module after those that it names in its section `.modinfo`.
+fn load(name: &str, files: &[PathBuf], found: &mut Vec<(String, PathBuf)>) -> Result<(), String> {
+    if found.iter().any(|(there, _)| there == name) {
+        return Ok(());
+    }
+    // Names in files may have a minus sign for the underline.
+    let is_it = |path: &&PathBuf| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        path.extension().is_some_and(|end| end == "ko") && stem.replace('-', "_") == name
+    };
+    let path = files.iter().find(is_it).ok_or_else(|| format!("no kernel module {name}"))?;
+    let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    const WORD: &[u8] = b"\0depends=";
+    let at = bytes.windows(WORD.len()).position(|window| window == WORD);
+    let text = bytes.get(at.map_or(bytes.len(), |at| at + WORD.len())..).unwrap_or_default();
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    for dependency in String::from_utf8_lossy(text).split(',').filter(|name| !name.is_empty()) {
+        load(dependency, files, found)?;
+    }
+    found.push((name.to_owned(), path.clone()));
+    Ok(())
 }
 
 fn installed_qemu_runs() -> bool {

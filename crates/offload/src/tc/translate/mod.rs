@@ -65,14 +65,14 @@ pub fn translate(
         )));
     }
     let bits = Bits::of(flow);
-    let mut first = None;
+    let mut last = refused("the frame's layout is not known".to_owned());
     for layout in Layout::candidates(&bits)? {
         match rule(flow, &bits, &layout, interfaces, options) {
             Ok(rule) => return Ok(rule),
-            Err(reason) => first = first.or(Some(reason)),
+            Err(reason) => last = reason,
         }
     }
-    Err(first.unwrap_or_else(|| refused("the frame's layout is not known".to_owned())))
+    Err(last)
 }
 
 fn rule(

@@ -1,0 +1,1 @@
+//! Cases in which the obvious rule is wrong, shown by the kernel.

@@ -1,0 +1,1 @@
+//! Faults of the NIC, each with its named outcome.

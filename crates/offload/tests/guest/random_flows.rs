@@ -1,0 +1,128 @@
+//! Random flows through the test NIC and through the kernel's software.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use offload::tc::Planes;
+use support::rng::Rng;
+
+use crate::bed::Bed;
+use crate::random::{Kind, Sample, sample};
+
+/// Returns a number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+#[derive(Default)]
+struct Tally {
+    flows: u64,
+    offloaded: u64,
+    frames: u64,
+    /// Frames of a flow that its narrower rule left alone.
+    left: u64,
+    strangers: u64,
+    reasons: BTreeMap<String, u64>,
+}
+
+/// Sends frames through a rule of one plane and compares.
+fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally: &mut Tally) {
+    let rule = bed.translate(&sample.flow, planes).expect("it was translated before");
+    let installed = bed.add(rule).unwrap_or_else(|error| {
+        panic!("{error}\n{:#?}\n{:?}", sample.flow, bed.translate(&sample.flow, planes))
+    });
+    assert_eq!(installed.in_hardware, planes == Planes::Hardware);
+    let (mut hits, mut bytes) = (0, 0);
+    for turn in 0..3 {
+        let frame = match turn {
+            0 => sample.frame.clone(),
+            _ => sample.sibling(rng),
+        };
+        if !sample.flow.matches(sample.flow.ingress, &frame) {
+            continue;
+        }
+        let before = bed.read(&installed).counts;
+        let out = bed.exchange(&frame);
+        let after = bed.read(&installed).counts;
+        let is_hit = after != before
+            && (after.hardware_packets, after.software_packets)
+                != (before.hardware_packets, before.software_packets);
+        tally.frames += 1;
+        if !is_hit {
+            tally.left += 1;
+            assert_eq!(out, [], "a frame that the rule leaves alone goes nowhere");
+            assert!(turn > 0, "the flow's own frame is left alone: {:?}", sample.flow);
+            continue;
+        }
+        hits += 1;
+        bytes += frame.len() as u64;
+        assert_eq!(
+            out,
+            Bed::expected(&sample.flow, &frame),
+            "{planes:?}: {:#?}\nframe {frame:02x?}\nrule {:#?}",
+            sample.flow,
+            installed.rule
+        );
+    }
+    for _ in 0..2 {
+        let Some(frame) = sample.stranger(rng) else { continue };
+        assert!(!sample.flow.matches(sample.flow.ingress, &frame));
+        assert_eq!(bed.exchange(&frame), [], "a rule takes another flow's frame");
+        tally.strangers += 1;
+    }
+    let counts = bed.read(&installed).counts;
+    let expected = match planes {
+        Planes::Hardware => (hits, bytes, 0, 0),
+        _ => (0, 0, hits, bytes),
+    };
+    let found = (
+        counts.hardware_packets,
+        counts.hardware_bytes,
+        counts.software_packets,
+        counts.software_bytes,
+    );
+    assert_eq!(found, expected, "{planes:?}: {:#?}", installed.rule);
+    bed.remove(&installed);
+}
+
+#[test]
+fn random_flows_make_the_frames_of_the_flow_or_are_refused_by_name() {
+    let Some(mut bed) = Bed::open() else { return };
+    let flows = number("POLYPLANE_GUEST_FLOWS", 2000);
+    let seed = number("POLYPLANE_GUEST_SEED", 1);
+    let mut rng = Rng::new(seed);
+    let begin = Instant::now();
+    let mut tallies = [(Kind::Fixed, Tally::default()), (Kind::Any, Tally::default())];
+    for index in 0..flows {
+        let (kind, tally) = &mut tallies[usize::from(index % 4 == 3)];
+        let sample = sample(&mut rng, *kind);
+        tally.flows += 1;
+        if let Err(reason) = bed.translate(&sample.flow, Planes::Hardware) {
+            let words = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
+            *tally.reasons.entry(words.to_owned()).or_default() += 1;
+            continue;
+        }
+        tally.offloaded += 1;
+        for planes in [Planes::Hardware, Planes::Software] {
+            compare(&mut bed, &mut rng, &sample, planes, tally);
+        }
+        if index % 200 == 199 {
+            println!("{} of {flows} flows ({:.1?})", index + 1, begin.elapsed());
+        }
+    }
+    println!("seed {seed}");
+    for (kind, tally) in &tallies {
+        let share = 100.0 * tally.offloaded as f64 / tally.flows.max(1) as f64;
+        println!(
+            "{kind:?}: {} of {} flows offloaded ({share:.1} %), {} frames compared on two planes, \
+             {} left to other rules, {} frames of other flows",
+            tally.offloaded, tally.flows, tally.frames, tally.left, tally.strangers
+        );
+        for (reason, count) in &tally.reasons {
+            println!("  NotOffloadable {count:5}: {reason}");
+        }
+    }
+    let fixed = &tallies[0].1;
+    assert!(fixed.offloaded * 100 >= fixed.flows * 90, "less than 90 % are offloaded");
+}

@@ -1,0 +1,1 @@
+//! Debian's command `tc` reads what this crate says is there.
