@@ -196,7 +196,8 @@ fn run_guest(packages: &Packages, image: &Path, limit: Duration) -> Outcome {
             "max",
             "-m",
             "1024",
-            "-display", "none",
+            "-display",
+            "none",
             "-no-reboot",
         ])
         .args(["-nodefaults", "-serial", "stdio", "-kernel"])

@@ -48,10 +48,20 @@ impl Packages {
             made.map_err(|e| format!("{}: {e}", folder.display()))?;
         }
         println!("kernel: {} packages are downloaded", names.len());
-        output(Command::new("apt-get").arg("download").args(&names).current_dir(&archives))?;
+        output(
+            Command::new("apt-get")
+                .arg("download")
+                .args(&names)
+                .current_dir(&archives),
+        )?;
         let entries = std::fs::read_dir(&archives).map_err(|e| e.to_string())?;
         for entry in entries.flatten() {
-            output(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(&root))?;
+            output(
+                Command::new("dpkg-deb")
+                    .arg("-x")
+                    .arg(entry.path())
+                    .arg(&root),
+            )?;
         }
         // Written last: its presence says that all is there.
         std::fs::write(&list, &release).map_err(|e| format!("{}: {e}", list.display()))?;
@@ -75,7 +85,9 @@ impl Packages {
     /// # Errors
     /// A module is missing.
     pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
-        let tree = self.root.join(format!("lib/modules/{}/kernel", self.release));
+        let tree = self
+            .root
+            .join(format!("lib/modules/{}/kernel", self.release));
         let mut files = Vec::new();
         list(&tree, &mut files);
         let mut found = Vec::new();
@@ -142,13 +154,21 @@ fn load(name: &str, files: &[PathBuf], found: &mut Vec<(String, PathBuf)>) -> Re
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         path.extension().is_some_and(|end| end == "ko") && stem.replace('-', "_") == name
     };
-    let path = files.iter().find(is_it).ok_or_else(|| format!("no kernel module {name}"))?;
+    let path = files
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| format!("no kernel module {name}"))?;
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
     const WORD: &[u8] = b"\0depends=";
     let at = bytes.windows(WORD.len()).position(|window| window == WORD);
-    let text = bytes.get(at.map_or(bytes.len(), |at| at + WORD.len())..).unwrap_or_default();
+    let text = bytes
+        .get(at.map_or(bytes.len(), |at| at + WORD.len())..)
+        .unwrap_or_default();
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    for dependency in String::from_utf8_lossy(text).split(',').filter(|name| !name.is_empty()) {
+    for dependency in String::from_utf8_lossy(text)
+        .split(',')
+        .filter(|name| !name.is_empty())
+    {
         load(dependency, files, found)?;
     }
     found.push((name.to_owned(), path.clone()));

@@ -117,19 +117,19 @@ fn mac(bits: u128) -> [u8; 6] {
 
 fn encode_key(rule: &Rule, key: &Key, options: &mut Vec<Flower>) {
     let Key { field, value, mask } = *key;
-    let is_udp = rule.key(Field::IpProto).is_some_and(|proto| proto.value == rule::UDP.into());
+    let is_udp = rule
+        .key(Field::IpProto)
+        .is_some_and(|proto| proto.value == rule::UDP.into());
     let (value16, mask16) = (value as u16, mask as u16);
     let (value8, mask8) = (value as u8, mask as u8);
     let ipv4 = |bits: u128| (bits as u32).into();
     match field {
-        Field::EthDst => options.extend([
-            Flower::EthDst(mac(value)),
-            Flower::EthDstMask(mac(mask)),
-        ]),
-        Field::EthSrc => options.extend([
-            Flower::EthSrc(mac(value)),
-            Flower::EthSrcMask(mac(mask)),
-        ]),
+        Field::EthDst => {
+            options.extend([Flower::EthDst(mac(value)), Flower::EthDstMask(mac(mask))])
+        }
+        Field::EthSrc => {
+            options.extend([Flower::EthSrc(mac(value)), Flower::EthSrcMask(mac(mask))])
+        }
         Field::VlanId => options.push(Flower::VlanId(value16)),
         Field::VlanPriority => options.push(Flower::VlanPrio(value8)),
         Field::VlanEthType => options.push(Flower::VlanEthType(value16)),
@@ -156,26 +156,17 @@ fn encode_key(rule: &Rule, key: &Key, options: &mut Vec<Flower>) {
             Flower::Ipv6Dst(value.into()),
             Flower::Ipv6DstMask(mask.into()),
         ]),
-        Field::SrcPort if is_udp => options.extend([
-            Flower::UdpSrc(value16),
-            Flower::UdpSrcMask(mask16),
-        ]),
-        Field::SrcPort => options.extend([
-            Flower::TcpSrc(value16),
-            Flower::TcpSrcMask(mask16),
-        ]),
-        Field::DstPort if is_udp => options.extend([
-            Flower::UdpDst(value16),
-            Flower::UdpDstMask(mask16),
-        ]),
-        Field::DstPort => options.extend([
-            Flower::TcpDst(value16),
-            Flower::TcpDstMask(mask16),
-        ]),
-        Field::TcpFlags => options.extend([
-            Flower::TcpFlags(value16),
-            Flower::TcpFlagsMask(mask16),
-        ]),
+        Field::SrcPort if is_udp => {
+            options.extend([Flower::UdpSrc(value16), Flower::UdpSrcMask(mask16)])
+        }
+        Field::SrcPort => options.extend([Flower::TcpSrc(value16), Flower::TcpSrcMask(mask16)]),
+        Field::DstPort if is_udp => {
+            options.extend([Flower::UdpDst(value16), Flower::UdpDstMask(mask16)])
+        }
+        Field::DstPort => options.extend([Flower::TcpDst(value16), Flower::TcpDstMask(mask16)]),
+        Field::TcpFlags => {
+            options.extend([Flower::TcpFlags(value16), Flower::TcpFlagsMask(mask16)])
+        }
         Field::Fragment => options.extend([
             Flower::KeyFlags(value as u32 * FLAG_FRAGMENT),
             Flower::KeyFlagsMask(FLAG_FRAGMENT),
@@ -207,17 +198,33 @@ fn encode_action(number: u16, action: &Action, cookie: Option<&[u8; 16]>) -> TcA
             let parms = parameters(VERDICT_PIPE, &[CSUM_IPV4_HEADER]);
             ("csum", vec![attribute(CSUM_PARMS, parms)])
         }
-        Action::VlanPush { protocol, id, priority } => {
-            ("vlan", encode_vlan(VLAN_ACT_PUSH, *protocol, *id, *priority))
-        }
-        Action::VlanModify { protocol, id, priority } => {
-            ("vlan", encode_vlan(VLAN_ACT_MODIFY, *protocol, *id, *priority))
-        }
+        Action::VlanPush {
+            protocol,
+            id,
+            priority,
+        } => (
+            "vlan",
+            encode_vlan(VLAN_ACT_PUSH, *protocol, *id, *priority),
+        ),
+        Action::VlanModify {
+            protocol,
+            id,
+            priority,
+        } => (
+            "vlan",
+            encode_vlan(VLAN_ACT_MODIFY, *protocol, *id, *priority),
+        ),
         Action::VlanPop => {
             let parms = parameters(VERDICT_PIPE, &[VLAN_ACT_POP]);
             ("vlan", vec![attribute(VLAN_PARMS, parms)])
         }
-        Action::MplsPush { protocol, label, tc, bos, ttl } => {
+        Action::MplsPush {
+            protocol,
+            label,
+            tc,
+            bos,
+            ttl,
+        } => {
             let options = vec![
                 attribute(MPLS_PARMS, parameters(VERDICT_PIPE, &[MPLS_ACT_PUSH])),
                 attribute(MPLS_PROTOCOL, protocol.to_be_bytes().to_vec()),
@@ -243,8 +250,14 @@ fn encode_action(number: u16, action: &Action, cookie: Option<&[u8; 16]>) -> TcA
             let kind = TcMirrorActionType::EgressRedir;
             ("mirred", encode_mirred(kind, TcActionType::Stolen, *index))
         }
-        Action::Drop => ("gact", vec![attribute(GACT_PARMS, parameters(VERDICT_SHOT, &[]))]),
-        Action::Pass => ("gact", vec![attribute(GACT_PARMS, parameters(VERDICT_OK, &[]))]),
+        Action::Drop => (
+            "gact",
+            vec![attribute(GACT_PARMS, parameters(VERDICT_SHOT, &[]))],
+        ),
+        Action::Pass => (
+            "gact",
+            vec![attribute(GACT_PARMS, parameters(VERDICT_OK, &[]))],
+        ),
     };
     let mut encoded = TcAction::default();
     encoded.tab = number;
@@ -371,7 +384,11 @@ pub(super) fn decode(message: &TcMessage) -> Result<Option<Filter>, String> {
         filter.rule.actions.push(found.0);
         counts.push(found.1);
     }
-    let hidden = if rule::is_vlan(filter.rule.protocol) { 18 } else { 14 };
+    let hidden = if rule::is_vlan(filter.rule.protocol) {
+        18
+    } else {
+        14
+    };
     filter.counts = Counts::of(&counts, hidden);
     Ok(Some(filter))
 }
@@ -385,7 +402,11 @@ impl Keys {
         let found = self.0.iter().position(|key| key.field == field);
         let at = found.unwrap_or_else(|| {
             let mask = if field.is_maskable() { 0 } else { field.all() };
-            self.0.push(Key { field, value: 0, mask });
+            self.0.push(Key {
+                field,
+                value: 0,
+                mask,
+            });
             self.0.len() - 1
         });
         &mut self.0[at]
@@ -402,7 +423,11 @@ impl Keys {
 
     /// Takes an option that is a key. Returns false for another one.
     fn take(&mut self, option: &Flower) -> bool {
-        let bits = |bytes: &[u8]| bytes.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+        let bits = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |bits, byte| bits << 8 | u128::from(*byte))
+        };
         let (field, value) = match option {
             Flower::EthDst(v) => (Field::EthDst, bits(v)),
             Flower::EthSrc(v) => (Field::EthSrc, bits(v)),
@@ -431,7 +456,11 @@ impl Keys {
     }
 
     fn take_mask(&mut self, option: &Flower) -> bool {
-        let bits = |bytes: &[u8]| bytes.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+        let bits = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |bits, byte| bits << 8 | u128::from(*byte))
+        };
         let (field, mask) = match option {
             Flower::EthDstMask(m) => (Field::EthDst, bits(m)),
             Flower::EthSrcMask(m) => (Field::EthSrc, bits(m)),
@@ -471,7 +500,9 @@ impl Options {
     }
 
     fn network(&self, kind: u16) -> Option<u16> {
-        self.get(kind)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+        self.get(kind)?
+            .first_chunk()
+            .map(|bytes| u16::from_be_bytes(*bytes))
     }
 
     fn verdict(&self, kind: u16) -> Option<u32> {
@@ -500,12 +531,15 @@ fn decode_action(
             _ => {}
         }
     }
-    let idle = options.get(TIMES).and_then(|times| times.get(8..)?.first_chunk());
+    let idle = options
+        .get(TIMES)
+        .and_then(|times| times.get(8..)?.first_chunk());
     counts.idle_ms = idle.map(|ticks| u64::from_ne_bytes(*ticks).saturating_mul(10));
     let found = match name {
         "pedit" => decode_pedit(&options)?,
-        "csum" => (options.word(CSUM_PARMS, 5) == Some(CSUM_IPV4_HEADER))
-            .then_some(Action::Ipv4Checksum),
+        "csum" => {
+            (options.word(CSUM_PARMS, 5) == Some(CSUM_IPV4_HEADER)).then_some(Action::Ipv4Checksum)
+        }
         "vlan" => decode_vlan(&options),
         "mpls" => decode_mpls(&options),
         "mirred" => decode_mirred(&options),
@@ -547,14 +581,20 @@ fn decode_pedit(options: &Options) -> Result<Option<Action>, String> {
     else {
         return Ok(None);
     };
-    let words = parms.get(GENERIC + 4..).unwrap_or_default().chunks_exact(PEDIT_KEY);
+    let words = parms
+        .get(GENERIC + 4..)
+        .unwrap_or_default()
+        .chunks_exact(PEDIT_KEY);
     let mut keys = Vec::new();
     for (word, extended) in words.zip(NlasIterator::new(extended)) {
         let extended = extended.map_err(|e| format!("a key of pedit: {e}"))?;
         let (mut header, mut command) = (0, 0);
         for attribute in NlasIterator::new(extended.value()) {
             let attribute = attribute.map_err(|e| format!("a key of pedit: {e}"))?;
-            let number = attribute.value().first_chunk().map(|b| u16::from_ne_bytes(*b));
+            let number = attribute
+                .value()
+                .first_chunk()
+                .map(|b| u16::from_ne_bytes(*b));
             match attribute.kind() {
                 PEDIT_KEY_EX_HTYPE => header = number.unwrap_or(0),
                 PEDIT_KEY_EX_CMD => command = number.unwrap_or(0),
@@ -580,13 +620,26 @@ fn decode_pedit(options: &Options) -> Result<Option<Action>, String> {
 }
 
 fn decode_vlan(options: &Options) -> Option<Action> {
-    let id = || options.get(VLAN_ID)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
+    let id = || {
+        options
+            .get(VLAN_ID)?
+            .first_chunk()
+            .map(|bytes| u16::from_ne_bytes(*bytes))
+    };
     let protocol = options.network(VLAN_PROTOCOL);
     let priority = options.byte(VLAN_PRIORITY).unwrap_or(0);
     Some(match options.word(VLAN_PARMS, 5)? {
         VLAN_ACT_POP => Action::VlanPop,
-        VLAN_ACT_PUSH => Action::VlanPush { protocol: protocol?, id: id()?, priority },
-        VLAN_ACT_MODIFY => Action::VlanModify { protocol: protocol?, id: id()?, priority },
+        VLAN_ACT_PUSH => Action::VlanPush {
+            protocol: protocol?,
+            id: id()?,
+            priority,
+        },
+        VLAN_ACT_MODIFY => Action::VlanModify {
+            protocol: protocol?,
+            id: id()?,
+            priority,
+        },
         _ => return None,
     })
 }

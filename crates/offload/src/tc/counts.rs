@@ -56,7 +56,11 @@ mod tests {
 
     #[test]
     fn hardware_counts_are_not_those_of_the_first_action() {
-        let csum = ActionCounts { packets: 3, bytes: 3 * 46, ..ActionCounts::default() };
+        let csum = ActionCounts {
+            packets: 3,
+            bytes: 3 * 46,
+            ..ActionCounts::default()
+        };
         let mirred = ActionCounts {
             packets: 8,
             bytes: 3 * 60 + 5 * 60,

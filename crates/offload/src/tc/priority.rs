@@ -25,7 +25,9 @@ impl Priorities {
     /// Returns the priority of rules with this rule's protocol and masks; `None` if there are no
     /// more.
     pub fn of(&mut self, rule: &Rule) -> Option<u16> {
-        let mut masks: Vec<_> = (rule.keys.iter()).map(|key| (key.field, key.mask)).collect();
+        let mut masks: Vec<_> = (rule.keys.iter())
+            .map(|key| (key.field, key.mask))
+            .collect();
         masks.sort_unstable();
         let shape = (rule.protocol, masks);
         if let Some(priority) = self.given.get(&shape) {
@@ -45,9 +47,21 @@ mod tests {
 
     fn rule(protocol: u16, mask: u128) -> Rule {
         let field = Field::Ipv4Dst;
-        let keys = vec![Key { field, value: 0, mask }];
+        let keys = vec![Key {
+            field,
+            value: 0,
+            mask,
+        }];
         let (actions, planes) = (Vec::new(), Planes::Both);
-        Rule { chain: 0, priority: 0, protocol, keys, actions, planes, cookie: [0; 16] }
+        Rule {
+            chain: 0,
+            priority: 0,
+            protocol,
+            keys,
+            actions,
+            planes,
+            cookie: [0; 16],
+        }
     }
 
     #[test]

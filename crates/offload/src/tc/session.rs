@@ -3,9 +3,9 @@
 use std::{fmt, io};
 
 use netlink_packet_core::{
-    ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR,
-    NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, NlasIterator,
+    ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_ECHO,
+    NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
@@ -85,15 +85,23 @@ impl fmt::Display for TcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TcError::System { doing, source } => write!(f, "{doing}: {source}"),
-            TcError::Refused { doing, source, words: None } => {
+            TcError::Refused {
+                doing,
+                source,
+                words: None,
+            } => {
                 write!(f, "{doing}: the kernel refuses it: {source}")
             }
-            TcError::Refused { doing, source, words: Some(words) } => {
+            TcError::Refused {
+                doing,
+                source,
+                words: Some(words),
+            } => {
                 write!(f, "{doing}: refused: {words} ({source})")
             }
-            TcError::DumpInterrupted => f.write_str(
-                "the list of rules changes faster than it can be read; try again later",
-            ),
+            TcError::DumpInterrupted => {
+                f.write_str("the list of rules changes faster than it can be read; try again later")
+            }
             TcError::Lost => f.write_str("the kernel's answer was lost, and the rule is not there"),
             TcError::Malformed(what) => write!(f, "an answer of the kernel cannot be read: {what}"),
         }
@@ -125,7 +133,10 @@ impl Session {
     }
 
     fn with(transport: Box<dyn Transport + Send>) -> Session {
-        Session { transport, sequence: 0 }
+        Session {
+            transport,
+            sequence: 0,
+        }
     }
 
     /// Gives an interface a place for rules at its ingress (`clsact`), unless it has one.
@@ -134,7 +145,10 @@ impl Session {
     /// [`TcError`]; [`TcError::Refused`] without CAP_NET_ADMIN.
     pub fn prepare(&mut self, interface: u32) -> Result<(), TcError> {
         let mut message = TcMessage::with_index(interface as i32);
-        message.header.handle = TcHandle { major: u16::MAX, minor: 0 };
+        message.header.handle = TcHandle {
+            major: u16::MAX,
+            minor: 0,
+        };
         message.header.parent = TcHandle::CLSACT;
         message.attributes = vec![TcAttribute::Kind("clsact".to_owned())];
         let request = RouteNetlinkMessage::NewQueueDiscipline(message);
@@ -155,7 +169,13 @@ impl Session {
     /// [`TcError`]. A rule that a driver does not take, and software does, is no error: see
     /// [`Installed::in_hardware`].
     pub fn add(&mut self, interface: u32, rule: &Rule) -> Result<Installed, TcError> {
-        self.write("adding a rule", interface, 0, rule, NLM_F_CREATE | NLM_F_EXCL)
+        self.write(
+            "adding a rule",
+            interface,
+            0,
+            rule,
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
     }
 
     /// Replaces the rule of a handle. The kernel has the old rule until the new one is there.
@@ -168,7 +188,13 @@ impl Session {
         handle: u32,
         rule: &Rule,
     ) -> Result<Installed, TcError> {
-        self.write("replacing a rule", interface, handle, rule, NLM_F_CREATE | NLM_F_REPLACE)
+        self.write(
+            "replacing a rule",
+            interface,
+            handle,
+            rule,
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
     }
 
     fn write(
@@ -185,7 +211,9 @@ impl Session {
             // the answer.
             Err(TcError::System { source, .. }) if source.raw_os_error() == Some(ENOBUFS) => {
                 let there = self.dump(interface, Some(rule.chain))?;
-                let mut mine = there.into_iter().filter(|there| there.rule.cookie == rule.cookie);
+                let mut mine = there
+                    .into_iter()
+                    .filter(|there| there.rule.cookie == rule.cookie);
                 return mine.next().ok_or(TcError::Lost);
             }
             other => other?,
@@ -194,8 +222,13 @@ impl Session {
             return Err(TcError::Malformed("a rule without its echo".to_owned()));
         };
         match decoded(message)? {
-            Some(installed) => Ok(Installed { words: answers.words, ..installed }),
-            None => Err(TcError::Malformed("the rule's echo is another rule".to_owned())),
+            Some(installed) => Ok(Installed {
+                words: answers.words,
+                ..installed
+            }),
+            None => Err(TcError::Malformed(
+                "the rule's echo is another rule".to_owned(),
+            )),
         }
     }
 
@@ -205,7 +238,8 @@ impl Session {
     /// [`TcError`]; [`TcError::Refused`] with `NotFound` if it is not there.
     pub fn delete(&mut self, place: RulePlace) -> Result<(), TcError> {
         let request = RouteNetlinkMessage::DelTrafficFilter(at(place));
-        self.request("removing a rule", request, NLM_F_ACK).map(|_| ())
+        self.request("removing a rule", request, NLM_F_ACK)
+            .map(|_| ())
     }
 
     /// Reads one rule with its counts. The driver is asked for hardware's.
@@ -226,11 +260,7 @@ impl Session {
     ///
     /// # Errors
     /// [`TcError`]; [`TcError::DumpInterrupted`] if they changed during each of several dumps.
-    pub fn dump(
-        &mut self,
-        interface: u32,
-        chain: Option<u32>,
-    ) -> Result<Vec<Installed>, TcError> {
+    pub fn dump(&mut self, interface: u32, chain: Option<u32>) -> Result<Vec<Installed>, TcError> {
         for _ in 0..DUMPS {
             let mut message = codec::place(interface, 0, 0, 0);
             message.attributes.extend(chain.map(TcAttribute::Chain));
@@ -311,7 +341,11 @@ impl Session {
                         return Ok(true);
                     }
                     let source = error.to_io();
-                    return Err(TcError::Refused { doing, source, words });
+                    return Err(TcError::Refused {
+                        doing,
+                        source,
+                        words,
+                    });
                 }
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(message)) => {
                     answers.messages.push(message);
@@ -325,7 +359,13 @@ impl Session {
 
 /// Returns the message that names a rule.
 fn at(place: RulePlace) -> TcMessage {
-    let RulePlace { interface, chain, priority, protocol, handle } = place;
+    let RulePlace {
+        interface,
+        chain,
+        priority,
+        protocol,
+        handle,
+    } = place;
     let mut message = codec::place(interface, handle, priority, protocol);
     let kind = TcAttribute::Kind("flower".to_owned());
     message.attributes = vec![kind, TcAttribute::Chain(chain)];
@@ -341,7 +381,9 @@ fn words(error: &ErrorMessage, flags: u16) -> Option<String> {
         return None;
     }
     let attributes = NlasIterator::new(error.header.get(HEADER..)?);
-    let mut messages = attributes.flatten().filter(|attribute| attribute.kind() == MESSAGE);
+    let mut messages = attributes
+        .flatten()
+        .filter(|attribute| attribute.kind() == MESSAGE);
     let bytes = messages.next()?.value().to_vec();
     let text = String::from_utf8_lossy(&bytes);
     Some(text.trim_end_matches('\0').to_owned())
@@ -350,8 +392,21 @@ fn words(error: &ErrorMessage, flags: u16) -> Option<String> {
 fn decoded(message: &TcMessage) -> Result<Option<Installed>, TcError> {
     let filter = codec::decode(message).map_err(TcError::Malformed)?;
     Ok(filter.map(|filter| {
-        let Filter { rule, handle, in_hardware, hardware_count, counts } = filter;
-        Installed { rule, handle, in_hardware, hardware_count, words: None, counts }
+        let Filter {
+            rule,
+            handle,
+            in_hardware,
+            hardware_count,
+            counts,
+        } = filter;
+        Installed {
+            rule,
+            handle,
+            in_hardware,
+            hardware_count,
+            words: None,
+            counts,
+        }
     }))
 }
 

@@ -68,4 +68,3 @@ impl Transport for Rtnetlink {
 
 /// The error number by which a socket says that answers are lost.
 pub(super) const ENOBUFS: i32 = 105;
-

@@ -28,10 +28,18 @@ impl Rule {
             Planes::Software => text.push_str("  skip_hw\n"),
         }
         for (number, action) in (1..).zip(&self.actions) {
-            let _ = writeln!(text, "\taction order {number}: {}", action_text(action, &interface));
+            let _ = writeln!(
+                text,
+                "\taction order {number}: {}",
+                action_text(action, &interface)
+            );
         }
         if self.cookie != [0; 16] {
-            let hex: String = self.cookie.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: String = self
+                .cookie
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             let _ = writeln!(text, "\tcookie {hex}");
         }
         text
@@ -115,7 +123,10 @@ fn keys(rule: &Rule) -> Vec<String> {
         // `tc` prints the EtherType in front of the protocol.
         if field == Field::IpProto && rule.protocol != ANY_PROTOCOL {
             let inner = rule.key(Field::VlanEthType).map(|key| key.value as u16);
-            lines.push(format!("eth_type {}", ether_type(inner.unwrap_or(rule.protocol))));
+            lines.push(format!(
+                "eth_type {}",
+                ether_type(inner.unwrap_or(rule.protocol))
+            ));
         }
         lines.extend(rule.key(field).map(key_text));
     }
@@ -144,7 +155,7 @@ fn key_text(key: &Key) -> String {
     let ipv6 = |bits: u128| Ipv6Addr::from(bits).to_string();
     let hex = |name: &str| match is_whole {
         true => format!("{name} {value:#x}"),
-        false => format!("{name} {value:#x}/{mask:x}"),
+        false => format!("{name} {value:#x}/{mask:#x}"),
     };
     match field {
         Field::EthDst if is_whole => format!("dst_mac {}", mac(value)),
@@ -169,7 +180,7 @@ fn key_text(key: &Key) -> String {
         Field::IpTos => hex("ip_tos"),
         Field::IpTtl => match is_whole {
             true => format!("ip_ttl {value}"),
-            false => format!("ip_ttl {value}/{mask:x}"),
+            false => format!("ip_ttl {value}/{mask:#x}"),
         },
         Field::Ipv4Src => address("src_ip", ipv4(value), ipv4(mask)),
         Field::Ipv4Dst => address("dst_ip", ipv4(value), ipv4(mask)),
@@ -195,16 +206,30 @@ fn action_text(action: &Action, interface: &impl Fn(u32) -> String) -> String {
             text
         }
         Action::Ipv4Checksum => "csum (iph) action pipe".to_owned(),
-        Action::VlanPush { protocol: number, id, priority } => {
+        Action::VlanPush {
+            protocol: number,
+            id,
+            priority,
+        } => {
             let name = protocol(*number, "all");
             format!("vlan push id {id} protocol {name} priority {priority} pipe")
         }
         Action::VlanPop => "vlan pop pipe".to_owned(),
-        Action::VlanModify { protocol: number, id, priority } => {
+        Action::VlanModify {
+            protocol: number,
+            id,
+            priority,
+        } => {
             let name = protocol(*number, "all");
             format!("vlan modify id {id} protocol {name} priority {priority} pipe")
         }
-        Action::MplsPush { protocol: number, label, tc, bos, ttl } => format!(
+        Action::MplsPush {
+            protocol: number,
+            label,
+            tc,
+            bos,
+            ttl,
+        } => format!(
             "mpls push protocol {} label {label} tc {tc} bos {} ttl {ttl} pipe",
             protocol(*number, "all"),
             u8::from(*bos)
@@ -213,10 +238,16 @@ fn action_text(action: &Action, interface: &impl Fn(u32) -> String) -> String {
             format!("mpls pop protocol {} pipe", protocol(*number, "all"))
         }
         Action::Mirror(index) => {
-            format!("mirred (Egress Mirror to device {}) pipe", interface(*index))
+            format!(
+                "mirred (Egress Mirror to device {}) pipe",
+                interface(*index)
+            )
         }
         Action::Redirect(index) => {
-            format!("mirred (Egress Redirect to device {}) stolen", interface(*index))
+            format!(
+                "mirred (Egress Redirect to device {}) stolen",
+                interface(*index)
+            )
         }
         Action::Drop => "gact action drop".to_owned(),
         Action::Pass => "gact action pass".to_owned(),

@@ -44,7 +44,10 @@ impl Bed {
         let mut wires = Vec::new();
         for port in 0..PORTS {
             for side in ["nic", "wire"] {
-                run("ip", &["link", "set", &format!("{side}{port}"), "up", "mtu", "9000"]);
+                run(
+                    "ip",
+                    &["link", "set", &format!("{side}{port}"), "up", "mtu", "9000"],
+                );
             }
             interfaces.insert(PortId(port), index_of(&format!("nic{port}")));
             let wire = AfPacketPort::open(PortId(port), &format!("wire{port}"));
@@ -56,12 +59,23 @@ impl Bed {
         session.prepare(nic).expect("clsact can be added");
         session.prepare(nic).expect("clsact may be there");
         let priorities = Priorities::new(1);
-        Some(Bed { session, interfaces, nic, wires, priorities, cookies: 0 })
+        Some(Bed {
+            session,
+            interfaces,
+            nic,
+            wires,
+            priorities,
+            cookies: 0,
+        })
     }
 
     /// Translates a flow under the word of the owner that IP headers have no options.
     pub(crate) fn translate(&self, flow: &Flow, planes: Planes) -> Result<Rule, String> {
-        let options = Options { no_ip_options: true, planes, ..Options::default() };
+        let options = Options {
+            no_ip_options: true,
+            planes,
+            ..Options::default()
+        };
         let rule = offload::tc::translate(flow, &self.interfaces, &options);
         rule.map_err(|reason| reason.to_string())
     }
@@ -140,7 +154,9 @@ pub(crate) fn name_of(index: u32) -> String {
     let entries = std::fs::read_dir("/sys/class/net").expect("there is sysfs");
     let names = entries.map(|entry| entry.expect("it can be listed").file_name());
     let mut names = names.map(|name| name.to_string_lossy().into_owned());
-    names.find(|name| index_of(name) == index).expect("the interface is there")
+    names
+        .find(|name| index_of(name) == index)
+        .expect("the interface is there")
 }
 
 /// Runs a command and returns what it prints.
@@ -160,7 +176,10 @@ pub(crate) fn flow(matched: &[(u32, &[u8])], steps: Vec<Step>) -> Flow {
     Flow {
         ingress: PortId(0),
         matched: matched.iter().map(bits).collect(),
-        length: LengthRange { min: 34, max: 65535 },
+        length: LengthRange {
+            min: 34,
+            max: 65535,
+        },
         steps,
         drop: None,
         met: Met::default(),
@@ -188,8 +207,14 @@ pub(crate) fn ipv4_checksum(header: u32) -> offload::Edit {
     offload::Edit::Checksum {
         offset: header + 10,
         over: vec![
-            offload::Summed::Bytes { offset: header, len: 10 },
-            offload::Summed::Bytes { offset: header + 12, len: 8 },
+            offload::Summed::Bytes {
+                offset: header,
+                len: 10,
+            },
+            offload::Summed::Bytes {
+                offset: header + 12,
+                len: 8,
+            },
         ],
     }
 }
@@ -197,5 +222,9 @@ pub(crate) fn ipv4_checksum(header: u32) -> offload::Edit {
 /// Returns a change that writes whole bytes.
 pub(crate) fn set(offset: u32, value: &[u8]) -> Step {
     let (value, mask) = (value.to_vec(), vec![0xFF; value.len()]);
-    Step::Edit(offload::Edit::Set { offset, value, mask })
+    Step::Edit(offload::Edit::Set {
+        offset,
+        value,
+        mask,
+    })
 }

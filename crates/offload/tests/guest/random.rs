@@ -32,7 +32,11 @@ fn frame(rng: &mut Rng, kind: Kind) -> (Vec<u8>, u32) {
     frame[0] &= 0xFE;
     frame[6] &= 0xFE;
     let network = if rng.one_in(4) {
-        let tpid: [u8; 2] = if rng.one_in(4) { [0x88, 0xA8] } else { [0x81, 0] };
+        let tpid: [u8; 2] = if rng.one_in(4) {
+            [0x88, 0xA8]
+        } else {
+            [0x81, 0]
+        };
         frame[12..14].copy_from_slice(&tpid);
         18
     } else {
@@ -76,6 +80,17 @@ fn fixed_field(rng: &mut Rng, network: u32) -> (u32, u32) {
     fields[rng.index(fields.len())]
 }
 
+/// Returns offset and length of a field of the frame's headers.
+fn any_field(rng: &mut Rng, frame: &[u8], network: u32) -> (u32, u32) {
+    let fields: &[(u32, u32)] = match frame[network as usize - 2..network as usize] {
+        [8, 0] => &[(0, 1), (6, 2), (9, 1), (12, 4), (20, 2), (22, 2), (33, 1)],
+        [0x86, 0xDD] => &[(6, 1), (7, 1), (8, 16), (24, 16), (40, 2), (42, 2)],
+        _ => &[(0, 4)],
+    };
+    let (offset, length) = fields[rng.index(fields.len())];
+    (network + offset, length)
+}
+
 /// Returns a random flow of this kind.
 pub(crate) fn sample(rng: &mut Rng, kind: Kind) -> Sample {
     let (frame, network) = frame(rng, kind);
@@ -90,9 +105,10 @@ pub(crate) fn sample(rng: &mut Rng, kind: Kind) -> Sample {
     for _ in 0..rng.between(1, 3) {
         let (offset, length) = match kind {
             Kind::Fixed => fixed_field(rng, network),
-            Kind::Any => (rng.below(44) as u32, rng.between(1, 4) as u32),
+            Kind::Any if rng.one_in(3) => (rng.below(44) as u32, rng.between(1, 4) as u32),
+            Kind::Any => any_field(rng, &frame, network),
         };
-        let masked = rng.one_in(4);
+        let masked = rng.one_in(4) && (kind == Kind::Any || offset != network + 9);
         for mask in &mut masks[offset as usize..(offset + length) as usize] {
             *mask |= if masked { rng.bits() as u8 } else { 0xFF };
         }
@@ -114,12 +130,19 @@ pub(crate) fn sample(rng: &mut Rng, kind: Kind) -> Sample {
     let flow = Flow {
         ingress: PortId(0),
         matched: matched(&frame, &masks),
-        length: LengthRange { min: 60, max: 65535 },
+        length: LengthRange {
+            min: 60,
+            max: 65535,
+        },
         steps,
         drop: None,
         met: Met::default(),
     };
-    Sample { flow, frame, network }
+    Sample {
+        flow,
+        frame,
+        network,
+    }
 }
 
 /// Returns the matched bits of these masks.
@@ -155,7 +178,8 @@ fn steps(rng: &mut Rng, kind: Kind, network: u32) -> Vec<Step> {
         for _ in 0..rng.below(4) {
             let edit = match kind {
                 Kind::Fixed => fixed_edit(rng, network, &mut is_header_changed),
-                Kind::Any => any_edit(rng),
+                Kind::Any if rng.one_in(3) => any_edit(rng),
+                Kind::Any => header_edit(rng, network),
             };
             steps.push(Step::Edit(edit));
         }
@@ -174,14 +198,21 @@ fn steps(rng: &mut Rng, kind: Kind, network: u32) -> Vec<Step> {
 fn fixed_edit(rng: &mut Rng, network: u32, is_header_changed: &mut bool) -> Edit {
     if rng.one_in(5) {
         *is_header_changed = true;
-        return Edit::Add { offset: network + 8, value: rng.bits() as u8 };
+        return Edit::Add {
+            offset: network + 8,
+            value: rng.bits() as u8,
+        };
     }
     let (offset, length) = fixed_field(rng, network);
     *is_header_changed |= offset >= network;
     let mut value = vec![0; length as usize];
     rng.fill(&mut value);
     let mask = vec![0xFF; value.len()];
-    Edit::Set { offset, value, mask }
+    Edit::Set {
+        offset,
+        value,
+        mask,
+    }
 }
 
 /// Returns a change of the tags or an added field.
@@ -189,14 +220,45 @@ fn link_edit(rng: &mut Rng, network: u32) -> Option<Edit> {
     let mut field = [0; 4];
     rng.fill(&mut field);
     Some(match rng.index(6) {
-        0 | 1 => Edit::Insert { offset: network, bytes: field.to_vec() },
+        0 | 1 => Edit::Insert {
+            offset: network,
+            bytes: field.to_vec(),
+        },
         2 => {
             let [_, _, c, d] = field;
-            Edit::Insert { offset: 12, bytes: vec![0x81, 0, c & 0xEF, d] }
+            Edit::Insert {
+                offset: 12,
+                bytes: vec![0x81, 0, c & 0xEF, d],
+            }
         }
         3 if network == 18 => Edit::Delete { offset: 12, len: 4 },
         _ => return None,
     })
+}
+
+/// Returns a change of a field that rules may be able to change.
+fn header_edit(rng: &mut Rng, network: u32) -> Edit {
+    let mut value = vec![0; 6];
+    rng.fill(&mut value);
+    let set = |offset, length| {
+        let value = value[..length].to_vec();
+        Edit::Set {
+            offset,
+            mask: vec![0xFF; value.len()],
+            value,
+        }
+    };
+    match rng.index(6) {
+        0 => set(0, 6),
+        1 => set(6, 6),
+        2 => set(network + 7, 1),
+        3 => set(network - 4, 2),
+        4 => Edit::Delete {
+            offset: network,
+            len: 4,
+        },
+        _ => set(network - 2, 2),
+    }
 }
 
 fn any_edit(rng: &mut Rng) -> Edit {
@@ -204,14 +266,34 @@ fn any_edit(rng: &mut Rng) -> Edit {
     let mut value = vec![0; rng.between(1, 6) as usize];
     rng.fill(&mut value);
     match rng.index(5) {
-        0 => Edit::Add { offset, value: value[0] },
-        1 => Edit::Insert { offset: [0, 12, 14, 16, 18, 30][rng.index(6)], bytes: value },
-        2 => Edit::Delete { offset: [0, 12, 14, 18, 30][rng.index(5)], len: rng.between(1, 6) as u32 },
+        0 => Edit::Add {
+            offset,
+            value: value[0],
+        },
+        1 => Edit::Insert {
+            offset: [0, 12, 14, 16, 18, 30][rng.index(6)],
+            bytes: value,
+        },
+        2 => Edit::Delete {
+            offset: [0, 12, 14, 18, 30][rng.index(5)],
+            len: rng.between(1, 6) as u32,
+        },
         3 => ipv4_checksum(14),
         _ => {
-            let mask = value.iter().map(|_| rng.bits() as u8 | 1).collect::<Vec<u8>>();
-            let value = value.iter().zip(&mask).map(|(value, mask)| value & mask).collect();
-            Edit::Set { offset, value, mask }
+            let mask = value
+                .iter()
+                .map(|_| rng.bits() as u8 | 1)
+                .collect::<Vec<u8>>();
+            let value = value
+                .iter()
+                .zip(&mask)
+                .map(|(value, mask)| value & mask)
+                .collect();
+            Edit::Set {
+                offset,
+                value,
+                mask,
+            }
         }
     }
 }
@@ -224,7 +306,20 @@ impl Sample {
         let keep = self.network as usize;
         rng.fill(&mut frame[keep + 1..]);
         rng.fill(&mut frame[..12]);
+        if rng.one_in(3) {
+            let types: [[u8; 2]; 6] = [
+                [8, 0],
+                [0x86, 0xDD],
+                [0x81, 0],
+                [0x88, 0xA8],
+                [0x88, 0x47],
+                [0x88, 0x64],
+            ];
+            frame[12..14].copy_from_slice(&types[rng.index(types.len())]);
+            rng.fill(&mut frame[14..16]);
+        }
         self.impose(&mut frame);
+        plain_ip(&mut frame);
         frame
     }
 
@@ -237,9 +332,8 @@ impl Sample {
         let bit = rng.pick(&choices)?;
         let offset = bits.offset as usize + at;
         frame[offset] ^= 1 << bit;
-        // The owner says that no frame has another header length or version.
-        let is_ip = matches!(frame[self.network as usize - 2..][..2], [8, 0] | [0x86, 0xDD]);
-        (offset != self.network as usize || !is_ip).then_some(frame)
+        plain_ip(&mut frame);
+        (!self.flow.matches(self.flow.ingress, &frame)).then_some(frame)
     }
 
     fn impose(&self, frame: &mut [u8]) {
@@ -249,5 +343,25 @@ impl Sample {
                 *byte = *byte & !mask | value;
             }
         }
+    }
+}
+
+/// Makes the owner's word on IP headers true for a frame.
+fn plain_ip(frame: &mut [u8]) {
+    let network = if matches!(frame[12..14], [0x81, 0] | [0x88, 0xA8]) {
+        18
+    } else {
+        14
+    };
+    match frame[network - 2..network] {
+        [8, 0] => frame[network] = 0x45,
+        [0x86, 0xDD] => {
+            frame[network] = 0x60 | frame[network] & 0x0F;
+            // No extension header.
+            if !matches!(frame[network + 6], 6 | 17 | 58) {
+                frame[network + 6] = 59;
+            }
+        }
+        _ => {}
     }
 }

@@ -28,9 +28,15 @@ struct Tally {
 
 /// Sends frames through a rule of one plane and compares.
 fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally: &mut Tally) {
-    let rule = bed.translate(&sample.flow, planes).expect("it was translated before");
+    let rule = bed
+        .translate(&sample.flow, planes)
+        .expect("it was translated before");
     let installed = bed.add(rule).unwrap_or_else(|error| {
-        panic!("{error}\n{:#?}\n{:?}", sample.flow, bed.translate(&sample.flow, planes))
+        panic!(
+            "{error}\n{:#?}\n{:?}",
+            sample.flow,
+            bed.translate(&sample.flow, planes)
+        )
     });
     assert_eq!(installed.in_hardware, planes == Planes::Hardware);
     let (mut hits, mut bytes) = (0, 0);
@@ -52,7 +58,17 @@ fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally:
         if !is_hit {
             tally.left += 1;
             assert_eq!(out, [], "a frame that the rule leaves alone goes nowhere");
-            assert!(turn > 0, "the flow's own frame is left alone: {:?}", sample.flow);
+            // A flow that leaves the EtherType open may have a rule for IPv4 only.
+            let is_narrow = !sample
+                .flow
+                .matched
+                .iter()
+                .any(|bits| bits.offset <= 12 && bits.end() >= 14);
+            assert!(
+                turn > 0 || is_narrow,
+                "the flow's own frame is left alone: {:?}",
+                sample.flow
+            );
             continue;
         }
         hits += 1;
@@ -66,9 +82,15 @@ fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally:
         );
     }
     for _ in 0..2 {
-        let Some(frame) = sample.stranger(rng) else { continue };
+        let Some(frame) = sample.stranger(rng) else {
+            continue;
+        };
         assert!(!sample.flow.matches(sample.flow.ingress, &frame));
-        assert_eq!(bed.exchange(&frame), [], "a rule takes another flow's frame");
+        assert_eq!(
+            bed.exchange(&frame),
+            [],
+            "a rule takes another flow's frame"
+        );
         tally.strangers += 1;
     }
     let counts = bed.read(&installed).counts;
@@ -93,13 +115,19 @@ fn random_flows_make_the_frames_of_the_flow_or_are_refused_by_name() {
     let seed = number("POLYPLANE_GUEST_SEED", 1);
     let mut rng = Rng::new(seed);
     let begin = Instant::now();
-    let mut tallies = [(Kind::Fixed, Tally::default()), (Kind::Any, Tally::default())];
+    let mut tallies = [
+        (Kind::Fixed, Tally::default()),
+        (Kind::Any, Tally::default()),
+    ];
     for index in 0..flows {
         let (kind, tally) = &mut tallies[usize::from(index % 4 == 3)];
         let sample = sample(&mut rng, *kind);
         tally.flows += 1;
         if let Err(reason) = bed.translate(&sample.flow, Planes::Hardware) {
-            let words = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
+            let words = reason
+                .split(|c: char| c.is_ascii_digit())
+                .next()
+                .unwrap_or_default();
             *tally.reasons.entry(words.to_owned()).or_default() += 1;
             continue;
         }
@@ -124,5 +152,8 @@ fn random_flows_make_the_frames_of_the_flow_or_are_refused_by_name() {
         }
     }
     let fixed = &tallies[0].1;
-    assert!(fixed.offloaded * 100 >= fixed.flows * 90, "less than 90 % are offloaded");
+    assert!(
+        fixed.offloaded * 100 >= fixed.flows * 90,
+        "less than 90 % are offloaded"
+    );
 }

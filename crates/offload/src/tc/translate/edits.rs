@@ -59,7 +59,9 @@ impl Editor {
             Some(Some(value)) if at >= ETHER_TYPE => Cell::Constant(*value),
             _ => Cell::Original(at),
         };
-        let cells: Vec<Cell> = (0..layout.network + reach + IPV4_LENGTH).map(cell).collect();
+        let cells: Vec<Cell> = (0..layout.network + reach + IPV4_LENGTH)
+            .map(cell)
+            .collect();
         let link = cells[ETHER_TYPE as usize..layout.network as usize].to_vec();
         Editor {
             actions: Vec::new(),
@@ -75,7 +77,11 @@ impl Editor {
     /// Translates a change.
     pub(super) fn edit(&mut self, edit: &Edit) -> Result<(), NotOffloadable> {
         match edit {
-            Edit::Set { offset, value, mask } => {
+            Edit::Set {
+                offset,
+                value,
+                mask,
+            } => {
                 for ((at, value), mask) in (*offset..).zip(value).zip(mask) {
                     self.set(at, *value, *mask)?;
                 }
@@ -106,7 +112,8 @@ impl Editor {
                     .to_owned(),
             ));
         }
-        self.structure.flush(&self.cells, &self.layout, &mut self.actions)?;
+        self.structure
+            .flush(&self.cells, &self.layout, &mut self.actions)?;
         self.actions.push(Action::Mirror(interface));
         Ok(())
     }
@@ -115,13 +122,19 @@ impl Editor {
         let at = offset as usize;
         match at <= self.cells.len() {
             true => Ok(at),
-            false => Err(refused(format!("the flow changes byte {offset}, in no known header"))),
+            false => Err(refused(format!(
+                "the flow changes byte {offset}, in no known header"
+            ))),
         }
     }
 
     fn cell(&self, offset: u32) -> Result<Cell, NotOffloadable> {
         let cell = self.cells.get(offset as usize).copied();
-        cell.ok_or_else(|| refused(format!("the flow changes byte {offset}, in no known header")))
+        cell.ok_or_else(|| {
+            refused(format!(
+                "the flow changes byte {offset}, in no known header"
+            ))
+        })
     }
 
     fn set(&mut self, offset: u32, value: u8, mask: u8) -> Result<(), NotOffloadable> {
@@ -175,12 +188,12 @@ impl Editor {
         }
         let at = at - self.layout.network;
         match self.layout.header() {
-            Network::Ipv4 if at == 0 => {
-                Err(refused("the flow changes the IPv4 header's length".to_owned()))
-            }
-            Network::Ipv4 if (IPV4_CHECKSUM..IPV4_CHECKSUM + 2).contains(&at) => {
-                Err(refused("the flow writes a value of its own as checksum".to_owned()))
-            }
+            Network::Ipv4 if at == 0 => Err(refused(
+                "the flow changes the IPv4 header's length".to_owned(),
+            )),
+            Network::Ipv4 if (IPV4_CHECKSUM..IPV4_CHECKSUM + 2).contains(&at) => Err(refused(
+                "the flow writes a value of its own as checksum".to_owned(),
+            )),
             Network::Ipv4 if at < IPV4_LENGTH => {
                 self.is_checksum_old = true;
                 Ok((PeditHeader::Ipv4, at))
@@ -198,7 +211,13 @@ impl Editor {
 
     fn pedit(&mut self, header: PeditHeader, at: u32, value: u8, mask: u8, add: bool) {
         let (offset, index) = (at & !3, (at % 4) as usize);
-        let mut key = PeditKey { header, offset, keep: [u8::MAX; 4], value: [0; 4], add };
+        let mut key = PeditKey {
+            header,
+            offset,
+            keep: [u8::MAX; 4],
+            value: [0; 4],
+            add,
+        };
         key.keep[index] = !mask;
         key.value[index] = value;
         let Some(Action::Pedit(keys)) = self.actions.last_mut() else {
@@ -237,7 +256,9 @@ impl Editor {
         }
         // Words of the header in any order, each at an even offset.
         let mut words: Vec<_> = covered.chunks(2).map(<[Cell]>::to_vec).collect();
-        let header = (0..IPV4_LENGTH).step_by(2).filter(|at| *at != IPV4_CHECKSUM);
+        let header = (0..IPV4_LENGTH)
+            .step_by(2)
+            .filter(|at| *at != IPV4_CHECKSUM);
         for at in header {
             let word = [Cell::Original(base + at), Cell::Original(base + at + 1)];
             match words.iter().position(|there| *there == word) {
@@ -253,7 +274,9 @@ impl Editor {
             return Err(no_ip_options());
         }
         if self.structure.has_moved_network() {
-            return Err(refused("the checksum is in a header that has moved".to_owned()));
+            return Err(refused(
+                "the checksum is in a header that has moved".to_owned(),
+            ));
         }
         self.is_checksum_old = false;
         self.actions.push(Action::Ipv4Checksum);

@@ -45,7 +45,10 @@ impl Bits {
         let bit = |at: u32| {
             let (value, mask) = self.byte(at / 8);
             let shift = 7 - at % 8;
-            (u128::from(value >> shift & 1), u128::from(mask >> shift & 1))
+            (
+                u128::from(value >> shift & 1),
+                u128::from(mask >> shift & 1),
+            )
         };
         let append = |(v, m): (u128, u128), at| {
             let (value, mask) = bit(at);
@@ -70,7 +73,10 @@ pub(super) fn keys(
     layout: &Layout,
     options: &Options,
 ) -> Result<Vec<Key>, NotOffloadable> {
-    let mut taker = Taker { left: bits.clone(), keys: Vec::new() };
+    let mut taker = Taker {
+        left: bits.clone(),
+        keys: Vec::new(),
+    };
     taker.take(Field::EthDst, 0);
     taker.take(Field::EthSrc, 48);
     if layout.tag.is_some() {

@@ -37,11 +37,19 @@ impl Layout {
         if mask == u16::MAX && is_vlan(outer) {
             let inner = Layout::inner(bits, ETHER_TYPE + 4)?;
             let tag = Some(outer);
-            let tagged = |ether_type| Layout { tag, ether_type, network: 18 };
+            let tagged = |ether_type| Layout {
+                tag,
+                ether_type,
+                network: 18,
+            };
             return Ok(inner.into_iter().map(tagged).collect());
         }
         let inner = Layout::inner(bits, ETHER_TYPE)?;
-        let untagged = |ether_type| Layout { tag: None, ether_type, network: 14 };
+        let untagged = |ether_type| Layout {
+            tag: None,
+            ether_type,
+            network: 14,
+        };
         Ok(inner.into_iter().map(untagged).collect())
     }
 

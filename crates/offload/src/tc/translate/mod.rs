@@ -88,9 +88,9 @@ fn rule(
         match step {
             Step::Edit(edit) => editor.edit(edit)?,
             Step::Output(port) => {
-                let interface = interfaces.get(port).ok_or_else(|| {
-                    refused(format!("port {port} is no interface of the kernel"))
-                })?;
+                let interface = interfaces
+                    .get(port)
+                    .ok_or_else(|| refused(format!("port {port} is no interface of the kernel")))?;
                 editor.output(*interface)?;
             }
         }
@@ -98,7 +98,9 @@ fn rule(
     let actions = finish(editor.actions);
     if actions.len() > MOST_ACTIONS {
         let count = actions.len();
-        return Err(refused(format!("{count} actions, the kernel has at most {MOST_ACTIONS}")));
+        return Err(refused(format!(
+            "{count} actions, the kernel has at most {MOST_ACTIONS}"
+        )));
     }
     Ok(Rule {
         chain: 0,
@@ -113,7 +115,9 @@ fn rule(
 
 /// Makes the last output a redirect. What comes after it has no effect.
 fn finish(mut actions: Vec<Action>) -> Vec<Action> {
-    let last = actions.iter().rposition(|action| matches!(action, Action::Mirror(_)));
+    let last = actions
+        .iter()
+        .rposition(|action| matches!(action, Action::Mirror(_)));
     let Some(last) = last else {
         return vec![Action::Drop];
     };

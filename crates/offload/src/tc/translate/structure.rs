@@ -56,7 +56,11 @@ impl Parts {
                 "the flow inserts bytes that are no VLAN tag and no MPLS entry".to_owned(),
             ));
         }
-        Ok(Parts { tags, ether_type: [a, b], entries: entries.to_vec() })
+        Ok(Parts {
+            tags,
+            ether_type: [a, b],
+            entries: entries.to_vec(),
+        })
     }
 }
 
@@ -70,7 +74,12 @@ impl Structure {
             entries: Vec::new(),
         };
         let is_mpls = layout.ether_type.is_some_and(is_mpls);
-        Structure { now, popped: 0, is_mpls, has_moved_network: false }
+        Structure {
+            now,
+            popped: 0,
+            is_mpls,
+            has_moved_network: false,
+        }
     }
 
     /// Returns true if the network header that rules know is no longer where the kernel expects it.
@@ -127,7 +136,9 @@ impl Structure {
         let count = wanted.entries.len().checked_sub(self.now.entries.len());
         let added = count.map(|count| wanted.entries.split_at(count));
         let Some((added, _)) = added.filter(|(_, old)| *old == self.now.entries) else {
-            return Err(refused("the flow changes an MPLS entry after an output".to_owned()));
+            return Err(refused(
+                "the flow changes an MPLS entry after an output".to_owned(),
+            ));
         };
         for entry in added.iter().rev() {
             actions.push(push(entry)?);
@@ -150,9 +161,15 @@ impl Structure {
                 }
                 let (id, priority) = (control & 0x0FFF, (control >> 13) as u8);
                 if id == 0x0FFF {
-                    return Err(refused("the kernel refuses the VLAN identifier 4095".to_owned()));
+                    return Err(refused(
+                        "the kernel refuses the VLAN identifier 4095".to_owned(),
+                    ));
                 }
-                actions.push(Action::VlanPush { protocol, id, priority });
+                actions.push(Action::VlanPush {
+                    protocol,
+                    id,
+                    priority,
+                });
             }
             ([from], [to]) => {
                 let (protocol, control) = tag_values(to)?;
@@ -165,11 +182,21 @@ impl Structure {
                 }
                 let (id, priority) = (control & 0x0FFF, (control >> 13) as u8);
                 if id == 0x0FFF {
-                    return Err(refused("the kernel refuses the VLAN identifier 4095".to_owned()));
+                    return Err(refused(
+                        "the kernel refuses the VLAN identifier 4095".to_owned(),
+                    ));
                 }
-                actions.push(Action::VlanModify { protocol, id, priority });
+                actions.push(Action::VlanModify {
+                    protocol,
+                    id,
+                    priority,
+                });
             }
-            _ => return Err(refused("the flow changes more than one VLAN tag".to_owned())),
+            _ => {
+                return Err(refused(
+                    "the flow changes more than one VLAN tag".to_owned(),
+                ));
+            }
         }
         Ok(())
     }
@@ -189,7 +216,9 @@ fn link<'a>(cells: &'a [Cell], layout: &Layout) -> Result<(&'a [Cell], u32), Not
         return Err(other());
     };
     let follow = |cells: &[Cell], first: u32| {
-        (first..).zip(cells).all(|(at, cell)| *cell == Cell::Original(at))
+        (first..)
+            .zip(cells)
+            .all(|(at, cell)| *cell == Cell::Original(at))
     };
     let addresses = cells.get(..ETHER_TYPE as usize).ok_or_else(other)?;
     let gone = first - layout.network;
@@ -227,7 +256,9 @@ fn push(entry: &[Cell; 4]) -> Result<Action, NotOffloadable> {
         Cell::Original(_) => None,
     });
     let [Some(a), Some(b), Some(c), Some(d)] = bytes else {
-        return Err(refused("the flow moves bytes that no action moves".to_owned()));
+        return Err(refused(
+            "the flow moves bytes that no action moves".to_owned(),
+        ));
     };
     let word = u32::from_be_bytes([a, b, c, d]);
     let (label, ttl) = (word >> 12, d);
@@ -235,8 +266,16 @@ fn push(entry: &[Cell; 4]) -> Result<Action, NotOffloadable> {
         return Err(refused("the kernel refuses the MPLS label 3".to_owned()));
     }
     if ttl == 0 {
-        return Err(refused("the kernel refuses an MPLS entry with time to live 0".to_owned()));
+        return Err(refused(
+            "the kernel refuses an MPLS entry with time to live 0".to_owned(),
+        ));
     }
     let (tc, bos) = ((word >> 9 & 7) as u8, word >> 8 & 1 != 0);
-    Ok(Action::MplsPush { protocol: MPLS, label, tc, bos, ttl })
+    Ok(Action::MplsPush {
+        protocol: MPLS,
+        label,
+        tc,
+        bos,
+        ttl,
+    })
 }
