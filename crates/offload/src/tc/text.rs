@@ -152,10 +152,9 @@ fn key_text(key: &Key) -> String {
         format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
     };
     let ipv4 = |bits: u128| Ipv4Addr::from(bits as u32).to_string();
-    let ipv6 = |bits: u128| Ipv6Addr::from(bits).to_string();
-    let hex = |name: &str| match is_whole {
-        true => format!("{name} {value:#x}"),
-        false => format!("{name} {value:#x}/{mask:#x}"),
+    let number = |name: &str| match is_whole {
+        true => format!("{name} {value}"),
+        false => format!("{name} {value}/{mask:#x}"),
     };
     match field {
         Field::EthDst if is_whole => format!("dst_mac {}", mac(value)),
@@ -177,22 +176,29 @@ fn key_text(key: &Key) -> String {
             132 => "ip_proto sctp".to_owned(),
             other => format!("ip_proto {other:x}"),
         },
-        Field::IpTos => hex("ip_tos"),
-        Field::IpTtl => match is_whole {
-            true => format!("ip_ttl {value}"),
-            false => format!("ip_ttl {value}/{mask:#x}"),
-        },
+        Field::IpTos => number("ip_tos"),
+        Field::IpTtl => number("ip_ttl"),
         Field::Ipv4Src => address("src_ip", ipv4(value), ipv4(mask)),
         Field::Ipv4Dst => address("dst_ip", ipv4(value), ipv4(mask)),
         Field::Ipv6Src => address("src_ip", ipv6(value), ipv6(mask)),
         Field::Ipv6Dst => address("dst_ip", ipv6(value), ipv6(mask)),
-        Field::SrcPort if is_whole => format!("src_port {value}"),
-        Field::SrcPort => format!("src_port {value}/{mask:#x}"),
-        Field::DstPort if is_whole => format!("dst_port {value}"),
-        Field::DstPort => format!("dst_port {value}/{mask:#x}"),
-        Field::TcpFlags => hex("tcp_flags"),
+        Field::SrcPort => number("src_port"),
+        Field::DstPort => number("dst_port"),
+        Field::TcpFlags => match is_whole {
+            true => format!("tcp_flags {value:#x}"),
+            false => format!("tcp_flags {value:#x}/{mask:x}"),
+        },
         Field::Fragment if value == 0 => "ip_flags nofrag".to_owned(),
         Field::Fragment => "ip_flags frag".to_owned(),
+    }
+}
+
+/// Returns an IPv6 address as the C library writes it: the last four of its 16 bytes as in IPv4 if
+/// only they, and not only the last two, are not zero.
+fn ipv6(bits: u128) -> String {
+    match bits {
+        0x1_0000..=0xFFFF_FFFF => format!("::{}", Ipv4Addr::from(bits as u32)),
+        _ => Ipv6Addr::from(bits).to_string(),
     }
 }
 

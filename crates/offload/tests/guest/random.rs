@@ -231,6 +231,15 @@ fn link_edit(rng: &mut Rng, network: u32) -> Option<Edit> {
                 bytes: vec![0x81, 0, c & 0xEF, d],
             }
         }
+        4 if network == 18 => {
+            let [.., c, d] = field;
+            let (value, mask) = (vec![c & 0xEF, d], vec![0xEF, 0xFF]);
+            Edit::Set {
+                offset: 14,
+                value,
+                mask,
+            }
+        }
         3 if network == 18 => Edit::Delete { offset: 12, len: 4 },
         _ => return None,
     })

@@ -45,7 +45,11 @@ fn tc_prints_the_text_of_the_rule_and_json_has_its_state_and_counts() {
         // The first line is that of the priority.
         let text = show(&[]);
         let own = installed.rule.text(name_of);
-        assert_eq!(plain(&text)[1..], plain(&own), "\n{text}\n{own}");
+        let (printed, own_lines) = (plain(&text), plain(&own));
+        for (printed, own_line) in printed[1..].iter().zip(&own_lines) {
+            assert_eq!(printed, own_line, "\n{text}\n{own}");
+        }
+        assert_eq!(printed.len() - 1, own_lines.len(), "\n{text}\n{own}");
         bed.exchange(&sample.frame);
         let read = bed.read(&installed);
         let text = show(&["-s", "-j"]);

@@ -12,6 +12,9 @@ use crate::tc::rule::{Action, PeditHeader, PeditKey};
 pub(super) enum Cell {
     /// A byte of the frame as it came in, perhaps changed by actions.
     Original(u32),
+    /// A byte of a VLAN tag or EtherType as it came in, of which the bits of `mask` have these
+    /// values.
+    Partial { at: u32, value: u8, mask: u8 },
     /// A byte with this value.
     Constant(u8),
 }
@@ -26,9 +29,6 @@ pub(super) struct Editor {
     structure: Structure,
     /// The IPv4 header has changed since its checksum was written.
     is_checksum_old: bool,
-    /// Whether bytes of the part of the frame between the addresses and the network header are
-    /// known.
-    known: Vec<Option<u8>>,
 }
 
 /// Offsets in an IPv4 header.
@@ -46,23 +46,17 @@ impl Editor {
         };
         // Deletions move later bytes to the front, by less than all that steps touch together.
         let reach: u32 = flow.steps.iter().map(touched).sum();
-        let known: Vec<Option<u8>> = (0..layout.network)
-            .map(|at| match (at, layout.tag, layout.ether_type) {
-                (12 | 13, Some(tag), _) => Some(tag.to_be_bytes()[at as usize - 12]),
-                (at, _, Some(ether_type)) if at + 2 >= layout.network => {
-                    Some(ether_type.to_be_bytes()[(at + 2 - layout.network) as usize])
-                }
-                (at, ..) => bits.known(at),
-            })
-            .collect();
-        let cell = |at: u32| match known.get(at as usize) {
-            Some(Some(value)) if at >= ETHER_TYPE => Cell::Constant(*value),
-            _ => Cell::Original(at),
+        let network = layout.network;
+        let cell = |at: u32| match (at, layout.tag, layout.ether_type) {
+            (12 | 13, Some(tag), _) => Cell::Constant(tag.to_be_bytes()[at as usize - 12]),
+            (at, _, Some(ether_type)) if (network - 2..network).contains(&at) => {
+                Cell::Constant(ether_type.to_be_bytes()[(at + 2 - network) as usize])
+            }
+            (at, ..) if (ETHER_TYPE..network).contains(&at) => merge(at, bits.byte(at), (0, 0)),
+            (at, ..) => Cell::Original(at),
         };
-        let cells: Vec<Cell> = (0..layout.network + reach + IPV4_LENGTH)
-            .map(cell)
-            .collect();
-        let link = cells[ETHER_TYPE as usize..layout.network as usize].to_vec();
+        let cells: Vec<Cell> = (0..network + reach + IPV4_LENGTH).map(cell).collect();
+        let link = cells[ETHER_TYPE as usize..network as usize].to_vec();
         Editor {
             actions: Vec::new(),
             layout: *layout,
@@ -70,7 +64,6 @@ impl Editor {
             structure: Structure::new(link, layout),
             cells,
             is_checksum_old: false,
-            known,
         }
     }
 
@@ -138,15 +131,15 @@ impl Editor {
     }
 
     fn set(&mut self, offset: u32, value: u8, mask: u8) -> Result<(), NotOffloadable> {
-        let cell = self.cell(offset)?;
-        let old = match cell {
-            Cell::Constant(old) => old,
+        let changed = match self.cell(offset)? {
+            Cell::Constant(old) => Cell::Constant(old & !mask | value & mask),
+            Cell::Partial {
+                at,
+                value: old,
+                mask: known,
+            } => merge(at, (old, known), (value, mask)),
             Cell::Original(at) if (ETHER_TYPE..self.layout.network).contains(&at) => {
-                match (mask, self.known[at as usize]) {
-                    (u8::MAX, _) => 0,
-                    (_, Some(old)) => old,
-                    (_, None) => return Err(part_of_tag()),
-                }
+                merge(at, (0, 0), (value, mask))
             }
             Cell::Original(at) => {
                 let (header, at) = self.header(at)?;
@@ -154,7 +147,7 @@ impl Editor {
                 return Ok(());
             }
         };
-        self.cells[offset as usize] = Cell::Constant(old & !mask | value & mask);
+        self.cells[offset as usize] = changed;
         Ok(())
     }
 
@@ -163,6 +156,7 @@ impl Editor {
             Cell::Constant(old) => {
                 self.cells[offset as usize] = Cell::Constant(old.wrapping_add(value));
             }
+            Cell::Partial { .. } => return Err(part_of_tag()),
             Cell::Original(at) if (ETHER_TYPE..self.layout.network).contains(&at) => {
                 return Err(part_of_tag());
             }
@@ -284,8 +278,18 @@ impl Editor {
     }
 }
 
+/// Returns a byte with known bits of which some are written: pairs of value and mask.
+fn merge(at: u32, known: (u8, u8), written: (u8, u8)) -> Cell {
+    let value = known.0 & !written.1 | written.0 & written.1;
+    match known.1 | written.1 {
+        0 => Cell::Original(at),
+        u8::MAX => Cell::Constant(value),
+        mask => Cell::Partial { at, value, mask },
+    }
+}
+
 fn part_of_tag() -> NotOffloadable {
-    refused("the flow changes a part of a VLAN tag or EtherType that it does not match".to_owned())
+    refused("the flow adds to a byte of a VLAN tag or EtherType".to_owned())
 }
 
 fn another_checksum() -> NotOffloadable {

@@ -28,12 +28,6 @@ impl Bits {
         self.0.get(offset as usize).copied().unwrap_or_default()
     }
 
-    /// Returns the value of a byte that is matched whole.
-    pub(super) fn known(&self, offset: u32) -> Option<u8> {
-        let (value, mask) = self.byte(offset);
-        (mask == u8::MAX).then_some(value)
-    }
-
     /// Returns value and mask of two bytes.
     pub(super) fn word(&self, offset: u32) -> (u16, u16) {
         let ((a, m), (b, n)) = (self.byte(offset), self.byte(offset + 1));

@@ -171,27 +171,7 @@ impl Structure {
                     priority,
                 });
             }
-            ([from], [to]) => {
-                let (protocol, control) = tag_values(to)?;
-                let same_bit = match (from[2], to[2]) {
-                    (Cell::Constant(from), Cell::Constant(to)) => (from ^ to) & 0x10 == 0,
-                    _ => false,
-                };
-                if !same_bit {
-                    return Err(drop_eligible());
-                }
-                let (id, priority) = (control & 0x0FFF, (control >> 13) as u8);
-                if id == 0x0FFF {
-                    return Err(refused(
-                        "the kernel refuses the VLAN identifier 4095".to_owned(),
-                    ));
-                }
-                actions.push(Action::VlanModify {
-                    protocol,
-                    id,
-                    priority,
-                });
-            }
+            ([from], [to]) => actions.push(modify(from, to)?),
             _ => {
                 return Err(refused(
                     "the flow changes more than one VLAN tag".to_owned(),
@@ -200,6 +180,44 @@ impl Structure {
         }
         Ok(())
     }
+}
+
+/// Returns the action that changes a tag. The kernel keeps the bit 'drop eligible', and drivers
+/// write the identifier and the priority.
+fn modify(from: &[Cell; 4], to: &[Cell; 4]) -> Result<Action, NotOffloadable> {
+    let [a, b, high, low] = *to;
+    let original = match from[2] {
+        Cell::Original(at) | Cell::Partial { at, .. } => Some(at),
+        Cell::Constant(_) => None,
+    };
+    let (protocol, low) = match (constant([a, b]), low) {
+        (Some(protocol), Cell::Constant(low)) => (protocol, low),
+        _ => return Err(refused("a VLAN tag's bytes are not known".to_owned())),
+    };
+    let high = match high {
+        Cell::Partial {
+            at,
+            value,
+            mask: 0xEF,
+        } if original == Some(at) => value,
+        Cell::Constant(_) => return Err(drop_eligible()),
+        _ => {
+            return Err(refused(
+                "the flow changes a part of a VLAN tag, and does not match the rest".to_owned(),
+            ));
+        }
+    };
+    let id = u16::from_be_bytes([high & 0x0F, low]);
+    if id == 0x0FFF {
+        return Err(refused(
+            "the kernel refuses the VLAN identifier 4095".to_owned(),
+        ));
+    }
+    Ok(Action::VlanModify {
+        protocol,
+        id,
+        priority: high >> 5,
+    })
 }
 
 fn drop_eligible() -> NotOffloadable {
@@ -253,7 +271,7 @@ fn tag_values(tag: &[Cell; 4]) -> Result<(u16, u16), NotOffloadable> {
 fn push(entry: &[Cell; 4]) -> Result<Action, NotOffloadable> {
     let bytes = entry.map(|cell| match cell {
         Cell::Constant(byte) => Some(byte),
-        Cell::Original(_) => None,
+        Cell::Original(_) | Cell::Partial { .. } => None,
     });
     let [Some(a), Some(b), Some(c), Some(d)] = bytes else {
         return Err(refused(
