@@ -217,6 +217,12 @@ pub enum Planes {
 }
 
 impl Rule {
+    /// Returns true if frames of each EtherType meet the rule. Then the kernel's count of software
+    /// bytes lacks the outermost VLAN tag of frames that have one.
+    pub fn is_for_each_ether_type(&self) -> bool {
+        self.protocol == ANY_PROTOCOL
+    }
+
     /// Returns the key of a field.
     pub fn key(&self, field: Field) -> Option<&Key> {
         self.keys.iter().find(|key| key.field == field)

@@ -189,8 +189,17 @@ fn ipv6(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloa
         taker.take(Field::IpProto, base + 48);
     }
     taker.take(Field::IpTtl, base + 56);
-    taker.take(Field::Ipv6Src, base + 64);
-    taker.take(Field::Ipv6Dst, base + 192);
+    for (field, offset) in [(Field::Ipv6Src, base + 64), (Field::Ipv6Dst, base + 192)] {
+        // The command `tc` of iproute2 6.1 ends with a fault when it prints another mask, and then
+        // nobody can list the interface's rules.
+        let (_, mask) = taker.left.bits(offset, 128);
+        if mask.leading_ones() != mask.count_ones() {
+            return Err(refused(
+                "the mask of an IPv6 address is no prefix".to_owned(),
+            ));
+        }
+        taker.take(field, offset);
+    }
     transport(taker, base + 320, options)
 }
 

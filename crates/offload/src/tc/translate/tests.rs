@@ -109,6 +109,10 @@ fn flows_without_an_exact_rule_are_refused_with_the_reason() {
         (flow(&[IP, (18, &[1, 2])], vec![]), "byte 18"),
         (flow(&[IP, (14, &[0x46])], vec![]), "byte 14"),
         (flow(&[IP, (36, &[7, 0xD0])], vec![]), "byte 36"),
+        (
+            flow(&[(12, &[0x86, 0xDD]), (30, &[1])], vec![]),
+            "no prefix",
+        ),
         (flow(&[(12, &[0x88, 0xB5, 1])], vec![]), "byte 14"),
         (
             flow(&[IP], vec![new_address()]),
