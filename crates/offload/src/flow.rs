@@ -177,6 +177,12 @@ pub enum CountedBytes {
     Fixed(u64),
 }
 
+impl Default for CountedBytes {
+    fn default() -> CountedBytes {
+        CountedBytes::Frame(0)
+    }
+}
+
 impl CountedBytes {
     /// Returns the bytes of some packets. `bytes` are those of their frames as they came in.
     pub fn of(self, packets: u64, bytes: u64) -> u64 {
@@ -235,6 +241,25 @@ impl Flow {
                 .matched
                 .iter()
                 .any(|a| other.matched.iter().any(|b| differs(a, b)))
+    }
+
+    /// Returns true if each packet of the other flow matches this one, too.
+    pub fn covers(&self, other: &Flow) -> bool {
+        let in_other = |at: u32| {
+            let mut all = other.matched.iter();
+            let bits = all.find(|bits| (bits.offset..bits.end()).contains(&at));
+            bits.map_or((0, 0), |bits| bits.byte(at))
+        };
+        let is_met = |bits: &MatchedBits| {
+            (bits.offset..bits.end()).all(|at| {
+                let ((value, mask), (fixed, known)) = (bits.byte(at), in_other(at));
+                mask & !known == 0 && (value ^ fixed) & mask == 0
+            })
+        };
+        self.ingress == other.ingress
+            && self.length.min <= other.length.min
+            && self.length.max >= other.length.max
+            && self.matched.iter().all(is_met)
     }
 
     /// Returns true if both flows do the same to each packet, and count it in the same cells.

@@ -43,12 +43,11 @@ pub enum Placed {
 /// Something that happened at a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetEvent {
-    /// A rule was added. After [`Target::replace`] the old rule is gone, too.
+    /// A rule was added.
     Added(RuleId, Placed),
-    /// A rule was not added, with the target's words. After [`Target::replace`] the old rule is as
-    /// before.
+    /// A rule was not added, with the target's words. It may come long after the request.
     Refused(RuleId, String),
-    /// There was no room for the rule. After [`Target::replace`] the old rule is as before.
+    /// There was no room for the rule.
     Full(RuleId),
     /// A rule was removed, with its last counts. Also the answer for a rule that is not there.
     Removed(RuleId, RuleCounts),
@@ -59,7 +58,7 @@ pub enum TargetEvent {
 }
 
 /// A target. Requests return nothing: their results are events, in the target's own time, in any
-/// order. Each request for a rule has exactly one result.
+/// order. Each request for a rule has exactly one result, but evictions come unasked.
 pub trait Target {
     /// Returns its name, as users read it.
     fn name(&self) -> &str;
@@ -80,9 +79,9 @@ pub trait Target {
     /// that replaces it.
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>);
 
-    /// Replaces a rule: adds `new` first where there is room, and removes `old` after it. The
-    /// events are [`TargetEvent::Added`] for `new` and [`TargetEvent::Removed`] for `old`, or one
-    /// that says why `new` was not added.
+    /// Replaces a rule. Where there is room it adds `new` first and removes `old` after it, else
+    /// `old` is removed first. The events are [`TargetEvent::Added`] for `new`, or one that says why
+    /// it was not added, and [`TargetEvent::Removed`] for `old`, if it is gone.
     fn replace(&mut self, now: Nanos, old: RuleId, new: RuleId, flow: Arc<Flow>);
 
     /// Removes rules.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec::{
-    Configuration, ConfigurationError, DropReason, Engine, Lookups, Natives, Tracer, Unsupported,
+    Configuration, ConfigurationError, DropReason, Engine, Lookups, Natives, State, Tracer,
+    Unsupported,
 };
 use ir::{Program, TableId, VerifyError};
 use packet::{FrameError, Nanos, PortId};
@@ -304,6 +305,12 @@ impl Device {
     pub fn publish(&mut self) {
         self.publish_root();
         self.free_retired();
+    }
+
+    /// Publishes all changes, and returns the state that packets received from now on read.
+    pub fn state(&mut self) -> Arc<State> {
+        self.publish();
+        Arc::clone(&self.root.state)
     }
 
     /// Publishes as [`Device::publish`] does. Snapshots that workers no longer need are freed

@@ -28,6 +28,7 @@ mod contexts;
 mod control;
 mod conversion;
 mod core;
+mod credit;
 mod device;
 mod forward;
 mod frame_filter;

@@ -118,6 +118,19 @@ impl CounterArray {
         Some(())
     }
 
+    /// Adds packets that something outside has counted, as far as the counters have their unit.
+    pub fn credit(&self, index: u64, amounts: CounterReading) -> Option<()> {
+        let index = self.index(index)?;
+        let mut tally = self.tally();
+        if self.kind != CounterKind::Bytes {
+            tally.add(index, 0, amounts.packets);
+        }
+        if self.kind != CounterKind::Packets {
+            tally.add(index, 1, amounts.bytes);
+        }
+        Some(())
+    }
+
     /// Reads counter `index`.
     pub fn read(&self, index: u64) -> Option<CounterReading> {
         let index = self.index(index)?;

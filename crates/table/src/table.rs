@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+mod credit;
 mod refit;
 
 /// Order of priorities: selects the entry that wins if several match.

@@ -163,6 +163,12 @@ impl Tally {
         cells.fold(own, |sum, value| join(word, sum, value))
     }
 
+    /// Adds to a word what no packet has counted in a shard. A time becomes no earlier.
+    pub(crate) fn add(&mut self, row: usize, word: usize, amount: u64) {
+        let own = &mut self.own[row * self.words + word];
+        *own = join(word, *own, amount);
+    }
+
     /// Sets the value that [`read`](Self::read) returns. A time is never set back. Concurrent
     /// counts of packets are not lost.
     pub(crate) fn write(&mut self, row: usize, word: usize, value: u64) {
@@ -193,6 +199,9 @@ mod tests {
         old.row(CounterShard::new(0), 1)[TIME].store(7, Relaxed);
         new.row(CounterShard::new(1), 1)[TIME].store(9, Relaxed);
         assert_eq!((tally.read(1, 0), tally.read(1, TIME)), (36, 9));
+        tally.add(1, 0, 2);
+        tally.add(1, TIME, 8);
+        assert_eq!((tally.read(1, 0), tally.read(1, TIME)), (38, 9));
         tally.write(1, 0, 3);
         add(&old.row(CounterShard::new(0), 1)[0], 1);
         assert_eq!(tally.read(1, 0), 4);

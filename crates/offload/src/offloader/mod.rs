@@ -1,0 +1,703 @@
+//! The offloader: it decides which flows a target has, and keeps their rules right while the device
+//! changes.
+//!
+//! It is a core without clock, threads and I/O. The caller gives packets that the software
+//! processed, the device's records, the target's events and the time. It gets [`Command`]s for the
+//! target and for the device's counters.
+
+mod changes;
+mod decide;
+mod known;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use ir::TableId;
+use packet::{Nanos, PortId};
+use placement::planes::PlanePolicy;
+use switch::{CounterReading, Device, Record};
+
+pub use known::FlowId;
+use known::{Known, KnownFlows, Rule};
+
+use crate::flow::{CounterCell, Flow, NotOffloadable};
+use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
+use crate::trace::{FlowTracer, View};
+
+/// Settings of an [`Offloader`].
+#[derive(Clone, Debug)]
+pub struct OffloaderOptions {
+    /// Policy that chooses the flows.
+    pub policy: PlanePolicy,
+    /// Time between two decisions, and between two readings of counts.
+    pub period: Nanos,
+    /// Flows that enter or leave the target in a second at most.
+    pub moves_a_second: Option<u64>,
+    /// Percentage by which a flow outside must be faster to take the place of one inside.
+    pub hysteresis: u32,
+    /// Packets a second below which no flow enters the target.
+    pub least_rate: u64,
+    /// Packets a second of a flow that software carries well: for the policies of OVS-POF-TC.
+    pub home_limit: u64,
+    /// Flows that the sweep traces again in a period.
+    pub sweep: usize,
+    /// Time after which a flow that was refused or evicted is tried again.
+    pub retry_after: Nanos,
+    /// Time after which a flow without packets is forgotten.
+    pub forget_after: Nanos,
+    /// Maximum number of flows that are known.
+    pub most_flows: usize,
+}
+
+impl Default for OffloaderOptions {
+    fn default() -> OffloaderOptions {
+        OffloaderOptions {
+            policy: PlanePolicy::Top,
+            period: Nanos::from_secs(1),
+            moves_a_second: None,
+            hysteresis: 20,
+            least_rate: 1,
+            home_limit: 0,
+            sweep: 1_000,
+            retry_after: Nanos::from_secs(10),
+            forget_after: Nanos::from_secs(10),
+            most_flows: 100_000,
+        }
+    }
+}
+
+/// Choice of the owner that has precedence over the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Override {
+    /// In the target whenever it has room.
+    Always,
+    /// In software.
+    Never,
+}
+
+/// State of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowState {
+    /// It is in software, and the decision leaves it there.
+    Software,
+    /// The decision wants it in the target, and it waits.
+    Wanted(Waits),
+    /// Its rule is being added.
+    Adding,
+    /// The hardware has its rule.
+    InHardware,
+    /// The target accepted the rule, and the hardware does not have it.
+    NotInHardware,
+    /// The target refused the rule, with these words.
+    Refused(String),
+    /// The hardware lost the rule.
+    Evicted,
+}
+
+/// What a flow waits for that is wanted in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// The target had no room.
+    Room,
+    /// Its old rule is being removed.
+    Removal,
+}
+
+impl FlowState {
+    /// Returns true if the target has a rule, or adds it.
+    fn is_in_target(&self) -> bool {
+        matches!(
+            self,
+            FlowState::Adding | FlowState::InHardware | FlowState::NotInHardware
+        )
+    }
+}
+
+impl fmt::Display for FlowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlowState::Software => f.write_str("software: other flows gain more in the target"),
+            FlowState::Wanted(Waits::Room) => f.write_str("wanted: the target has no room"),
+            FlowState::Wanted(Waits::Removal) => {
+                f.write_str("wanted: the target removes its old rule first")
+            }
+            FlowState::Adding => f.write_str("adding"),
+            FlowState::InHardware => f.write_str("in_hw"),
+            FlowState::NotInHardware => f.write_str(
+                "not_in_hw: the target accepted the rule, and the hardware does not have it",
+            ),
+            FlowState::Refused(words) => write!(f, "refused: {words}"),
+            FlowState::Evicted => {
+                f.write_str("evicted: its packets came to software although the rule was added")
+            }
+        }
+    }
+}
+
+/// What the caller has to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// For [`Target::add`].
+    Add(Vec<(RuleId, Arc<Flow>)>),
+    /// For [`Target::replace`]: the old rule, the new one and its flow.
+    Replace(RuleId, RuleId, Arc<Flow>),
+    /// For [`Target::remove`].
+    Remove(Vec<RuleId>),
+    /// For [`Target::read`].
+    Read(Vec<RuleId>),
+    /// For the device's counters: [`Credit::apply`].
+    Credit(Credit),
+}
+
+/// Packets that the target processed by a flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credit {
+    /// The flow.
+    pub flow: Arc<Flow>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of the frames as they came in.
+    pub bytes: u64,
+    /// Time of the last packet.
+    pub last_use: Nanos,
+}
+
+impl Credit {
+    /// Gives the packets to each entry, table and counter that the flow met. Returns how many of
+    /// these are not there any more.
+    pub fn apply(&self, device: &mut Device) -> usize {
+        let amounts = |bytes: crate::CountedBytes| CounterReading {
+            packets: self.packets,
+            bytes: bytes.of(self.packets, self.bytes),
+        };
+        let mut gone = 0;
+        for met in &self.flow.met.lookups {
+            let counted = amounts(met.bytes);
+            let found = device.credit_lookups(met.table, met.entry, counted, self.last_use);
+            gone += usize::from(!found);
+        }
+        for met in &self.flow.met.counters {
+            let counted = amounts(met.bytes);
+            let found = match met.cell {
+                CounterCell::Index(id, index) => device.credit_counter(id, index, counted),
+                CounterCell::Direct(table, entry) => {
+                    device.credit_direct_counter(table, entry, counted)
+                }
+            };
+            gone += usize::from(!found);
+        }
+        gone
+    }
+}
+
+/// A flow as reports show it.
+#[derive(Clone, Debug)]
+pub struct FlowReport {
+    /// The flow's number.
+    pub id: FlowId,
+    /// The flow.
+    pub flow: Arc<Flow>,
+    /// Its state. Shown as text, it has the reason for which it is not in hardware.
+    pub state: FlowState,
+    /// Packets a second.
+    pub rate: u64,
+}
+
+/// Numbers of what the offloader did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffloaderCounts {
+    /// Flows that were traced again.
+    pub retraced: u64,
+    /// Flows whose rule or match was another one then.
+    pub changed: u64,
+    /// Flows that were traced again and had the same effect.
+    pub unchanged: u64,
+    /// Rules that the hardware lost.
+    pub evicted: u64,
+    /// Packets that were not noted because too many flows are known.
+    pub unnoted: u64,
+}
+
+/// The offloader of one device to one target.
+pub struct Offloader {
+    options: OffloaderOptions,
+    tracer: FlowTracer,
+    known: KnownFlows,
+    rules: BTreeMap<RuleId, Rule>,
+    next_rule: u64,
+    /// Flows to trace again, in the order of the changes.
+    suspects: VecDeque<FlowId>,
+    is_suspect: BTreeSet<FlowId>,
+    of_tables: BTreeMap<TableId, Override>,
+    of_flows: BTreeMap<FlowId, Override>,
+    /// Reasons for which packets were not offloadable, with their numbers of packets.
+    reasons: BTreeMap<String, u64>,
+    swept: FlowId,
+    next_decision: Nanos,
+    last_decision: Nanos,
+    counts: OffloaderCounts,
+    /// Reason for which the last decision decided nothing.
+    error: Option<String>,
+}
+
+impl Offloader {
+    /// Creates an offloader without flows.
+    pub fn new(tracer: FlowTracer, options: OffloaderOptions) -> Offloader {
+        Offloader {
+            options,
+            tracer,
+            known: KnownFlows::default(),
+            rules: BTreeMap::new(),
+            next_rule: 0,
+            suspects: VecDeque::new(),
+            is_suspect: BTreeSet::new(),
+            of_tables: BTreeMap::new(),
+            of_flows: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            swept: FlowId(0),
+            next_decision: Nanos::ZERO,
+            last_decision: Nanos::ZERO,
+            counts: OffloaderCounts::default(),
+            error: None,
+        }
+    }
+
+    /// Sets or removes the owner's choice for all flows that look up a table.
+    pub fn set_table_override(&mut self, table: TableId, wanted: Option<Override>) {
+        match wanted {
+            Some(wanted) => self.of_tables.insert(table, wanted),
+            None => self.of_tables.remove(&table),
+        };
+    }
+
+    /// Sets or removes the owner's choice for a flow. It has precedence over that for a table.
+    pub fn set_flow_override(&mut self, flow: FlowId, wanted: Option<Override>) {
+        match wanted {
+            Some(wanted) => self.of_flows.insert(flow, wanted),
+            None => self.of_flows.remove(&flow),
+        };
+    }
+
+    fn override_of(&self, id: FlowId) -> Option<Override> {
+        let own = self.of_flows.get(&id).copied();
+        own.or_else(|| {
+            let met = &self.known.get(id)?.flow.met.lookups;
+            let mut choices = met.iter().filter_map(|met| self.of_tables.get(&met.table));
+            let first = choices.next().copied()?;
+            // A table whose flows stay in software has precedence.
+            let never = choices.any(|choice| *choice == Override::Never);
+            Some(if never { Override::Never } else { first })
+        })
+    }
+
+    /// Returns all flows.
+    pub fn flows(&self) -> impl Iterator<Item = FlowReport> + '_ {
+        self.known.iter().map(|(id, known)| FlowReport {
+            id,
+            flow: Arc::clone(&known.flow),
+            state: known.state.clone(),
+            rate: known.rate,
+        })
+    }
+
+    /// Returns the reasons for which packets were not offloadable, with their numbers of packets.
+    pub fn reasons(&self) -> impl Iterator<Item = (&str, u64)> {
+        let reasons = self.reasons.iter();
+        reasons.map(|(reason, packets)| (reason.as_str(), *packets))
+    }
+
+    /// Returns the numbers of what was done.
+    pub fn counts(&self) -> OffloaderCounts {
+        self.counts
+    }
+
+    /// Returns the reason for which the last decision decided nothing.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Notes packets of one frame that the software has processed.
+    pub fn observe(
+        &mut self,
+        now: Nanos,
+        view: View<'_>,
+        ingress: PortId,
+        frame: &[u8],
+        packets: u64,
+    ) {
+        let found = self.known.find(ingress, frame);
+        if let Some(known) = found.and_then(|id| self.known.get_mut(id)) {
+            known.in_software += packets;
+            known.last_use = now;
+            return;
+        }
+        if self.known.len() >= self.options.most_flows {
+            self.counts.unnoted += packets;
+            return;
+        }
+        let traced = match self.tracer.trace(view, ingress, frame) {
+            Ok(traced) => traced,
+            Err(reason) => return self.note(&reason, packets),
+        };
+        let sample = frame.to_vec();
+        self.known.add(|| Known {
+            flow: Arc::new(traced.flow.clone()),
+            traced,
+            sample,
+            state: FlowState::Software,
+            rule: None,
+            since: now,
+            in_software: packets,
+            in_target: 0,
+            rate: 0,
+            not_before: Nanos::ZERO,
+            last_use: now,
+        });
+    }
+
+    fn note(&mut self, reason: &NotOffloadable, packets: u64) {
+        *self.reasons.entry(reason.to_string()).or_default() += packets;
+    }
+
+    /// Takes a record of the device's log: the flows that the change may affect are traced again in
+    /// the next [`Offloader::step`].
+    pub fn changed(&mut self, record: &Record) {
+        let program = Arc::clone(self.tracer.program());
+        for id in changes::affected(&self.known, &program, record) {
+            self.suspect(id);
+        }
+    }
+
+    /// Takes the tracer of another program, which has taken the place of the old one. All flows are
+    /// traced again.
+    pub fn exchange(&mut self, tracer: FlowTracer) {
+        self.tracer = tracer;
+        let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
+        all.into_iter().for_each(|id| self.suspect(id));
+    }
+
+    fn suspect(&mut self, id: FlowId) {
+        if self.is_suspect.insert(id) {
+            self.suspects.push_back(id);
+        }
+    }
+
+    /// Does what is due: traces flows that changes have affected, decides, sweeps and asks for
+    /// counts.
+    pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<Command> {
+        let mut commands = Vec::new();
+        while let Some(id) = self.suspects.pop_front() {
+            self.is_suspect.remove(&id);
+            self.retrace(now, id, view, target, &mut commands);
+        }
+        if now >= self.next_decision {
+            self.sweep(now, view, target, &mut commands);
+            self.decide(now, target, &mut commands);
+            let rules: Vec<RuleId> = self.rules.keys().copied().collect();
+            if !rules.is_empty() {
+                commands.push(Command::Read(rules));
+            }
+            self.next_decision = now + self.options.period;
+        }
+        commands
+    }
+
+    fn sweep(
+        &mut self,
+        now: Nanos,
+        view: View<'_>,
+        target: &dyn Target,
+        commands: &mut Vec<Command>,
+    ) {
+        for _ in 0..self.options.sweep.min(self.known.len()) {
+            let Some(next) = self.known.after(self.swept) else {
+                return;
+            };
+            self.swept = next;
+            self.retrace(now, next, view, target, commands);
+        }
+    }
+
+    /// Traces a flow again, and makes its rule right.
+    fn retrace(
+        &mut self,
+        now: Nanos,
+        id: FlowId,
+        view: View<'_>,
+        target: &dyn Target,
+        commands: &mut Vec<Command>,
+    ) {
+        let Some(known) = self.known.get(id) else {
+            return;
+        };
+        self.counts.retraced += 1;
+        let ingress = known.flow.ingress;
+        let traced = match self.tracer.trace(view, ingress, &known.sample) {
+            Ok(traced) => traced,
+            Err(reason) => {
+                self.counts.changed += 1;
+                self.note(&reason, 0);
+                return self.forget(id, commands);
+            }
+        };
+        if traced.flow.has_effect_of(&known.flow) && traced.flow.covers(&known.flow) {
+            self.counts.unchanged += 1;
+            return;
+        }
+        self.counts.changed += 1;
+        if self.known.twin(id, &traced.flow).is_some() {
+            return self.forget(id, commands);
+        }
+        let can = target.can(&traced.flow);
+        self.known.change(id, traced);
+        let Some(known) = self.known.get_mut(id) else {
+            return;
+        };
+        let Some(old) = known.rule else {
+            return;
+        };
+        if let Err(reason) = can {
+            known.state = FlowState::Refused(reason.to_string());
+            known.not_before = now + self.options.retry_after;
+            known.rule = None;
+            commands.push(Command::Remove(vec![old]));
+            return;
+        }
+        let flow = Arc::clone(&known.flow);
+        self.next_rule += 1;
+        let new = RuleId(self.next_rule);
+        known.rule = Some(new);
+        known.state = FlowState::Adding;
+        known.since = now;
+        self.rules.insert(new, rule_of(id, &flow));
+        if let Some(rule) = self.rules.get_mut(&old) {
+            rule.successor = Some(new);
+        }
+        commands.push(Command::Replace(old, new, flow));
+    }
+
+    /// Removes a flow and its rule.
+    fn forget(&mut self, id: FlowId, commands: &mut Vec<Command>) {
+        self.of_flows.remove(&id);
+        if let Some(rule) = self.known.remove(id).and_then(|known| known.rule) {
+            commands.push(Command::Remove(vec![rule]));
+        }
+    }
+
+    fn decide(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+        self.measure(now, target, commands);
+        let most = target.capacity().rules.unwrap_or(u32::MAX);
+        let choice = self.choose(now, most);
+        self.error = choice.error;
+        let (mut leaving, mut entering) = (Vec::new(), Vec::new());
+        for (id, known) in self.known.iter_mut() {
+            match (choice.wanted.contains(&id), known.rule) {
+                (false, Some(rule)) if known.state.is_in_target() => {
+                    known.rule = None;
+                    known.state = FlowState::Software;
+                    leaving.push(rule);
+                }
+                (true, None) => entering.push(id),
+                (false, None) if matches!(known.state, FlowState::Wanted(_)) => {
+                    known.state = FlowState::Software;
+                }
+                _ => {}
+            }
+        }
+        let mut room = most.saturating_sub(target.capacity().used);
+        let mut batch = Vec::new();
+        for id in entering {
+            let Some(known) = self.known.get_mut(id) else {
+                continue;
+            };
+            if let Err(reason) = target.can(&known.flow) {
+                known.state = FlowState::Refused(reason.to_string());
+                known.not_before = now + self.options.retry_after;
+                continue;
+            }
+            // Removals are under way: the next decision adds it.
+            if room == 0 {
+                let is_making_room = !leaving.is_empty();
+                let waits = if is_making_room {
+                    Waits::Removal
+                } else {
+                    Waits::Room
+                };
+                known.state = FlowState::Wanted(waits);
+                continue;
+            }
+            room -= 1;
+            self.next_rule += 1;
+            let rule = RuleId(self.next_rule);
+            known.rule = Some(rule);
+            known.state = FlowState::Adding;
+            known.since = now;
+            self.rules.insert(rule, rule_of(id, &known.flow));
+            batch.push((rule, Arc::clone(&known.flow)));
+        }
+        if !leaving.is_empty() {
+            commands.push(Command::Remove(leaving));
+        }
+        if !batch.is_empty() {
+            commands.push(Command::Add(batch));
+        }
+    }
+
+    /// Takes the counts of the last period: rates, lost rules and flows without packets.
+    fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+        let span = now.0.saturating_sub(self.last_decision.0).max(1);
+        self.last_decision = now;
+        let grace = Nanos(2 * self.options.period.0 + target.counts_delay().0);
+        let mut over = Vec::new();
+        let (mut lost, mut evicted) = (Vec::new(), 0);
+        for (id, known) in self.known.iter_mut() {
+            let packets = known.in_software + known.in_target;
+            let rate = u128::from(packets) * 1_000_000_000 / u128::from(span);
+            known.rate = (known.rate + u64::try_from(rate).unwrap_or(u64::MAX)) / 2;
+            let is_settled = now.0 > known.since.0 + grace.0;
+            // Nobody reports a rule that the hardware dropped, but its packets come to software.
+            let is_lost = known.state == FlowState::InHardware
+                && is_settled
+                && known.in_software > 0
+                && known.in_target == 0;
+            if is_lost {
+                lost.extend(known.rule.take());
+                known.state = FlowState::Evicted;
+                known.not_before = now + self.options.retry_after;
+                evicted += 1;
+            }
+            (known.in_software, known.in_target) = (0, 0);
+            let is_silent = now.0 > known.last_use.0 + self.options.forget_after.0 + grace.0;
+            if is_silent {
+                over.push(id);
+            }
+        }
+        self.counts.evicted += evicted;
+        if !lost.is_empty() {
+            commands.push(Command::Remove(lost));
+        }
+        for id in over {
+            self.forget(id, commands);
+        }
+    }
+
+    /// Takes what happened at the target.
+    pub fn event(&mut self, now: Nanos, event: TargetEvent) -> Vec<Command> {
+        let mut commands = Vec::new();
+        match event {
+            TargetEvent::Added(rule, placed) => {
+                let state = match placed {
+                    Placed::InHardware => FlowState::InHardware,
+                    Placed::NotInHardware => FlowState::NotInHardware,
+                };
+                self.settle(now, rule, state);
+            }
+            TargetEvent::Refused(rule, words) => {
+                self.is_not_added(now, rule, FlowState::Refused(words), &mut commands);
+            }
+            TargetEvent::Full(rule) => {
+                let state = FlowState::Wanted(Waits::Room);
+                self.is_not_added(now, rule, state, &mut commands);
+            }
+            TargetEvent::Removed(rule, counts) => {
+                self.credit(rule, counts, &mut commands);
+                self.rules.remove(&rule);
+            }
+            TargetEvent::Evicted(rule, counts) => {
+                self.credit(rule, counts, &mut commands);
+                let not_before = now + self.options.retry_after;
+                if let Some(known) = self.owner(rule) {
+                    known.rule = None;
+                    known.state = FlowState::Evicted;
+                    known.not_before = not_before;
+                    self.counts.evicted += 1;
+                }
+                self.rules.remove(&rule);
+            }
+            TargetEvent::Counts(rule, _, counts) => self.credit(rule, counts, &mut commands),
+        }
+        commands
+    }
+
+    /// Returns the flow that a rule is the current one of.
+    fn owner(&mut self, rule: RuleId) -> Option<&mut Known> {
+        let id = self.rules.get(&rule)?.id;
+        let known = self.known.get_mut(id)?;
+        (known.rule == Some(rule)).then_some(known)
+    }
+
+    fn settle(&mut self, now: Nanos, rule: RuleId, state: FlowState) {
+        if let Some(known) = self.owner(rule) {
+            known.state = state;
+            known.since = now;
+        }
+    }
+
+    /// Notes that a rule was not added. The rule that it should have replaced does what is no longer
+    /// right, and goes.
+    fn is_not_added(
+        &mut self,
+        now: Nanos,
+        rule: RuleId,
+        state: FlowState,
+        commands: &mut Vec<Command>,
+    ) {
+        let not_before = match state {
+            FlowState::Refused(_) => now + self.options.retry_after,
+            _ => now,
+        };
+        if let Some(known) = self.owner(rule) {
+            known.rule = None;
+            known.state = state;
+            known.not_before = not_before;
+        }
+        self.rules.remove(&rule);
+        let olds = self.rules.iter_mut();
+        let olds = olds.filter(|(_, old)| old.successor == Some(rule));
+        let olds: Vec<RuleId> = olds
+            .map(|(id, old)| {
+                old.successor = None;
+                *id
+            })
+            .collect();
+        if !olds.is_empty() {
+            commands.push(Command::Remove(olds));
+        }
+    }
+
+    /// Credits what a rule has counted since the last time.
+    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<Command>) {
+        let Some(rule) = self.rules.get_mut(&id) else {
+            return;
+        };
+        // A target that starts again counts from zero: nothing is counted twice.
+        let packets = counts.packets.saturating_sub(rule.counts.packets);
+        let bytes = counts.bytes.saturating_sub(rule.counts.bytes);
+        if packets == 0 {
+            return;
+        }
+        rule.counts = counts;
+        let last_use = counts.last_use.unwrap_or_default();
+        let (flow, owner) = (Arc::clone(&rule.flow), rule.id);
+        if let Some(known) = self.known.get_mut(owner) {
+            known.in_target += packets;
+            known.last_use = known.last_use.max(last_use);
+        }
+        commands.push(Command::Credit(Credit {
+            flow,
+            packets,
+            bytes,
+            last_use,
+        }));
+    }
+}
+
+fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {
+    Rule {
+        id,
+        flow: Arc::clone(flow),
+        counts: RuleCounts::default(),
+        successor: None,
+    }
+}

@@ -1,0 +1,254 @@
+//! Flows of known packets, step by step: each edit is recognised as what it is.
+
+use std::sync::Arc;
+
+use offload::{Edit, Flow, FlowTracer, NotOffloadable, PortRole, Step, Summed};
+use packet::PortId;
+use switch::{Device, DeviceConfig};
+
+const HEADERS: &str = "
+    #include <core.p4>
+    #include <v1model.p4>
+    header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
+    header vlan_t { bit<16> tci; bit<16> type; }
+    header ipv4_t {
+        bit<8> version_ihl; bit<8> tos; bit<16> length; bit<32> id;
+        bit<8> ttl; bit<8> protocol; bit<16> checksum; bit<32> src; bit<32> dst;
+    }
+    struct headers { ethernet_t ethernet; vlan_t vlan; ipv4_t ipv4; }
+    struct metadata { bit<16> word; }
+    parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t s) {
+        state start {
+            p.extract(hdr.ethernet);
+            transition select(hdr.ethernet.type) {
+                0x8100: vlan;
+                0x0800: ipv4;
+                default: accept;
+            }
+        }
+        state vlan { p.extract(hdr.vlan); transition accept; }
+        state ipv4 { p.extract(hdr.ipv4); transition accept; }
+    }
+    control E(inout headers hdr, inout metadata m, inout standard_metadata_t s) { apply { } }
+    control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
+    control V(inout headers hdr, inout metadata m) { apply { VERIFY } }
+    control C(inout headers hdr, inout metadata m) { apply {
+        update_checksum(hdr.ipv4.isValid(), { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.length,
+            hdr.ipv4.id, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    } }
+    control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
+        STATE
+        apply { s.egress_spec = 2; APPLY }
+    }
+    V1Switch(P(), V(), I(), E(), C(), D()) main;
+";
+
+/// Returns the flow of a frame in a program with this code in its ingress control.
+fn flow(state: &str, apply: &str, frame: &[u8]) -> Result<Flow, NotOffloadable> {
+    flow_verified("", state, apply, frame)
+}
+
+fn flow_verified(
+    verify: &str,
+    state: &str,
+    apply: &str,
+    frame: &[u8],
+) -> Result<Flow, NotOffloadable> {
+    let text = HEADERS.replace("VERIFY", verify);
+    let text = text.replace("STATE", state).replace("APPLY", apply);
+    let program = Arc::new(driver::compile_text("shape", &text).expect("a program"));
+    let device = Device::new(program, &interp::Interp, &DeviceConfig::default());
+    let mut device = device.expect("a device");
+    let mut tracer = FlowTracer::new(device.program(), |_| PortRole::Data)?;
+    tracer.trace_in(&mut device, PortId(1), frame)
+}
+
+/// Returns a frame with an EtherType.
+fn frame(ether_type: u16) -> Vec<u8> {
+    let mut frame: Vec<u8> = (1..=64).collect();
+    frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
+    frame
+}
+
+fn steps(apply: &str, frame: &[u8]) -> Vec<Step> {
+    flow("", apply, frame).expect("a flow").steps
+}
+
+fn matched(flow: &Flow) -> Vec<(u32, Vec<u8>, Vec<u8>)> {
+    let all = flow.matched.iter();
+    all.map(|bits| (bits.offset, bits.value.clone(), bits.mask.clone()))
+        .collect()
+}
+
+/// The checksum of an IPv4 header that starts at byte 14.
+fn ipv4_checksum() -> Step {
+    let over = vec![
+        Summed::Bytes {
+            offset: 14,
+            len: 10,
+        },
+        Summed::Bytes { offset: 26, len: 8 },
+    ];
+    Step::Edit(Edit::Checksum { offset: 24, over })
+}
+
+const OUTPUT: Step = Step::Output(PortId(2));
+
+#[test]
+fn a_flow_fixes_the_bits_that_the_parser_selected_by_and_no_others() {
+    let flow = flow("", "", &frame(0x8100)).expect("a flow");
+    assert_eq!(matched(&flow), [(12, vec![0x81, 0x00], vec![0xFF, 0xFF])]);
+    assert_eq!((flow.length.min, flow.length.max), (18, 65_535));
+    assert_eq!(flow.steps, [OUTPUT]);
+    assert_eq!(flow.drop, None);
+}
+
+#[test]
+fn a_missed_case_fixes_bits_up_to_the_first_difference() {
+    // 0x8100 is missed at the bit after the first ones, 0x0800 at the first one.
+    let flow = flow("", "", &frame(0xC000)).expect("a flow");
+    assert_eq!(matched(&flow), [(12, vec![0xC0], vec![0xC0])]);
+}
+
+#[test]
+fn a_router_sets_subtracts_and_sums() {
+    let apply = "hdr.ethernet.src = 0x0a0b0c0d0e0f; hdr.ipv4.ttl = hdr.ipv4.ttl - 1;";
+    let made = steps(apply, &frame(0x0800));
+    let set = Edit::Set {
+        offset: 6,
+        value: vec![10, 11, 12, 13, 14, 15],
+        mask: vec![0xFF; 6],
+    };
+    let add = Edit::Add {
+        offset: 22,
+        value: 255,
+    };
+    assert_eq!(
+        made,
+        [Step::Edit(set), Step::Edit(add), ipv4_checksum(), OUTPUT]
+    );
+}
+
+#[test]
+fn an_unchanged_header_whose_checksum_is_computed_is_summed() {
+    assert_eq!(steps("", &frame(0x0800)), [ipv4_checksum(), OUTPUT]);
+}
+
+#[test]
+fn bits_of_a_byte_are_written_with_a_mask() {
+    let set = Edit::Set {
+        offset: 15,
+        value: vec![0x0A],
+        mask: vec![0x0F],
+    };
+    let made = steps("hdr.ipv4.tos[3:0] = 10;", &frame(0x0800));
+    assert_eq!(made, [Step::Edit(set), ipv4_checksum(), OUTPUT]);
+}
+
+#[test]
+fn a_pushed_tag_is_an_insertion_and_a_popped_one_a_deletion() {
+    let push = "hdr.vlan.setValid(); hdr.vlan.type = hdr.ethernet.type; hdr.vlan.tci = 7;
+        hdr.ethernet.type = 0x8100;";
+    let insert = Edit::Insert {
+        offset: 12,
+        bytes: vec![0x81, 0x00, 0, 7],
+    };
+    assert_eq!(steps(push, &frame(0xC000)), [Step::Edit(insert), OUTPUT]);
+    let pop = "hdr.ethernet.type = hdr.vlan.type; hdr.vlan.setInvalid();";
+    let delete = Edit::Delete { offset: 12, len: 4 };
+    assert_eq!(steps(pop, &frame(0x8100)), [Step::Edit(delete), OUTPUT]);
+}
+
+#[test]
+fn values_that_no_edit_gives_are_fixed() {
+    // Swapped addresses become constants of the flow.
+    let swap = "bit<48> old = hdr.ethernet.dst; hdr.ethernet.dst = hdr.ethernet.src;
+        hdr.ethernet.src = old;";
+    let flow = flow("", swap, &frame(0xC000)).expect("a flow");
+    let (offset, value, mask) = &matched(&flow)[0];
+    assert_eq!((*offset, &value[..12]), (0, &frame(0)[..12]));
+    assert_eq!(mask[..12], [0xFF; 12]);
+    assert!(matches!(
+        flow.steps[0],
+        Step::Edit(Edit::Set { offset: 0, .. })
+    ));
+}
+
+#[test]
+fn a_condition_on_the_length_is_a_range_of_lengths() {
+    let apply = "if (s.packet_length < 60) { mark_to_drop(s); }";
+    let long = flow("", apply, &frame(0xC000)).expect("a flow");
+    assert_eq!((long.length.min, long.length.max), (60, 65_535));
+    let short = flow("", apply, &frame(0xC000)[..40]).expect("a flow");
+    assert_eq!((short.length.min, short.length.max), (14, 59));
+    assert_eq!(short.drop, Some(exec::DropReason::Ingress));
+    assert!(long.is_disjoint_from(&short));
+}
+
+#[test]
+fn a_comparison_fixes_bits_from_the_most_significant_one_until_it_is_decided() {
+    let mut bytes = frame(0x0800);
+    bytes[22] = 64;
+    let apply = "if (hdr.ipv4.ttl <= 1) { mark_to_drop(s); }";
+    let flow = flow("", apply, &bytes).expect("a flow");
+    assert!(
+        matched(&flow).contains(&(22, vec![0x40], vec![0xC0])),
+        "{flow:?}"
+    );
+}
+
+#[test]
+fn a_checksum_that_is_verified_and_not_used_fixes_nothing() {
+    let verify = "verify_checksum(true, { hdr.ipv4.src, hdr.ipv4.dst }, hdr.ipv4.checksum,
+        HashAlgorithm.csum16);";
+    let unused = flow_verified(verify, "", "", &frame(0x0800)).expect("a flow");
+    assert_eq!(matched(&unused).len(), 1);
+    let apply = "if (s.checksum_error == 1) { mark_to_drop(s); }";
+    let used = flow_verified(verify, "", apply, &frame(0x0800)).expect("a flow");
+    assert_eq!(
+        matched(&used)[1],
+        (24, frame(0)[24..34].to_vec(), vec![0xFF; 10])
+    );
+}
+
+#[test]
+fn what_a_flow_cannot_follow_has_its_reason() {
+    let register = "register<bit<16>>(4) cells;";
+    let cases = [
+        ("", "log_msg(\"hello\");", "the program writes a message"),
+        (
+            "",
+            "if (s.ingress_global_timestamp == 7) { mark_to_drop(s); }",
+            "the result depends on the time",
+        ),
+        (
+            "",
+            "random(m.word, 0, 9); if (m.word == 3) { mark_to_drop(s); }",
+            "the result depends on a random number",
+        ),
+        (
+            register,
+            "cells.read(m.word, 1); hdr.ethernet.type = m.word;",
+            "the program uses the register 'I.cells'",
+        ),
+        (
+            register,
+            "cells.write(1, 7);",
+            "the program uses the register 'I.cells'",
+        ),
+        (
+            "meter(4, MeterType.bytes) limits;",
+            "limits.execute_meter(1, m.word);",
+            "the meter 'I.limits' colours the packet",
+        ),
+        ("", "truncate(20);", "the program cuts the packet"),
+    ];
+    for (state, apply, reason) in cases {
+        let found = flow(state, apply, &frame(0xC000)).map_err(|reason| reason.to_string());
+        assert_eq!(found, Err(reason.to_owned()), "{apply}");
+    }
+    // A register that is read into a field that nothing uses has no effect.
+    let unused = flow(register, "cells.read(m.word, 1);", &frame(0xC000));
+    assert!(unused.is_ok(), "{unused:?}");
+}

@@ -1,0 +1,43 @@
+//! Counts of packets that something outside of the device has processed by its entries, such as a
+//! NIC.
+
+use ir::{ExternId, TableId};
+use packet::Nanos;
+use table::{CounterReading, EntryId};
+
+use crate::device::Device;
+
+impl Device {
+    /// Adds packets to the usage of an entry, or of a miss for `None`, and to the table's totals.
+    /// The last use becomes no earlier. Returns false if there is no such entry.
+    pub fn credit_lookups(
+        &mut self,
+        table: TableId,
+        entry: Option<EntryId>,
+        amounts: CounterReading,
+        last_use: Nanos,
+    ) -> bool {
+        let table = self.configuration.tables.get_mut(table);
+        table.is_some_and(|table| table.credit_lookups(entry, amounts, last_use.0))
+    }
+
+    /// Adds packets to the direct counter of an entry, or of the default action for `None`. Returns
+    /// false if there is none.
+    pub fn credit_direct_counter(
+        &mut self,
+        table: TableId,
+        entry: Option<EntryId>,
+        amounts: CounterReading,
+    ) -> bool {
+        let table = self.configuration.tables.get_mut(table);
+        table.is_some_and(|table| table.credit_counter(entry, amounts))
+    }
+
+    /// Adds packets to a counter. Returns false if there is none.
+    pub fn credit_counter(&mut self, id: ExternId, index: u32, amounts: CounterReading) -> bool {
+        let Some(exec::ExternState::Counter(counters)) = self.configuration().cells.get(id) else {
+            return false;
+        };
+        counters.credit(index.into(), amounts).is_some()
+    }
+}
