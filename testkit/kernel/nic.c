@@ -486,7 +486,7 @@ static int flower_call(enum tc_setup_type type, void *data, void *priv)
 	return error;
 }
 
-/* Takes the effect of the first N rules, and tells nobody. */
+/* Takes the effect of the first N rules, without a report. */
 static int evict(const char *value, const struct kernel_param *param)
 {
 	struct hw_rule *rule;

@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`, `soak`,
-//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
+//! `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -70,8 +70,8 @@ enum Task {
     /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.
     #[cfg(target_os = "linux")]
     Bmv2(bmv2::Options),
-    /// Run the offload by TC flower in a guest with Debian's kernel and a test NIC. Skipped where the
-    /// packages of the kernel and QEMU cannot be had.
+    /// Run the offload by TC flower in a guest with Debian's kernel and a test NIC. Skipped where
+    /// the packages of the kernel and QEMU cannot be had.
     Kernel(kernel::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
     /// Python has no `highspy`.

@@ -11,12 +11,12 @@ use netlink_packet_route::tc::{
 };
 
 use super::counts::{ActionCounts, Counts};
-use super::rule::{self, Action, Field, Key, PeditHeader, PeditKey, Planes, Rule};
+use super::rule::{self, Action, Field, FlowerRule, Key, PeditHeader, PeditKey, RulePlanes};
 
 /// A filter of the kernel that is one of the rules of this module.
 #[derive(Debug)]
 pub(super) struct Filter {
-    pub(super) rule: Rule,
+    pub(super) rule: FlowerRule,
     pub(super) handle: u32,
     pub(super) in_hardware: bool,
     pub(super) hardware_count: u32,
@@ -81,7 +81,7 @@ pub(super) fn place(interface: u32, handle: u32, priority: u16, protocol: u16) -
 }
 
 /// Returns the message that carries a rule.
-pub(super) fn encode(interface: u32, handle: u32, rule: &Rule) -> TcMessage {
+pub(super) fn encode(interface: u32, handle: u32, rule: &FlowerRule) -> TcMessage {
     let mut message = place(interface, handle, rule.priority, rule.protocol);
     let mut options = Vec::new();
     for key in &rule.keys {
@@ -98,9 +98,9 @@ pub(super) fn encode(interface: u32, handle: u32, rule: &Rule) -> TcMessage {
     });
     options.push(Flower::Actions(actions.collect()));
     options.push(Flower::Flags(match rule.planes {
-        Planes::Both => VERBOSE,
-        Planes::Hardware => SKIP_SW,
-        Planes::Software => SKIP_HW,
+        RulePlanes::Both => VERBOSE,
+        RulePlanes::Hardware => SKIP_SW,
+        RulePlanes::Software => SKIP_HW,
     }));
     message.attributes = vec![
         TcAttribute::Kind("flower".to_owned()),
@@ -115,7 +115,7 @@ fn mac(bits: u128) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-fn encode_key(rule: &Rule, key: &Key, options: &mut Vec<Flower>) {
+fn encode_key(rule: &FlowerRule, key: &Key, options: &mut Vec<Flower>) {
     let Key { field, value, mask } = *key;
     let is_udp = rule
         .key(Field::IpProto)
@@ -319,17 +319,17 @@ fn encode_mirred(
 }
 
 /// Reads a filter. `Ok(None)` if it is another classifier's or has parts that rules of this module
-/// do not have: then it is somebody else's.
+/// do not have: then another owner has made it.
 pub(super) fn decode(message: &TcMessage) -> Result<Option<Filter>, String> {
     let info = message.header.info;
     let mut filter = Filter {
-        rule: Rule {
+        rule: FlowerRule {
             chain: 0,
             priority: (info >> 16) as u16,
             protocol: u16::from_be(info as u16),
             keys: Vec::new(),
             actions: Vec::new(),
-            planes: Planes::Both,
+            planes: RulePlanes::Both,
             cookie: [0; 16],
         },
         handle: message.header.handle.into(),
@@ -360,9 +360,9 @@ pub(super) fn decode(message: &TcMessage) -> Result<Option<Filter>, String> {
             Flower::Flags(flags) => {
                 filter.in_hardware = flags & IN_HW != 0;
                 filter.rule.planes = match (flags & SKIP_HW != 0, flags & SKIP_SW != 0) {
-                    (true, _) => Planes::Software,
-                    (_, true) => Planes::Hardware,
-                    _ => Planes::Both,
+                    (true, _) => RulePlanes::Software,
+                    (_, true) => RulePlanes::Hardware,
+                    _ => RulePlanes::Both,
                 };
             }
             Flower::InHwCount(count) => filter.hardware_count = *count,
@@ -482,9 +482,9 @@ impl Keys {
 }
 
 /// Attributes of an action's options, by their kinds.
-struct Options(Vec<(u16, Vec<u8>)>);
+struct Attributes(Vec<(u16, Vec<u8>)>);
 
-impl Options {
+impl Attributes {
     fn get(&self, kind: u16) -> Option<&[u8]> {
         let mut found = self.0.iter().filter(|(there, _)| *there == kind);
         found.next().map(|(_, value)| value.as_slice())
@@ -515,7 +515,7 @@ fn decode_action(
     action: &TcAction,
     cookie: &mut [u8; 16],
 ) -> Result<Option<(Action, ActionCounts)>, String> {
-    let (mut name, mut options, mut counts) = ("", Options(Vec::new()), ActionCounts::default());
+    let (mut name, mut options, mut counts) = ("", Attributes(Vec::new()), ActionCounts::default());
     for attribute in &action.attributes {
         match attribute {
             TcActionAttribute::Kind(kind) => name = kind,
@@ -576,7 +576,7 @@ fn take_counts(stats: &[TcStats2], counts: &mut ActionCounts) {
     }
 }
 
-fn decode_pedit(options: &Options) -> Result<Option<Action>, String> {
+fn decode_pedit(options: &Attributes) -> Result<Option<Action>, String> {
     let (Some(parms), Some(extended)) = (options.get(PEDIT_PARMS_EX), options.get(PEDIT_KEYS_EX))
     else {
         return Ok(None);
@@ -619,7 +619,7 @@ fn decode_pedit(options: &Options) -> Result<Option<Action>, String> {
     Ok(Some(Action::Pedit(keys)))
 }
 
-fn decode_vlan(options: &Options) -> Option<Action> {
+fn decode_vlan(options: &Attributes) -> Option<Action> {
     let id = || {
         options
             .get(VLAN_ID)?
@@ -644,7 +644,7 @@ fn decode_vlan(options: &Options) -> Option<Action> {
     })
 }
 
-fn decode_mpls(options: &Options) -> Option<Action> {
+fn decode_mpls(options: &Attributes) -> Option<Action> {
     let protocol = options.network(MPLS_PROTOCOL)?;
     Some(match options.word(MPLS_PARMS, 5)? {
         MPLS_ACT_POP => Action::MplsPop { protocol },
@@ -659,7 +659,7 @@ fn decode_mpls(options: &Options) -> Option<Action> {
     })
 }
 
-fn decode_mirred(options: &Options) -> Option<Action> {
+fn decode_mirred(options: &Attributes) -> Option<Action> {
     const PARMS: u16 = 2;
     let index = options.word(PARMS, 6)?;
     match options.word(PARMS, 5)? {

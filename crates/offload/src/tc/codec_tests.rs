@@ -103,15 +103,15 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn planes() -> impl Strategy<Value = Planes> {
+fn planes() -> impl Strategy<Value = RulePlanes> {
     prop_oneof![
-        Just(Planes::Both),
-        Just(Planes::Hardware),
-        Just(Planes::Software)
+        Just(RulePlanes::Both),
+        Just(RulePlanes::Hardware),
+        Just(RulePlanes::Software)
     ]
 }
 
-fn rule() -> impl Strategy<Value = Rule> {
+fn rule() -> impl Strategy<Value = FlowerRule> {
     let keys = Vec::from(FIELDS.map(key));
     let actions = prop::collection::vec(action(), 1..8);
     (
@@ -132,7 +132,7 @@ fn rule() -> impl Strategy<Value = Rule> {
                 };
                 let mut keys: Vec<Key> = keys.into_iter().flatten().chain([proto]).collect();
                 keys.sort_unstable();
-                Rule {
+                FlowerRule {
                     chain,
                     priority,
                     protocol,
@@ -175,13 +175,13 @@ proptest! {
 
 #[test]
 fn filters_of_others_are_no_rules() {
-    let rule = Rule {
+    let rule = FlowerRule {
         chain: 0,
         priority: 1,
         protocol: rule::IPV4,
         keys: Vec::new(),
         actions: vec![Action::Drop],
-        planes: Planes::Both,
+        planes: RulePlanes::Both,
         cookie: [7; 16],
     };
     let own = encode(1, 1, &rule);

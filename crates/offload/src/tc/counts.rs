@@ -10,7 +10,7 @@ pub struct Counts {
     /// Packets in the kernel's software.
     pub software_packets: u64,
     /// Bytes of their frames as they came in. For rules of each EtherType without the VLAN tag of
-    /// frames that have one: see [`Rule::is_for_each_ether_type`](super::Rule).
+    /// frames that have one: see [`FlowerRule::is_for_each_ether_type`](super::FlowerRule).
     pub software_bytes: u64,
     /// Milliseconds since the last packet, or since the rule was added if there was none.
     pub idle_ms: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rule::{Field, Rule};
+use super::rule::{Field, FlowerRule};
 
 /// Priorities that are given to rules.
 ///
@@ -24,7 +24,7 @@ impl Priorities {
 
     /// Returns the priority of rules with this rule's protocol and masks; `None` if there are no
     /// more.
-    pub fn of(&mut self, rule: &Rule) -> Option<u16> {
+    pub fn of(&mut self, rule: &FlowerRule) -> Option<u16> {
         let mut masks: Vec<_> = (rule.keys.iter())
             .map(|key| (key.field, key.mask))
             .collect();
@@ -43,17 +43,17 @@ impl Priorities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tc::{Key, Planes};
+    use crate::tc::{Key, RulePlanes};
 
-    fn rule(protocol: u16, mask: u128) -> Rule {
+    fn rule(protocol: u16, mask: u128) -> FlowerRule {
         let field = Field::Ipv4Dst;
         let keys = vec![Key {
             field,
             value: 0,
             mask,
         }];
-        let (actions, planes) = (Vec::new(), Planes::Both);
-        Rule {
+        let (actions, planes) = (Vec::new(), RulePlanes::Both);
+        FlowerRule {
             chain: 0,
             priority: 0,
             protocol,

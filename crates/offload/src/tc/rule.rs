@@ -2,7 +2,7 @@
 
 /// A rule: which frames it takes, and what is done with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct FlowerRule {
     /// The chain of rules; hardware begins at chain 0.
     pub chain: u32,
     /// The priority: lower numbers are tried first. All rules of a priority have one protocol.
@@ -13,8 +13,8 @@ pub struct Rule {
     pub keys: Vec<Key>,
     /// Actions, in order.
     pub actions: Vec<Action>,
-    /// Planes that may have the rule.
-    pub planes: Planes,
+    /// RulePlanes that may have the rule.
+    pub planes: RulePlanes,
     /// Bytes by which the owner finds its rule again. The kernel keeps them with the last action.
     pub cookie: [u8; 16],
 }
@@ -206,7 +206,7 @@ pub enum PeditHeader {
 
 /// The planes that may have a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Planes {
+pub enum RulePlanes {
     /// Hardware if it takes the rule, and software for the frames that reach the kernel.
     #[default]
     Both,
@@ -216,7 +216,7 @@ pub enum Planes {
     Software,
 }
 
-impl Rule {
+impl FlowerRule {
     /// Returns true if frames of each EtherType meet the rule. Then the kernel's count of software
     /// bytes lacks the outermost VLAN tag of frames that have one.
     pub fn is_for_each_ether_type(&self) -> bool {

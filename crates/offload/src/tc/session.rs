@@ -12,7 +12,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::codec::{self, Filter};
 use super::counts::Counts;
-use super::rule::Rule;
+use super::rule::FlowerRule;
 use super::sys::{ENOBUFS, Rtnetlink, Transport};
 
 /// A connection to the kernel's traffic control. Needs Linux 4.19, the first with `TCA_CHAIN`,
@@ -26,7 +26,7 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The rule.
-    pub rule: Rule,
+    pub rule: FlowerRule,
     /// The kernel's number of it within its priority.
     pub handle: u32,
     /// A driver has taken it. The kernel does not learn of evictions, so this can be out of date.
@@ -168,7 +168,7 @@ impl Session {
     /// # Errors
     /// [`TcError`]. A rule that a driver does not take, and software does, is no error: see
     /// [`Installed::in_hardware`].
-    pub fn add(&mut self, interface: u32, rule: &Rule) -> Result<Installed, TcError> {
+    pub fn add(&mut self, interface: u32, rule: &FlowerRule) -> Result<Installed, TcError> {
         self.write(
             "adding a rule",
             interface,
@@ -186,7 +186,7 @@ impl Session {
         &mut self,
         interface: u32,
         handle: u32,
-        rule: &Rule,
+        rule: &FlowerRule,
     ) -> Result<Installed, TcError> {
         self.write(
             "replacing a rule",
@@ -202,7 +202,7 @@ impl Session {
         doing: &'static str,
         interface: u32,
         handle: u32,
-        rule: &Rule,
+        rule: &FlowerRule,
         flags: u16,
     ) -> Result<Installed, TcError> {
         let request = RouteNetlinkMessage::NewTrafficFilter(codec::encode(interface, handle, rule));
@@ -327,7 +327,7 @@ impl Session {
             let message = message.map_err(|error| malformed(error.to_string()))?;
             let step = (message.header.length as usize).next_multiple_of(4);
             rest = rest.get(step..).unwrap_or_default();
-            // Answers to an earlier request whose end was lost.
+            // An answer to an earlier request that was given up.
             if message.header.sequence_number != self.sequence {
                 continue;
             }

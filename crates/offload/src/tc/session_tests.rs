@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::tc::{Action, Planes};
+use crate::tc::{Action, RulePlanes};
 use netlink_packet_core::{DoneMessage, NLM_F_MULTIPART};
 
-/// What the stand-in does when an answer is asked for. The messages get the request's number.
+/// An answer of the stand-in. Its messages get the request's number.
 enum Answer {
     Messages(Vec<(NetlinkPayload<RouteNetlinkMessage>, u16)>),
     /// A refusal with the bytes after the error's number.
@@ -88,14 +88,14 @@ fn session(answers: Vec<Answer>) -> (Session, Arc<Mutex<Log>>) {
     (Session::with(Box::new(kernel)), log)
 }
 
-fn rule(cookie: u8) -> Rule {
-    Rule {
+fn rule(cookie: u8) -> FlowerRule {
+    FlowerRule {
         chain: 0,
         priority: 1,
         protocol: 0x0800,
         keys: Vec::new(),
         actions: vec![Action::Drop],
-        planes: Planes::Both,
+        planes: RulePlanes::Both,
         cookie: [cookie; 16],
     }
 }

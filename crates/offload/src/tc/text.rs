@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::rule::{
-    ANY_PROTOCOL, Action, Field, IPV4, IPV6, Key, MPLS, MPLS_MULTICAST, PeditHeader, PeditKey,
-    Planes, Rule, SERVICE_VLAN, TCP, UDP, VLAN,
+    ANY_PROTOCOL, Action, Field, FlowerRule, IPV4, IPV6, Key, MPLS, MPLS_MULTICAST, PeditHeader,
+    PeditKey, RulePlanes, SERVICE_VLAN, TCP, UDP, VLAN,
 };
 use super::session::Installed;
 
-impl Rule {
+impl FlowerRule {
     /// Returns the rule's text, without what only the kernel knows: handle, indices and counts.
     /// `interface` gives the names of interfaces.
     pub fn text(&self, interface: impl Fn(u32) -> String) -> String {
@@ -23,9 +23,9 @@ impl Rule {
             let _ = writeln!(text, "  {line}");
         }
         match self.planes {
-            Planes::Both => {}
-            Planes::Hardware => text.push_str("  skip_sw\n"),
-            Planes::Software => text.push_str("  skip_hw\n"),
+            RulePlanes::Both => {}
+            RulePlanes::Hardware => text.push_str("  skip_sw\n"),
+            RulePlanes::Software => text.push_str("  skip_hw\n"),
         }
         for (number, action) in (1..).zip(&self.actions) {
             let _ = writeln!(
@@ -95,7 +95,7 @@ fn ether_type(number: u16) -> String {
 }
 
 /// Returns the lines of the keys in the order of `tc`.
-fn keys(rule: &Rule) -> Vec<String> {
+fn keys(rule: &FlowerRule) -> Vec<String> {
     const ORDER: [Field; 20] = [
         Field::VlanId,
         Field::VlanPriority,

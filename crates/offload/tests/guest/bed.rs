@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use offload::tc::{Installed, Interfaces, Options, Planes, Priorities, Rule, RulePlace, Session};
+use offload::tc::{
+    FlowerRule, Installed, Interfaces, Priorities, RulePlace, RulePlanes, Session, TranslateOptions,
+};
 use offload::{Flow, LengthRange, MatchedBits, Met, Step};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{AfPacketPort, Port};
@@ -70,18 +72,18 @@ impl Bed {
     }
 
     /// Translates a flow under the word of the owner that IP headers have no options.
-    pub(crate) fn translate(&self, flow: &Flow, planes: Planes) -> Result<Rule, String> {
-        let options = Options {
+    pub(crate) fn translate(&self, flow: &Flow, planes: RulePlanes) -> Result<FlowerRule, String> {
+        let options = TranslateOptions {
             no_ip_options: true,
             planes,
-            ..Options::default()
+            ..TranslateOptions::default()
         };
         let rule = offload::tc::translate(flow, &self.interfaces, &options);
         rule.map_err(|reason| reason.to_string())
     }
 
     /// Gives a rule a priority and a cookie, and adds it.
-    pub(crate) fn add(&mut self, mut rule: Rule) -> Result<Installed, offload::tc::TcError> {
+    pub(crate) fn add(&mut self, mut rule: FlowerRule) -> Result<Installed, offload::tc::TcError> {
         if rule.priority == 0 {
             rule.priority = self.priorities.of(&rule).expect("there are priorities");
         }

@@ -1,7 +1,8 @@
 //! Cases in which the obvious rule is wrong, shown by the kernel.
 
 use offload::tc::{
-    Action, Field, Key, Options, PeditHeader, PeditKey, Planes, Priorities, Rule, TcError,
+    Action, Field, FlowerRule, Key, PeditHeader, PeditKey, Priorities, RulePlanes, TcError,
+    TranslateOptions,
 };
 use offload::{Edit, Step};
 use packet::PortId;
@@ -19,9 +20,9 @@ fn key(field: Field, value: u128) -> Key {
 }
 
 /// Returns a rule that is written by hand.
-fn rule(priority: u16, protocol: u16, keys: Vec<Key>, actions: Vec<Action>) -> Rule {
-    let planes = Planes::Both;
-    Rule {
+fn rule(priority: u16, protocol: u16, keys: Vec<Key>, actions: Vec<Action>) -> FlowerRule {
+    let planes = RulePlanes::Both;
+    FlowerRule {
         chain: 0,
         priority,
         protocol,
@@ -43,14 +44,14 @@ fn difficulty_1_hardware_overtakes_better_software_so_only_disjoint_flows_are_ex
     let Some(mut bed) = Bed::open() else { return };
     let destination = |value| key(Field::Ipv4Dst, value);
     let mut better = rule(3, IPV4, vec![destination(0x0101_0101)], vec![Action::Drop]);
-    better.planes = Planes::Software;
+    better.planes = RulePlanes::Software;
     let mut worse = rule(
         4,
         IPV4,
         vec![destination(0x0101_0101)],
         vec![bed.redirect(1)],
     );
-    worse.planes = Planes::Hardware;
+    worse.planes = RulePlanes::Hardware;
     let (better, worse) = (bed.add(better).unwrap(), bed.add(worse).unwrap());
     let frame = udp_frame([2, 2, 2, 3], [1, 1, 1, 1], 60);
     assert_eq!(
@@ -68,8 +69,8 @@ fn difficulty_1_hardware_overtakes_better_software_so_only_disjoint_flows_are_ex
     );
     assert!(first.is_disjoint_from(&second));
     for planes in [
-        [Planes::Software, Planes::Hardware],
-        [Planes::Hardware, Planes::Software],
+        [RulePlanes::Software, RulePlanes::Hardware],
+        [RulePlanes::Hardware, RulePlanes::Software],
     ] {
         let rules = [(&first, planes[0]), (&second, planes[1])];
         let rules = rules.map(|(flow, planes)| bed.translate(flow, planes).unwrap());
@@ -87,7 +88,7 @@ fn difficulty_2_a_refused_rule_runs_in_software_and_says_so_with_the_drivers_wor
     set_nic("capacity", "0");
     let flow = flow(&[(12, &[8, 0])], vec![Step::Output(PortId(1))]);
     let installed = bed
-        .add(bed.translate(&flow, Planes::Both).unwrap())
+        .add(bed.translate(&flow, RulePlanes::Both).unwrap())
         .expect("no error");
     assert!(!installed.in_hardware);
     assert!(
@@ -97,7 +98,7 @@ fn difficulty_2_a_refused_rule_runs_in_software_and_says_so_with_the_drivers_wor
             .is_some_and(|words| words.contains("table is full"))
     );
     bed.remove(&installed);
-    match bed.add(bed.translate(&flow, Planes::Hardware).unwrap()) {
+    match bed.add(bed.translate(&flow, RulePlanes::Hardware).unwrap()) {
         Err(TcError::Refused {
             words: Some(words), ..
         }) => assert!(words.contains("full")),
@@ -132,12 +133,12 @@ fn difficulty_4_a_push_alone_is_another_frame_and_some_fields_cannot_be_pushed()
     assert_ne!(bed.exchange(&frame), Bed::expected(&wanted, &frame));
     bed.remove(&installed);
     let installed = bed
-        .add(bed.translate(&wanted, Planes::Both).unwrap())
+        .add(bed.translate(&wanted, RulePlanes::Both).unwrap())
         .unwrap();
     assert_eq!(bed.exchange(&frame), Bed::expected(&wanted, &frame));
     bed.remove(&installed);
     for (bytes, label, ttl) in [([0, 0, 0x39, 8], 3, 8), ([0x0A, 0x0A, 9, 0], 0x0A0A0, 0)] {
-        assert!(bed.translate(&add(bytes), Planes::Both).is_err());
+        assert!(bed.translate(&add(bytes), RulePlanes::Both).is_err());
         let refused = rule(1, IPV4, vec![], vec![push(label, ttl), bed.redirect(1)]);
         assert!(matches!(bed.add(refused), Err(TcError::Refused { .. })));
     }
@@ -163,10 +164,10 @@ fn difficulty_5_ports_after_options_match_a_key_and_not_the_flow() {
         "the kernel finds the port after the options"
     );
     bed.remove(&installed);
-    let options = Options::default();
+    let options = TranslateOptions::default();
     let reason = offload::tc::translate(&port, &bed.interfaces, &options).unwrap_err();
     assert!(reason.to_string().contains("no-ip-options"), "{reason}");
-    bed.translate(&port, Planes::Both)
+    bed.translate(&port, RulePlanes::Both)
         .expect("the owner says that there are no options");
 }
 
@@ -200,7 +201,7 @@ fn difficulty_6_counts_are_those_of_the_action_that_counts_and_of_whole_frames()
     assert_eq!((counts.hardware_packets, counts.hardware_bytes), (3, 180));
     bed.remove(&installed);
     let installed = bed
-        .add(bed.translate(&flow, Planes::Software).unwrap())
+        .add(bed.translate(&flow, RulePlanes::Software).unwrap())
         .unwrap();
     bed.exchange(&frame);
     let text = run(
@@ -230,8 +231,8 @@ fn difficulty_7_masks_of_one_priority_are_tried_in_order_of_insertion() {
     let mut priorities = Priorities::new(1);
     assert_ne!(priorities.of(&wide), priorities.of(&narrow));
     let frame = udp_frame([1; 4], [10, 1, 1, 7], 60);
-    let software = |mut rule: Rule| {
-        rule.planes = Planes::Software;
+    let software = |mut rule: FlowerRule| {
+        rule.planes = RulePlanes::Software;
         rule
     };
     let (wide, narrow) = (
@@ -281,7 +282,7 @@ fn difficulty_8_a_sum_of_two_bytes_carries_the_wrong_way_and_of_one_byte_is_exac
         let add = Step::Edit(Edit::Add { offset, value });
         vec![add, Step::Edit(ipv4_checksum(14)), Step::Output(PortId(1))]
     };
-    for planes in [Planes::Hardware, Planes::Software] {
+    for planes in [RulePlanes::Hardware, RulePlanes::Software] {
         for offset in [15, 18, 19, 22, 33] {
             for value in [1, 127, 255] {
                 let flow = flow(&[(12, &[8, 0])], steps(offset, value));
@@ -302,7 +303,7 @@ fn difficulty_9_an_evicted_rule_stays_in_hw_and_its_packets_in_software_tell() {
     let Some(mut bed) = Bed::open() else { return };
     let flow = flow(&[(12, &[8, 0])], vec![Step::Output(PortId(1))]);
     let installed = bed
-        .add(bed.translate(&flow, Planes::Both).unwrap())
+        .add(bed.translate(&flow, RulePlanes::Both).unwrap())
         .unwrap();
     let frame = udp_frame([1; 4], [2; 4], 60);
     bed.exchange(&frame);
@@ -325,7 +326,7 @@ fn difficulty_10_a_rule_for_ports_leaves_fragments_alone() {
         &[(12, &[8, 0]), (23, &[17]), (36, &[7, 0xD0])],
         vec![Step::Output(PortId(1))],
     );
-    for planes in [Planes::Hardware, Planes::Software] {
+    for planes in [RulePlanes::Hardware, RulePlanes::Software] {
         let installed = bed.add(bed.translate(&port, planes).unwrap()).unwrap();
         let mut frame = udp_frame([1; 4], [2; 4], 60);
         assert_eq!(bed.exchange(&frame).len(), 1);
@@ -365,7 +366,7 @@ fn a_rule_for_tagged_ip_takes_no_frame_of_two_tags_or_of_pppoe() {
     let mut tagged_pppoe = pppoe.clone();
     tagged_pppoe.splice(12..12, [0x81, 0, 0, 5]);
     for (flow, own) in [(&tagged, &one), (&untagged, &plain)] {
-        for planes in [Planes::Hardware, Planes::Software] {
+        for planes in [RulePlanes::Hardware, RulePlanes::Software] {
             let installed = bed.add(bed.translate(flow, planes).unwrap()).unwrap();
             for frame in [&plain, &one, &two, &pppoe, &tagged_pppoe] {
                 let expected = match frame == own {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use offload::Step;
-use offload::tc::{Planes, TcError};
+use offload::tc::{RulePlanes, TcError};
 use packet::PortId;
 
 use crate::bed::{Bed, flow, run, set_nic, udp_frame};
@@ -22,7 +22,7 @@ fn a_nic_that_is_full_in_the_middle_of_a_batch_leaves_the_rest_in_software() {
     set_nic("capacity", "3");
     let mut installed = Vec::new();
     for last in 0..5 {
-        let rule = bed.translate(&to(last), Planes::Both).unwrap();
+        let rule = bed.translate(&to(last), RulePlanes::Both).unwrap();
         installed.push(bed.add(rule).expect("software takes it"));
     }
     let in_hardware: Vec<bool> = installed.iter().map(|rule| rule.in_hardware).collect();
@@ -63,7 +63,7 @@ fn a_driver_that_refuses_late_is_waited_for_and_its_words_are_kept() {
     set_nic("delay_ms", "300");
     let begin = Instant::now();
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     assert!(begin.elapsed() >= Duration::from_millis(300));
     assert!(!installed.in_hardware);
@@ -76,7 +76,7 @@ fn a_driver_that_refuses_late_is_waited_for_and_its_words_are_kept() {
     let frame = udp_frame([1; 4], [10, 0, 0, 1], 60);
     assert_eq!(bed.exchange(&frame), [(PortId(1), frame.clone())]);
     bed.remove(&installed);
-    match bed.add(bed.translate(&to(1), Planes::Hardware).unwrap()) {
+    match bed.add(bed.translate(&to(1), RulePlanes::Hardware).unwrap()) {
         Err(TcError::Refused {
             words: Some(words), ..
         }) => {
@@ -91,7 +91,7 @@ fn a_nic_without_the_key_or_with_too_few_actions_says_which() {
     let Some(mut bed) = Bed::open() else { return };
     set_nic("max_actions", "0");
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     assert!(
         installed
@@ -103,7 +103,7 @@ fn a_nic_without_the_key_or_with_too_few_actions_says_which() {
     set_nic("max_actions", "32");
     set_nic("keys", "3");
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     assert!(
         installed
@@ -119,7 +119,7 @@ fn a_nic_that_says_yes_and_does_not_match_is_seen_by_packets_in_software() {
     let Some(mut bed) = Bed::open() else { return };
     set_nic("lie", "1");
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     assert!(installed.in_hardware);
     let frame = udp_frame([1; 4], [10, 0, 0, 1], 60);
@@ -133,7 +133,7 @@ fn a_nic_that_says_yes_and_does_not_match_is_seen_by_packets_in_software() {
 fn a_replaced_rule_has_the_new_actions_and_the_same_handle() {
     let Some(mut bed) = Bed::open() else { return };
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     let mut rule = installed.rule.clone();
     rule.actions = vec![offload::tc::Action::Redirect(bed.interfaces[&PortId(2)])];
@@ -177,7 +177,7 @@ fn rules_of_others_are_left_out_of_a_dump_or_have_another_cookie() {
         .concat(),
     );
     let installed = bed
-        .add(bed.translate(&to(1), Planes::Both).unwrap())
+        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
         .unwrap();
     let dump = bed.session.dump(bed.nic, None).unwrap();
     let found: Vec<_> = dump
@@ -212,7 +212,7 @@ fn a_missing_module_and_a_missing_interface_are_refused_by_name() {
         &[(12, &[8, 0])],
         vec![Step::Edit(tag), Step::Output(PortId(1))],
     );
-    match bed.add(bed.translate(&push, Planes::Both).unwrap()) {
+    match bed.add(bed.translate(&push, RulePlanes::Both).unwrap()) {
         Err(error @ TcError::Refused { .. }) => {
             assert!(error.to_string().contains("TC action module"), "{error}");
         }
@@ -220,10 +220,10 @@ fn a_missing_module_and_a_missing_interface_are_refused_by_name() {
     }
     run("insmod", &["/lib/act_vlan.ko"]);
     let installed = bed
-        .add(bed.translate(&push, Planes::Both).unwrap())
+        .add(bed.translate(&push, RulePlanes::Both).unwrap())
         .unwrap();
     bed.remove(&installed);
-    let rule = bed.translate(&to(1), Planes::Both).unwrap();
+    let rule = bed.translate(&to(1), RulePlanes::Both).unwrap();
     assert!(matches!(
         bed.session.add(9999, &rule),
         Err(TcError::Refused { .. })

@@ -10,3 +10,4 @@ mod paper;
 mod random;
 mod random_flows;
 mod tc_command;
+mod traced_flows;

@@ -1,6 +1,6 @@
 //! The paper's figures 4 and 5: two flows in the NIC, and frames before and after.
 
-use offload::tc::Planes;
+use offload::tc::RulePlanes;
 use offload::{Edit, Step};
 use packet::PortId;
 
@@ -25,7 +25,7 @@ fn figures_4_and_5_set_field_needs_its_checksum_and_add_field_is_in_hardware() {
         vec![new_destination.clone(), output.clone()],
     );
     let reason = bed
-        .translate(&as_printed, Planes::Both)
+        .translate(&as_printed, RulePlanes::Both)
         .expect_err("it has no checksum action");
     println!("figure 4 (a) as printed: {reason}");
     assert!(reason.contains("does not write its checksum"), "{reason}");
@@ -44,22 +44,22 @@ fn figures_4_and_5_set_field_needs_its_checksum_and_add_field_is_in_hardware() {
         udp_frame([2, 2, 2, 2], [1; 4], 124),
     ];
     let lengths = [60, 128];
-    for planes in [Planes::Both, Planes::Software] {
+    for planes in [RulePlanes::Both, RulePlanes::Software] {
         for (index, flow) in [&first, &second].into_iter().enumerate() {
             let rule = bed.translate(flow, planes).expect("the flow is offloaded");
             let installed = bed.add(rule).expect("the kernel takes the rule");
-            assert_eq!(installed.in_hardware, planes == Planes::Both);
+            assert_eq!(installed.in_hardware, planes == RulePlanes::Both);
             let frame = &frames[index];
             let out = bed.exchange(frame);
             assert_eq!(out, Bed::expected(flow, frame));
             assert_eq!(out[0].1.len(), lengths[index]);
             let counts = bed.read(&installed).counts;
             let (packets, bytes) = match planes {
-                Planes::Software => (counts.software_packets, counts.software_bytes),
+                RulePlanes::Software => (counts.software_packets, counts.software_bytes),
                 _ => (counts.hardware_packets, counts.hardware_bytes),
             };
             assert_eq!((packets, bytes), (1, frame.len() as u64));
-            if planes == Planes::Both {
+            if planes == RulePlanes::Both {
                 println!("figure 4, flow {}:", index + 1);
                 print!("{}", bed.read(&installed).text(name_of));
                 show("figure 5, in ", frame);

@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use offload::tc::Planes;
+use offload::tc::RulePlanes;
 use support::rng::Rng;
 
 use crate::bed::Bed;
 use crate::random::{Kind, Sample, sample};
 
 /// Returns a number from the environment.
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// Numbers of flows and frames that were compared.
 #[derive(Default)]
-struct Tally {
-    flows: u64,
-    offloaded: u64,
+pub(crate) struct Tally {
+    pub(crate) flows: u64,
+    pub(crate) offloaded: u64,
     frames: u64,
     /// Frames of a flow that its narrower rule left alone.
     left: u64,
@@ -26,8 +27,43 @@ struct Tally {
     reasons: BTreeMap<String, u64>,
 }
 
+impl Tally {
+    /// Counts a reason, without its numbers.
+    pub(crate) fn refused(&mut self, reason: &str) {
+        let words = reason
+            .split(|c: char| c.is_ascii_digit())
+            .next()
+            .unwrap_or_default();
+        *self.reasons.entry(words.to_owned()).or_default() += 1;
+    }
+
+    pub(crate) fn print(&self, title: &str) {
+        let share = 100.0 * self.offloaded as f64 / self.flows.max(1) as f64;
+        println!(
+            "{title}: {} of {} flows offloaded ({share:.1} %), {} frames compared on two planes, \
+             {} left to other rules, {} frames of other flows",
+            self.offloaded, self.flows, self.frames, self.left, self.strangers
+        );
+        for (reason, count) in &self.reasons {
+            println!("  NotOffloadable {count:5}: {reason}");
+        }
+    }
+}
+
+/// Compares the rules of a flow on both planes with the flow, if there is one.
+pub(crate) fn try_sample(bed: &mut Bed, rng: &mut Rng, sample: &Sample, tally: &mut Tally) {
+    if let Err(reason) = bed.translate(&sample.flow, RulePlanes::Hardware) {
+        tally.refused(&reason);
+        return;
+    }
+    tally.offloaded += 1;
+    for planes in [RulePlanes::Hardware, RulePlanes::Software] {
+        compare(bed, rng, sample, planes, tally);
+    }
+}
+
 /// Sends frames through a rule of one plane and compares.
-fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally: &mut Tally) {
+fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: RulePlanes, tally: &mut Tally) {
     let rule = bed
         .translate(&sample.flow, planes)
         .expect("it was translated before");
@@ -38,7 +74,7 @@ fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally:
             bed.translate(&sample.flow, planes)
         )
     });
-    assert_eq!(installed.in_hardware, planes == Planes::Hardware);
+    assert_eq!(installed.in_hardware, planes == RulePlanes::Hardware);
     let (mut hits, mut bytes, mut hidden) = (0, 0, 0);
     for turn in 0..3 {
         let frame = match turn {
@@ -74,7 +110,7 @@ fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally:
         hits += 1;
         bytes += frame.len() as u64;
         // In software, rules for each EtherType do not count the tag that the kernel has taken.
-        if planes == Planes::Software && installed.rule.is_for_each_ether_type() {
+        if planes == RulePlanes::Software && installed.rule.is_for_each_ether_type() {
             hidden += if matches!(frame[12..14], [0x81, 0] | [0x88, 0xA8]) {
                 4
             } else {
@@ -103,7 +139,7 @@ fn compare(bed: &mut Bed, rng: &mut Rng, sample: &Sample, planes: Planes, tally:
     }
     let counts = bed.read(&installed).counts;
     let found = match planes {
-        Planes::Hardware => (counts.hardware_packets, counts.hardware_bytes),
+        RulePlanes::Hardware => (counts.hardware_packets, counts.hardware_bytes),
         _ => (counts.software_packets, counts.software_bytes),
     };
     assert_eq!(found.0, hits, "{planes:?}: {:#?}", installed.rule);
@@ -128,33 +164,14 @@ fn random_flows_make_the_frames_of_the_flow_or_are_refused_by_name() {
         let (kind, tally) = &mut tallies[usize::from(index % 4 == 3)];
         let sample = sample(&mut rng, *kind);
         tally.flows += 1;
-        if let Err(reason) = bed.translate(&sample.flow, Planes::Hardware) {
-            let words = reason
-                .split(|c: char| c.is_ascii_digit())
-                .next()
-                .unwrap_or_default();
-            *tally.reasons.entry(words.to_owned()).or_default() += 1;
-            continue;
-        }
-        tally.offloaded += 1;
-        for planes in [Planes::Hardware, Planes::Software] {
-            compare(&mut bed, &mut rng, &sample, planes, tally);
-        }
+        try_sample(&mut bed, &mut rng, &sample, tally);
         if index % 200 == 199 {
             println!("{} of {flows} flows ({:.1?})", index + 1, begin.elapsed());
         }
     }
     println!("seed {seed}");
     for (kind, tally) in &tallies {
-        let share = 100.0 * tally.offloaded as f64 / tally.flows.max(1) as f64;
-        println!(
-            "{kind:?}: {} of {} flows offloaded ({share:.1} %), {} frames compared on two planes, \
-             {} left to other rules, {} frames of other flows",
-            tally.offloaded, tally.flows, tally.frames, tally.left, tally.strangers
-        );
-        for (reason, count) in &tally.reasons {
-            println!("  NotOffloadable {count:5}: {reason}");
-        }
+        tally.print(&format!("{kind:?} changes"));
     }
     let fixed = &tallies[0].1;
     assert!(

@@ -1,6 +1,6 @@
 //! Debian's command `tc` reads what this crate says is there.
 
-use offload::tc::Planes;
+use offload::tc::RulePlanes;
 use support::rng::Rng;
 
 use crate::bed::{Bed, name_of, run};
@@ -31,7 +31,7 @@ fn tc_prints_the_text_of_the_rule_and_json_has_its_state_and_counts() {
             Kind::Any
         };
         let sample = sample(&mut rng, kind);
-        let planes = [Planes::Both, Planes::Hardware, Planes::Software][turn % 3];
+        let planes = [RulePlanes::Both, RulePlanes::Hardware, RulePlanes::Software][turn % 3];
         let Ok(rule) = bed.translate(&sample.flow, planes) else {
             continue;
         };

@@ -1,7 +1,7 @@
 //! A flow's matched bits as keys of a rule.
 
 use super::layout::{ETHER_TYPE, Layout, Network};
-use super::{Options, refused};
+use super::{TranslateOptions, refused};
 use crate::flow::{Flow, NotOffloadable};
 use crate::tc::rule::{Field, Key, TCP, UDP};
 
@@ -65,7 +65,7 @@ impl Bits {
 pub(super) fn keys(
     bits: &Bits,
     layout: &Layout,
-    options: &Options,
+    options: &TranslateOptions,
 ) -> Result<Vec<Key>, NotOffloadable> {
     let mut taker = Taker {
         left: bits.clone(),
@@ -124,7 +124,7 @@ impl Taker {
         offset: u32,
         width: u32,
         wanted: u128,
-        options: &Options,
+        options: &TranslateOptions,
     ) -> Result<(), NotOffloadable> {
         let (value, mask) = self.left.bits(offset, width);
         if mask == 0 {
@@ -162,7 +162,7 @@ pub(super) fn no_ip_options() -> NotOffloadable {
     )
 }
 
-fn ipv4(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloadable> {
+fn ipv4(taker: &mut Taker, base: u32, options: &TranslateOptions) -> Result<(), NotOffloadable> {
     taker.assume(base, 8, 0x45, options)?;
     taker.take(Field::IpTos, base + 8);
     taker.take(Field::IpTtl, base + 64);
@@ -178,7 +178,7 @@ fn ipv4(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloa
     transport(taker, base + 160, options)
 }
 
-fn ipv6(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloadable> {
+fn ipv6(taker: &mut Taker, base: u32, options: &TranslateOptions) -> Result<(), NotOffloadable> {
     taker.assume(base, 4, 6, options)?;
     taker.take(Field::IpTos, base + 4);
     if taker.left.byte(base / 8 + 6).1 != 0 {
@@ -191,7 +191,7 @@ fn ipv6(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloa
     taker.take(Field::IpTtl, base + 56);
     for (field, offset) in [(Field::Ipv6Src, base + 64), (Field::Ipv6Dst, base + 192)] {
         // The command `tc` of iproute2 6.1 ends with a fault when it prints another mask, and then
-        // nobody can list the interface's rules.
+        // the interface's rules cannot be listed.
         let (_, mask) = taker.left.bits(offset, 128);
         if mask.leading_ones() != mask.count_ones() {
             return Err(refused(
@@ -203,7 +203,11 @@ fn ipv6(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloa
     transport(taker, base + 320, options)
 }
 
-fn transport(taker: &mut Taker, base: u32, options: &Options) -> Result<(), NotOffloadable> {
+fn transport(
+    taker: &mut Taker,
+    base: u32,
+    options: &TranslateOptions,
+) -> Result<(), NotOffloadable> {
     let proto = taker.keys.iter().find(|key| key.field == Field::IpProto);
     let proto = proto.map(|key| key.value as u8);
     if taker.left.bits(base, 32).1 == 0 && taker.left.bits(base + 96, 16).1 == 0 {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use packet::PortId;
 
-use super::rule::{Action, Planes, Rule};
+use super::rule::{Action, FlowerRule, RulePlanes};
 use crate::flow::{Flow, NotOffloadable, Step};
 use edits::Editor;
 use keys::Bits;
@@ -20,9 +20,9 @@ use layout::Layout;
 /// Interfaces of a switch's ports, by their indices in the kernel.
 pub type Interfaces = BTreeMap<PortId, u32>;
 
-/// What a translation may rely on. The owner of the interface knows it.
+/// Facts on which a translation may rely. The owner of the interface knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct TranslateOptions {
     /// All IPv4 headers have version 4 and no options, all IPv6 headers have version 6 and no
     /// extension headers (`no-ip-options`). No key of flower says so.
     pub no_ip_options: bool,
@@ -31,23 +31,23 @@ pub struct Options {
     pub shortest: u32,
     /// Length of the longest one.
     pub longest: u32,
-    /// Planes that may have the rules.
-    pub planes: Planes,
+    /// RulePlanes that may have the rules.
+    pub planes: RulePlanes,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TranslateOptions {
+    fn default() -> TranslateOptions {
+        TranslateOptions {
             no_ip_options: false,
             shortest: 60,
             longest: 9216,
-            planes: Planes::Both,
+            planes: RulePlanes::Both,
         }
     }
 }
 
 /// Most actions of a rule in the kernel.
-const MOST_ACTIONS: usize = 32;
+const MAX_ACTIONS: usize = 32;
 
 /// Translates a flow. The rule has no priority and no cookie yet.
 ///
@@ -56,8 +56,8 @@ const MOST_ACTIONS: usize = 32;
 pub fn translate(
     flow: &Flow,
     interfaces: &Interfaces,
-    options: &Options,
-) -> Result<Rule, NotOffloadable> {
+    options: &TranslateOptions,
+) -> Result<FlowerRule, NotOffloadable> {
     if flow.length.min > options.shortest || flow.length.max < options.longest {
         return Err(refused(format!(
             "the flow depends on the frame's length ({} to {} bytes), which no key says",
@@ -80,8 +80,8 @@ fn rule(
     bits: &Bits,
     layout: &Layout,
     interfaces: &Interfaces,
-    options: &Options,
-) -> Result<Rule, NotOffloadable> {
+    options: &TranslateOptions,
+) -> Result<FlowerRule, NotOffloadable> {
     let keys = keys::keys(bits, layout, options)?;
     let mut editor = Editor::new(bits, layout, options.no_ip_options, flow);
     for step in &flow.steps {
@@ -96,13 +96,13 @@ fn rule(
         }
     }
     let actions = finish(editor.actions);
-    if actions.len() > MOST_ACTIONS {
+    if actions.len() > MAX_ACTIONS {
         let count = actions.len();
         return Err(refused(format!(
-            "{count} actions, the kernel has at most {MOST_ACTIONS}"
+            "{count} actions, the kernel has at most {MAX_ACTIONS}"
         )));
     }
-    Ok(Rule {
+    Ok(FlowerRule {
         chain: 0,
         priority: 0,
         protocol: layout.protocol(),

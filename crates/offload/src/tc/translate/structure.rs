@@ -7,7 +7,7 @@ use super::refused;
 use crate::flow::NotOffloadable;
 use crate::tc::rule::{Action, MPLS, PeditHeader, PeditKey, is_mpls, is_vlan};
 
-/// What the kernel's frame has at this point of the actions.
+/// The parts that the kernel's frame has at this point of the actions.
 pub(super) struct Structure {
     now: Parts,
     /// MPLS entries of the frame as it came in that are gone.
@@ -118,7 +118,7 @@ impl Structure {
     ) -> Result<[Cell; 2], NotOffloadable> {
         let mut ether_type = self.now.ether_type;
         let to_cells = |protocol: u16| protocol.to_be_bytes().map(Cell::Constant);
-        let pops = popped.checked_sub(self.popped).unwrap_or(0);
+        let pops = popped.saturating_sub(self.popped);
         for left in (0..pops).rev() {
             if !self.is_mpls || !self.now.entries.is_empty() {
                 return Err(refused(
@@ -240,7 +240,7 @@ fn link<'a>(cells: &'a [Cell], layout: &Layout) -> Result<(&'a [Cell], u32), Not
     };
     let addresses = cells.get(..ETHER_TYPE as usize).ok_or_else(other)?;
     let gone = first - layout.network;
-    if !follow(addresses, 0) || !follow(&cells[start..], *first) || gone % 4 != 0 {
+    if !follow(addresses, 0) || !follow(&cells[start..], *first) || !gone.is_multiple_of(4) {
         return Err(other());
     }
     let link = cells.get(ETHER_TYPE as usize..start).ok_or_else(other)?;

@@ -4,11 +4,11 @@ use super::*;
 use crate::flow::{Edit, LengthRange, MatchedBits, Met, Summed};
 use crate::tc::{Field, PeditHeader, PeditKey};
 
-const PLAIN: Options = Options {
+const PLAIN: TranslateOptions = TranslateOptions {
     no_ip_options: true,
     shortest: 60,
     longest: 9216,
-    planes: Planes::Both,
+    planes: RulePlanes::Both,
 };
 
 fn flow(matched: &[(u32, &[u8])], mut steps: Vec<Step>) -> Flow {
@@ -28,7 +28,7 @@ fn flow(matched: &[(u32, &[u8])], mut steps: Vec<Step>) -> Flow {
     }
 }
 
-fn of(flow: &Flow, options: &Options) -> Result<Rule, String> {
+fn of(flow: &Flow, options: &TranslateOptions) -> Result<FlowerRule, String> {
     let interfaces = Interfaces::from([(PortId(1), 7)]);
     translate(flow, &interfaces, options).map_err(|reason| reason.to_string())
 }
@@ -191,7 +191,8 @@ fn what_only_the_owner_knows_is_not_assumed() {
         flow(&[(12, &[0x86, 0xDD]), (20, &[17])], vec![]),
     ];
     for flow in cases {
-        let reason = of(&flow, &Options::default()).expect_err("it relies on the owner's word");
+        let reason =
+            of(&flow, &TranslateOptions::default()).expect_err("it relies on the owner's word");
         assert!(reason.contains("no-ip-options"), "{reason}");
         of(&flow, &PLAIN).expect("the owner says so");
     }
