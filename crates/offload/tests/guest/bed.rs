@@ -12,6 +12,9 @@ use port::{AfPacketPort, Port};
 /// Number of pairs of interfaces.
 pub(crate) const PORTS: u32 = 4;
 
+/// MTU of all interfaces. Flows that add bytes end below the longest frame of the device.
+const MTU: u32 = 9000;
+
 /// The guest with its interfaces up and no rules.
 pub(crate) struct Bed {
     pub(crate) session: Session,
@@ -48,7 +51,14 @@ impl Bed {
             for side in ["nic", "wire"] {
                 run(
                     "ip",
-                    &["link", "set", &format!("{side}{port}"), "up", "mtu", "9000"],
+                    &[
+                        "link",
+                        "set",
+                        &format!("{side}{port}"),
+                        "up",
+                        "mtu",
+                        &MTU.to_string(),
+                    ],
                 );
             }
             interfaces.insert(PortId(port), index_of(&format!("nic{port}")));
@@ -76,7 +86,7 @@ impl Bed {
         let options = TranslateOptions {
             no_ip_options: true,
             planes,
-            ..TranslateOptions::default()
+            ..TranslateOptions::of_mtu(MTU)
         };
         let rule = offload::tc::translate(flow, &self.interfaces, &options);
         rule.map_err(|reason| reason.to_string())

@@ -35,14 +35,22 @@ pub struct TranslateOptions {
     pub planes: RulePlanes,
 }
 
-impl Default for TranslateOptions {
-    fn default() -> TranslateOptions {
+impl TranslateOptions {
+    /// Returns the options of an Ethernet interface with this MTU: its longest frames also have a
+    /// header and a VLAN tag.
+    pub fn of_mtu(mtu: u32) -> TranslateOptions {
         TranslateOptions {
             no_ip_options: false,
             shortest: 60,
-            longest: 9216,
+            longest: mtu + 18,
             planes: RulePlanes::Both,
         }
+    }
+}
+
+impl Default for TranslateOptions {
+    fn default() -> TranslateOptions {
+        TranslateOptions::of_mtu(1500)
     }
 }
 
