@@ -207,7 +207,7 @@ impl ModelNic {
     fn batch(&mut self, now: Nanos, time: BatchTime, works: impl IntoIterator<Item = Work>) {
         let mut at = self.busy_until.max(now) + time.batch;
         for work in works {
-            at = at + time.each;
+            at += time.each;
             let is_late = match &work {
                 Work::Add(_, _, fault) | Work::Replace(_, _, _, fault) => {
                     *fault == Fault::RefusedLate
@@ -366,10 +366,13 @@ impl Target for ModelNic {
         self.batch(now, self.config.add, works);
     }
 
-    fn replace(&mut self, now: Nanos, old: RuleId, new: RuleId, flow: Arc<Flow>) {
-        self.adding += 1;
-        let work = Work::Replace(old, new, flow, self.fault());
-        self.batch(now, self.config.add, [work]);
+    fn replace(&mut self, now: Nanos, rules: Vec<(RuleId, RuleId, Arc<Flow>)>) {
+        self.adding += rules.len() as u32;
+        let works: Vec<Work> = rules
+            .into_iter()
+            .map(|(old, new, flow)| Work::Replace(old, new, flow, self.fault()))
+            .collect();
+        self.batch(now, self.config.add, works);
     }
 
     fn remove(&mut self, now: Nanos, rules: &[RuleId]) {

@@ -51,7 +51,7 @@ pub enum TargetEvent {
     Full(RuleId),
     /// A rule was removed, with its last counts. Also the answer for a rule that is not there.
     Removed(RuleId, RuleCounts),
-    /// A rule is no longer in hardware although nobody removed it, with its last counts.
+    /// A rule is no longer in hardware without a request, with its last counts.
     Evicted(RuleId, RuleCounts),
     /// The counts of a rule, as they were at this time.
     Counts(RuleId, Nanos, RuleCounts),
@@ -79,10 +79,11 @@ pub trait Target {
     /// that replaces it.
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>);
 
-    /// Replaces a rule. Where there is room it adds `new` first and removes `old` after it, else
-    /// `old` is removed first. The events are [`TargetEvent::Added`] for `new`, or one that says why
-    /// it was not added, and [`TargetEvent::Removed`] for `old`, if it is gone.
-    fn replace(&mut self, now: Nanos, old: RuleId, new: RuleId, flow: Arc<Flow>);
+    /// Replaces rules: an old one by a new one with its flow. Where there is room it adds the new
+    /// one first and removes the old one after it, else it removes the old one first. Events are
+    /// [`TargetEvent::Added`] for the new one, or one that says why it was not added, and
+    /// [`TargetEvent::Removed`] for the old one, if it is gone.
+    fn replace(&mut self, now: Nanos, rules: Vec<(RuleId, RuleId, Arc<Flow>)>);
 
     /// Removes rules.
     fn remove(&mut self, now: Nanos, rules: &[RuleId]);

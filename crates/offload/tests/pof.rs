@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Rig, Tally};
-use offload::PortRole;
+use offload::{Edit, PortRole, Step, Summed};
 use packet::PortId;
 use pof::model::*;
 use pof::wire::{Command, FlowCommand, FlowMod, GroupMod, TableMod};
@@ -390,4 +390,116 @@ fn flows_of_plain_lists_do_what_interp_does() {
 fn flows_of_wild_lists_do_what_interp_does() {
     let tally = check(true, 1_000..1_016);
     assert!(tally.flows > 120 && tally.with_edits > 30, "{tally:#?}");
+}
+
+/// Returns the flow of a frame by one entry that matches ⟨208,32⟩, as in the paper's figures.
+fn flow_of_paper(actions: Vec<Action>, matched: [u8; 4], frame: &[u8]) -> offload::Flow {
+    let options = ForwarderOptions::default();
+    let mut switch = Forwarder::new(Arc::new(interp::Interp), options).expect("no tables");
+    switch.set_ports(&[(1, true), (2, true)]).expect("ports");
+    let field = Field::packet(208, 32);
+    let table = TableMod {
+        command: Command::Add,
+        id: 0,
+        table_type: TableType::Masked,
+        size: 64,
+        key_length: 32,
+        slot: 0,
+        name: ObjectName::new("flows"),
+        fields: vec![field],
+    };
+    switch.table_mod(&table).expect("a table");
+    let mut value = [0; VALUE_BYTES];
+    value[..4].copy_from_slice(&matched);
+    let mut mask = [0; VALUE_BYTES];
+    mask[..4].fill(0xFF);
+    let flow = FlowMod {
+        command: FlowCommand::Add,
+        counter: 0,
+        cookie: 0,
+        cookie_mask: 0,
+        table: 0,
+        table_type: TableType::Masked,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: 1,
+        index: 0,
+        slot: 0,
+        matches: vec![Match { field, value, mask }],
+        instructions: vec![Instruction::ApplyActions(actions)],
+    };
+    switch.flow_mod(&flow).expect("an entry");
+    let mut rig = Rig::new(device_of(switch), role_of).expect("a POF program");
+    let flow = rig.tracer.trace_in(&mut rig.device, PortId(1), frame);
+    flow.expect("a flow")
+}
+
+#[test]
+fn the_flows_of_the_paper_s_figures_have_its_edits() {
+    let output = Action::Output {
+        port: Argument::Immediate(2),
+        metadata_offset: 0,
+        metadata_length: 0,
+        packet_offset: 0,
+    };
+    let mut value = [0; VALUE_BYTES];
+    let mut mask = [0; VALUE_BYTES];
+    mask[..4].fill(0xFF);
+    let mut frame: Vec<u8> = (0..60).collect();
+    frame[26..30].copy_from_slice(&[2, 2, 2, 3]);
+    value[..4].copy_from_slice(&[10, 2, 2, 2]);
+    let set = Action::SetField(Match {
+        field: Field::packet(240, 32),
+        value,
+        mask,
+    });
+    let checksum = Action::CalculateChecksum {
+        checksum_place: Place::Packet,
+        checksum_offset: 192,
+        checksum_length: 16,
+        data_place: Place::Packet,
+        data_offset: 112,
+        data_length: 160,
+    };
+    // Figure 4, as printed and with a checksum action.
+    let printed = flow_of_paper(vec![set.clone(), output.clone()], [2, 2, 2, 3], &frame);
+    let write = Step::Edit(Edit::Set {
+        offset: 30,
+        value: vec![10, 2, 2, 2],
+        mask: vec![0xFF; 4],
+    });
+    assert_eq!(printed.steps, [write.clone(), Step::Output(PortId(2))]);
+    let bits: Vec<_> = printed
+        .matched
+        .iter()
+        .map(|bits| (bits.offset, &bits.value[..]))
+        .collect();
+    assert_eq!(bits, [(26, &[2, 2, 2, 3][..])]);
+    let summed = flow_of_paper(vec![set, checksum, output.clone()], [2, 2, 2, 3], &frame);
+    let sum = Step::Edit(Edit::Checksum {
+        offset: 24,
+        over: vec![
+            Summed::Bytes {
+                offset: 14,
+                len: 10,
+            },
+            Summed::Bytes { offset: 26, len: 8 },
+        ],
+    });
+    assert_eq!(summed.steps, [write, sum, Step::Output(PortId(2))]);
+    // Figure 5.
+    frame[26..30].copy_from_slice(&[2, 2, 2, 2]);
+    value[..4].copy_from_slice(&[10, 10, 9, 8]);
+    let add = Action::AddField {
+        id: 7,
+        offset: 112,
+        length: 32,
+        value,
+    };
+    let added = flow_of_paper(vec![add, output], [2, 2, 2, 2], &frame);
+    let insert = Step::Edit(Edit::Insert {
+        offset: 14,
+        bytes: vec![10, 10, 9, 8],
+    });
+    assert_eq!(added.steps, [insert, Step::Output(PortId(2))]);
 }

@@ -145,6 +145,8 @@ pub struct Device {
     followers: Vec<Follower>,
     /// Entries that were reported as idle, with the last use for which this was reported.
     told_idle: BTreeMap<(TableId, EntryId), u64>,
+    /// Time by which counts from outside may be late.
+    idle_delay: Nanos,
     /// Packets that were sent, here or by a worker, and dropped afterwards.
     refused: Ledger,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
@@ -205,6 +207,7 @@ impl Device {
             journal: None,
             followers: Vec::new(),
             told_idle: BTreeMap::new(),
+            idle_delay: Nanos::ZERO,
             refused: Ledger::default(),
             expired: Vec::new(),
             office: None,
@@ -535,10 +538,16 @@ impl Device {
             .collect()
     }
 
+    /// Lets entries be idle this much later than their time-outs say: counts from outside may be as
+    /// late.
+    pub fn set_idle_delay(&mut self, delay: Nanos) {
+        self.idle_delay = delay;
+    }
+
     /// Returns the entries that no packet has hit for their idle time-out. Each is returned once
     /// until it is hit again.
     pub fn take_idle(&mut self) -> Vec<(TableId, EntryId)> {
-        let now = self.core.now.0;
+        let now = self.core.now.0.saturating_sub(self.idle_delay.0);
         let mut idle = Vec::new();
         for (table, entries) in self.configuration.tables.iter() {
             for (entry, last) in entries.idle(now) {

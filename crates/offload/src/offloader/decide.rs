@@ -14,7 +14,7 @@ use super::{FlowState, Offloader, OffloaderOptions, Override};
 /// Gain of a flow that must be in the target. Rates are far below it.
 const ALWAYS: i64 = 1 << 40;
 
-/// What the target should have, of the flows that can be in it.
+/// Flows that the target should have, of those that can be in it.
 pub(super) struct Choice {
     pub(super) wanted: BTreeSet<FlowId>,
     /// Reason for which nothing was decided.

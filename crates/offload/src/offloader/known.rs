@@ -53,13 +53,16 @@ pub(super) struct Rule {
 /// Ranges of bytes with their masks: what a flow compares.
 type Shape = Vec<(u32, Vec<u8>)>;
 
+/// Ingress port and bytes that flows of a shape require.
+type Values = (PortId, Vec<u8>);
+
 /// All known flows.
 #[derive(Debug, Default)]
 pub(super) struct KnownFlows {
     flows: BTreeMap<FlowId, Known>,
     next: u64,
     /// Flows by what they compare, and then by the values.
-    by_shape: HashMap<Shape, HashMap<(PortId, Vec<u8>), BTreeSet<FlowId>>>,
+    by_shape: HashMap<Shape, HashMap<Values, BTreeSet<FlowId>>>,
     by_table: HashMap<TableId, BTreeSet<FlowId>>,
     by_entry: HashMap<(TableId, Option<EntryId>), BTreeSet<FlowId>>,
 }
@@ -71,7 +74,7 @@ fn shape_of(flow: &Flow) -> Shape {
         .collect()
 }
 
-fn values_of(flow: &Flow) -> (PortId, Vec<u8>) {
+fn values_of(flow: &Flow) -> Values {
     let values = flow.matched.iter().flat_map(|bits| &bits.value);
     (flow.ingress, values.copied().collect())
 }

@@ -2,214 +2,35 @@
 //! changes.
 //!
 //! It is a core without clock, threads and I/O. The caller gives packets that the software
-//! processed, the device's records, the target's events and the time. It gets [`Command`]s for the
-//! target and for the device's counters.
+//! processed, the device's records, the target's events and the time. It gets [`OffloadCommand`]s
+//! for the target and for the device's counters.
 
 mod changes;
 mod decide;
 mod known;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use ir::TableId;
 use packet::{Nanos, PortId};
-use placement::planes::PlanePolicy;
-use switch::{CounterReading, Device, Record};
+use switch::Record;
 
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
+pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
 
-use crate::flow::{CounterCell, Flow, NotOffloadable};
+use crate::flow::{Flow, NotOffloadable};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
 use crate::trace::{FlowTracer, View};
-
-/// Settings of an [`Offloader`].
-#[derive(Clone, Debug)]
-pub struct OffloaderOptions {
-    /// Policy that chooses the flows.
-    pub policy: PlanePolicy,
-    /// Time between two decisions, and between two readings of counts.
-    pub period: Nanos,
-    /// Flows that enter or leave the target in a second at most.
-    pub moves_a_second: Option<u64>,
-    /// Percentage by which a flow outside must be faster to take the place of one inside.
-    pub hysteresis: u32,
-    /// Packets a second below which no flow enters the target.
-    pub least_rate: u64,
-    /// Packets a second of a flow that software carries well: for the policies of OVS-POF-TC.
-    pub home_limit: u64,
-    /// Flows that the sweep traces again in a period.
-    pub sweep: usize,
-    /// Time after which a flow that was refused or evicted is tried again.
-    pub retry_after: Nanos,
-    /// Time after which a flow without packets is forgotten.
-    pub forget_after: Nanos,
-    /// Maximum number of flows that are known.
-    pub most_flows: usize,
-}
-
-impl Default for OffloaderOptions {
-    fn default() -> OffloaderOptions {
-        OffloaderOptions {
-            policy: PlanePolicy::Top,
-            period: Nanos::from_secs(1),
-            moves_a_second: None,
-            hysteresis: 20,
-            least_rate: 1,
-            home_limit: 0,
-            sweep: 1_000,
-            retry_after: Nanos::from_secs(10),
-            forget_after: Nanos::from_secs(10),
-            most_flows: 100_000,
-        }
-    }
-}
-
-/// Choice of the owner that has precedence over the policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Override {
-    /// In the target whenever it has room.
-    Always,
-    /// In software.
-    Never,
-}
-
-/// State of a flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlowState {
-    /// It is in software, and the decision leaves it there.
-    Software,
-    /// The decision wants it in the target, and it waits.
-    Wanted(Waits),
-    /// Its rule is being added.
-    Adding,
-    /// The hardware has its rule.
-    InHardware,
-    /// The target accepted the rule, and the hardware does not have it.
-    NotInHardware,
-    /// The target refused the rule, with these words.
-    Refused(String),
-    /// The hardware lost the rule.
-    Evicted,
-}
-
-/// What a flow waits for that is wanted in the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
-    /// The target had no room.
-    Room,
-    /// Its old rule is being removed.
-    Removal,
-}
-
-impl FlowState {
-    /// Returns true if the target has a rule, or adds it.
-    fn is_in_target(&self) -> bool {
-        matches!(
-            self,
-            FlowState::Adding | FlowState::InHardware | FlowState::NotInHardware
-        )
-    }
-}
-
-impl fmt::Display for FlowState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FlowState::Software => f.write_str("software: other flows gain more in the target"),
-            FlowState::Wanted(Waits::Room) => f.write_str("wanted: the target has no room"),
-            FlowState::Wanted(Waits::Removal) => {
-                f.write_str("wanted: the target removes its old rule first")
-            }
-            FlowState::Adding => f.write_str("adding"),
-            FlowState::InHardware => f.write_str("in_hw"),
-            FlowState::NotInHardware => f.write_str(
-                "not_in_hw: the target accepted the rule, and the hardware does not have it",
-            ),
-            FlowState::Refused(words) => write!(f, "refused: {words}"),
-            FlowState::Evicted => {
-                f.write_str("evicted: its packets came to software although the rule was added")
-            }
-        }
-    }
-}
-
-/// What the caller has to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// For [`Target::add`].
-    Add(Vec<(RuleId, Arc<Flow>)>),
-    /// For [`Target::replace`]: the old rule, the new one and its flow.
-    Replace(RuleId, RuleId, Arc<Flow>),
-    /// For [`Target::remove`].
-    Remove(Vec<RuleId>),
-    /// For [`Target::read`].
-    Read(Vec<RuleId>),
-    /// For the device's counters: [`Credit::apply`].
-    Credit(Credit),
-}
-
-/// Packets that the target processed by a flow.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Credit {
-    /// The flow.
-    pub flow: Arc<Flow>,
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of the frames as they came in.
-    pub bytes: u64,
-    /// Time of the last packet.
-    pub last_use: Nanos,
-}
-
-impl Credit {
-    /// Gives the packets to each entry, table and counter that the flow met. Returns how many of
-    /// these are not there any more.
-    pub fn apply(&self, device: &mut Device) -> usize {
-        let amounts = |bytes: crate::CountedBytes| CounterReading {
-            packets: self.packets,
-            bytes: bytes.of(self.packets, self.bytes),
-        };
-        let mut gone = 0;
-        for met in &self.flow.met.lookups {
-            let counted = amounts(met.bytes);
-            let found = device.credit_lookups(met.table, met.entry, counted, self.last_use);
-            gone += usize::from(!found);
-        }
-        for met in &self.flow.met.counters {
-            let counted = amounts(met.bytes);
-            let found = match met.cell {
-                CounterCell::Index(id, index) => device.credit_counter(id, index, counted),
-                CounterCell::Direct(table, entry) => {
-                    device.credit_direct_counter(table, entry, counted)
-                }
-            };
-            gone += usize::from(!found);
-        }
-        gone
-    }
-}
-
-/// A flow as reports show it.
-#[derive(Clone, Debug)]
-pub struct FlowReport {
-    /// The flow's number.
-    pub id: FlowId,
-    /// The flow.
-    pub flow: Arc<Flow>,
-    /// Its state. Shown as text, it has the reason for which it is not in hardware.
-    pub state: FlowState,
-    /// Packets a second.
-    pub rate: u64,
-}
 
 /// Numbers of what the offloader did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffloaderCounts {
     /// Flows that were traced again.
     pub retraced: u64,
-    /// Flows whose rule or match was another one then.
+    /// Those of them that had another match or effect then.
     pub changed: u64,
     /// Flows that were traced again and had the same effect.
     pub unchanged: u64,
@@ -285,7 +106,7 @@ impl Offloader {
             let met = &self.known.get(id)?.flow.met.lookups;
             let mut choices = met.iter().filter_map(|met| self.of_tables.get(&met.table));
             let first = choices.next().copied()?;
-            // A table whose flows stay in software has precedence.
+            // A table with flows that stay in software has precedence.
             let never = choices.any(|choice| *choice == Override::Never);
             Some(if never { Override::Never } else { first })
         })
@@ -317,7 +138,8 @@ impl Offloader {
         self.error.as_deref()
     }
 
-    /// Notes packets of one frame that the software has processed.
+    /// Notes packets of one frame that the software has processed. `view` must have all changes of
+    /// which the records were given.
     pub fn observe(
         &mut self,
         now: Nanos,
@@ -383,9 +205,15 @@ impl Offloader {
         }
     }
 
+    /// Returns how long counts of the target may be late: an entry's idle time-out must wait for as
+    /// long ([`switch::Device::set_idle_delay`]).
+    pub fn counts_delay(&self, target: &dyn Target) -> Nanos {
+        self.options.period + target.counts_delay()
+    }
+
     /// Does what is due: traces flows that changes have affected, decides, sweeps and asks for
     /// counts.
-    pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<Command> {
+    pub fn step(&mut self, now: Nanos, view: View<'_>, target: &dyn Target) -> Vec<OffloadCommand> {
         let mut commands = Vec::new();
         while let Some(id) = self.suspects.pop_front() {
             self.is_suspect.remove(&id);
@@ -396,11 +224,11 @@ impl Offloader {
             self.decide(now, target, &mut commands);
             let rules: Vec<RuleId> = self.rules.keys().copied().collect();
             if !rules.is_empty() {
-                commands.push(Command::Read(rules));
+                commands.push(OffloadCommand::Read(rules));
             }
             self.next_decision = now + self.options.period;
         }
-        commands
+        in_batches(commands)
     }
 
     fn sweep(
@@ -408,7 +236,7 @@ impl Offloader {
         now: Nanos,
         view: View<'_>,
         target: &dyn Target,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         for _ in 0..self.options.sweep.min(self.known.len()) {
             let Some(next) = self.known.after(self.swept) else {
@@ -426,7 +254,7 @@ impl Offloader {
         id: FlowId,
         view: View<'_>,
         target: &dyn Target,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         let Some(known) = self.known.get(id) else {
             return;
@@ -461,7 +289,7 @@ impl Offloader {
             known.state = FlowState::Refused(reason.to_string());
             known.not_before = now + self.options.retry_after;
             known.rule = None;
-            commands.push(Command::Remove(vec![old]));
+            commands.push(OffloadCommand::Remove(vec![old]));
             return;
         }
         let flow = Arc::clone(&known.flow);
@@ -474,18 +302,18 @@ impl Offloader {
         if let Some(rule) = self.rules.get_mut(&old) {
             rule.successor = Some(new);
         }
-        commands.push(Command::Replace(old, new, flow));
+        commands.push(OffloadCommand::Replace(vec![(old, new, flow)]));
     }
 
     /// Removes a flow and its rule.
-    fn forget(&mut self, id: FlowId, commands: &mut Vec<Command>) {
+    fn forget(&mut self, id: FlowId, commands: &mut Vec<OffloadCommand>) {
         self.of_flows.remove(&id);
         if let Some(rule) = self.known.remove(id).and_then(|known| known.rule) {
-            commands.push(Command::Remove(vec![rule]));
+            commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
 
-    fn decide(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+    fn decide(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         self.measure(now, target, commands);
         let most = target.capacity().rules.unwrap_or(u32::MAX);
         let choice = self.choose(now, most);
@@ -537,15 +365,15 @@ impl Offloader {
             batch.push((rule, Arc::clone(&known.flow)));
         }
         if !leaving.is_empty() {
-            commands.push(Command::Remove(leaving));
+            commands.push(OffloadCommand::Remove(leaving));
         }
         if !batch.is_empty() {
-            commands.push(Command::Add(batch));
+            commands.push(OffloadCommand::Add(batch));
         }
     }
 
     /// Takes the counts of the last period: rates, lost rules and flows without packets.
-    fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<Command>) {
+    fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         let span = now.0.saturating_sub(self.last_decision.0).max(1);
         self.last_decision = now;
         let grace = Nanos(2 * self.options.period.0 + target.counts_delay().0);
@@ -556,7 +384,7 @@ impl Offloader {
             let rate = u128::from(packets) * 1_000_000_000 / u128::from(span);
             known.rate = (known.rate + u64::try_from(rate).unwrap_or(u64::MAX)) / 2;
             let is_settled = now.0 > known.since.0 + grace.0;
-            // Nobody reports a rule that the hardware dropped, but its packets come to software.
+            // No event says that the hardware dropped a rule, but its packets come to software.
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
                 && known.in_software > 0
@@ -575,7 +403,7 @@ impl Offloader {
         }
         self.counts.evicted += evicted;
         if !lost.is_empty() {
-            commands.push(Command::Remove(lost));
+            commands.push(OffloadCommand::Remove(lost));
         }
         for id in over {
             self.forget(id, commands);
@@ -583,7 +411,7 @@ impl Offloader {
     }
 
     /// Takes what happened at the target.
-    pub fn event(&mut self, now: Nanos, event: TargetEvent) -> Vec<Command> {
+    pub fn event(&mut self, now: Nanos, event: TargetEvent) -> Vec<OffloadCommand> {
         let mut commands = Vec::new();
         match event {
             TargetEvent::Added(rule, placed) => {
@@ -591,7 +419,7 @@ impl Offloader {
                     Placed::InHardware => FlowState::InHardware,
                     Placed::NotInHardware => FlowState::NotInHardware,
                 };
-                self.settle(now, rule, state);
+                self.settle(now, rule, state, &mut commands);
             }
             TargetEvent::Refused(rule, words) => {
                 self.is_not_added(now, rule, FlowState::Refused(words), &mut commands);
@@ -627,21 +455,36 @@ impl Offloader {
         (known.rule == Some(rule)).then_some(known)
     }
 
-    fn settle(&mut self, now: Nanos, rule: RuleId, state: FlowState) {
+    fn settle(
+        &mut self,
+        now: Nanos,
+        rule: RuleId,
+        state: FlowState,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
         if let Some(known) = self.owner(rule) {
             known.state = state;
             known.since = now;
+            return;
+        }
+        // Its flow has gone meanwhile. A rule with a successor is replaced by it.
+        let has_successor = self
+            .rules
+            .get(&rule)
+            .is_some_and(|rule| rule.successor.is_some());
+        if !has_successor {
+            commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
 
-    /// Notes that a rule was not added. The rule that it should have replaced does what is no longer
-    /// right, and goes.
+    /// Notes that a rule was not added. The rule that it should have replaced is not right now:
+    /// it goes.
     fn is_not_added(
         &mut self,
         now: Nanos,
         rule: RuleId,
         state: FlowState,
-        commands: &mut Vec<Command>,
+        commands: &mut Vec<OffloadCommand>,
     ) {
         let not_before = match state {
             FlowState::Refused(_) => now + self.options.retry_after,
@@ -662,12 +505,12 @@ impl Offloader {
             })
             .collect();
         if !olds.is_empty() {
-            commands.push(Command::Remove(olds));
+            commands.push(OffloadCommand::Remove(olds));
         }
     }
 
     /// Credits what a rule has counted since the last time.
-    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<Command>) {
+    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<OffloadCommand>) {
         let Some(rule) = self.rules.get_mut(&id) else {
             return;
         };
@@ -684,13 +527,36 @@ impl Offloader {
             known.in_target += packets;
             known.last_use = known.last_use.max(last_use);
         }
-        commands.push(Command::Credit(Credit {
+        commands.push(OffloadCommand::Credit(Credit {
             flow,
             packets,
             bytes,
             last_use,
         }));
     }
+}
+
+/// Joins commands of one kind: a target takes about as long for a batch as for a rule. Rules that
+/// are right from now on come first.
+fn in_batches(commands: Vec<OffloadCommand>) -> Vec<OffloadCommand> {
+    let (mut replaced, mut removed) = (Vec::new(), Vec::new());
+    let mut others = Vec::new();
+    for command in commands {
+        match command {
+            OffloadCommand::Replace(rules) => replaced.extend(rules),
+            OffloadCommand::Remove(rules) => removed.extend(rules),
+            other => others.push(other),
+        }
+    }
+    let mut joined = Vec::new();
+    if !replaced.is_empty() {
+        joined.push(OffloadCommand::Replace(replaced));
+    }
+    if !removed.is_empty() {
+        joined.push(OffloadCommand::Remove(removed));
+    }
+    joined.extend(others);
+    joined
 }
 
 fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {

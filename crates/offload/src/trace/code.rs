@@ -11,7 +11,7 @@ use super::value::{Bit, Knowledge, Word};
 use super::{End, Frame, Walk};
 use crate::flow::NotOffloadable;
 
-/// What follows a statement.
+/// Place at which code goes on after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// The next statement.

@@ -40,7 +40,7 @@ enum Move {
     Delete,
 }
 
-/// Two frames whose rests after these bytes are equal.
+/// Two frames that are equal after these bytes.
 struct Difference<'k, 'f> {
     know: &'k mut Knowledge<'f>,
     from: Vec<Byte>,
@@ -256,8 +256,8 @@ impl<'k, 'f> Difference<'k, 'f> {
         (is_sum && is_byte && self.know.known(to[7]).is_none()).then(|| plus[0] as u8)
     }
 
-    /// Returns true if the byte at this place is one of a checksum that can be written. Its place is
-    /// noted once.
+    /// Returns true if the byte at this place is one of a checksum that can be written. The
+    /// checksum's place is noted once.
     fn checksum_at(
         &mut self,
         at: usize,
@@ -297,8 +297,8 @@ impl<'k, 'f> Difference<'k, 'f> {
         Ok(false)
     }
 
-    /// Returns the place in the frame that is sent of all bytes from this one of the frame that came
-    /// in.
+    /// Returns the place in the frame that is sent of all bytes from this one of the frame as it
+    /// came in.
     fn rest(&self, payload: u32) -> Option<u32> {
         let bytes = self.to.iter().rev();
         let mut tail = self.tail;
@@ -317,8 +317,8 @@ impl<'k, 'f> Difference<'k, 'f> {
         (tail == payload).then_some(place)
     }
 
-    /// Returns the places of a checksum's words in the frame that is sent, `None` for those that are
-    /// not there.
+    /// Returns the places of a checksum's words in the frame that is sent, `None` for those that it
+    /// does not have.
     fn places(&self, words: &[SumWord], own: usize) -> Vec<Option<u32>> {
         // Most words are those of one header, with or without the checksum itself.
         let in_row = |start: usize, skips: bool| {

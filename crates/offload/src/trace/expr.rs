@@ -278,8 +278,8 @@ impl Walk<'_> {
         is_zero.then(|| (Rc::from([one]), 0xFFFF))
     }
 
-    /// Returns the sum in which the carries above 16 bits are added back, if `a` are the low bits of
-    /// a sum and `b` the others.
+    /// Returns the sum in which the carries above 16 bits are added back, if `a` has the low bits
+    /// of a sum and `b` the others.
     fn as_folded(&self, a: &[Bit], b: &[Bit]) -> Option<(Rc<[SumWord]>, u128)> {
         let (Bit::Of(id, 0), Bit::Of(other, 16)) = (*a.first()?, *b.first()?) else {
             return None;
@@ -326,13 +326,11 @@ impl Walk<'_> {
                     return Ok(self.plus(a, &plus));
                 }
             }
-            (Some(known), None) if !minus => {
-                if self.know.as_length(b).is_some() || self.as_words(a, b).is_none() {
-                    return match self.know.as_length(b) {
-                        Some(_) => self.sum(b, a, false),
-                        None => Ok(self.plus(b, &known)),
-                    };
-                }
+            (Some(_), None) if !minus && self.know.as_length(b).is_some() => {
+                return self.sum(b, a, false);
+            }
+            (Some(known), None) if !minus && self.as_words(a, b).is_none() => {
+                return Ok(self.plus(b, &known));
             }
             _ => {}
         }

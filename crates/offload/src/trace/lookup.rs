@@ -222,7 +222,7 @@ impl<'k> KeyBits<'k> {
     }
 }
 
-/// What follows from a lookup.
+/// Result of applying a table.
 pub(super) struct AppliedTable {
     pub(super) hit: bool,
     /// Position of the action that ran in the table's list.

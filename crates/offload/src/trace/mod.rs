@@ -41,7 +41,7 @@ pub struct FlowTracer {
     role_of: fn(PortId) -> PortRole,
 }
 
-/// What becomes of a packet that the program sends to a port.
+/// Role of a port to which the program sends packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRole {
     /// It leaves by a port of the data plane.

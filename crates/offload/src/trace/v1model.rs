@@ -316,7 +316,7 @@ impl Walk<'_> {
             // A parser error of a clone is not noted anywhere.
             match self.parse() {
                 Ok(_) => {}
-                // It drops this copy only, which the walk does not tell apart.
+                // It drops this copy only, and the walk would end the packet.
                 Err(End::Drop(_)) => return Err(NotOffloadable::Clone.into()),
                 Err(end) => return Err(end),
             }

@@ -63,7 +63,7 @@ pub(super) enum NodeKind {
 /// A word of a checksum, most significant bit first.
 pub(super) type SumWord = [Bit; 16];
 
-/// What is known of the packets of a flow, and the packet that is traced.
+/// Facts that the packets of a flow share, and the packet that is traced.
 ///
 /// Which bit is asked for next depends only on constants and on the answers so far. So the ways of
 /// all packets form a decision tree, and flows are disjoint.

@@ -7,7 +7,7 @@ use packet::{Nanos, PortId};
 use support::rng::Rng;
 use switch::{CounterReading, Device, EntryId};
 
-/// What was seen, so that a test can demand that it was enough.
+/// Numbers of what was seen, so that a test can demand that it was enough.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) packets: usize,

@@ -1,0 +1,592 @@
+//! The offloader with a device, a NIC in memory, changes and faults, from seeds. A second device
+//! that gets all packets and all changes is the measure.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bits::Value;
+use ir::{ActionCall, KeyMatch, Program, TableId};
+use offload::model::{BatchTime, Faults, ModelConfig, ModelNic};
+use offload::{
+    FlowState, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, Override, PortRole, RuleId,
+    Target, View,
+};
+use packet::{Nanos, PortId};
+use support::rng::Rng;
+use switch::{Action, Change, CounterReading, Device, DeviceConfig, EntryId, Record, TableEntry};
+
+const PROGRAM: &str = "
+    #include <core.p4>
+    #include <v1model.p4>
+    header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
+    header ipv4_t {
+        bit<8> version_ihl; bit<8> tos; bit<16> length; bit<32> id;
+        bit<8> ttl; bit<8> protocol; bit<16> checksum; bit<32> src; bit<32> dst;
+    }
+    struct headers { ethernet_t ethernet; ipv4_t ipv4; }
+    struct metadata { }
+    parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t s) {
+        state start {
+            p.extract(hdr.ethernet);
+            transition select(hdr.ethernet.type) { 0x0800: ipv4; default: accept; }
+        }
+        state ipv4 { p.extract(hdr.ipv4); transition accept; }
+    }
+    control E(inout headers hdr, inout metadata m, inout standard_metadata_t s) { apply { } }
+    control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
+    control V(inout headers hdr, inout metadata m) { apply { } }
+    control C(inout headers hdr, inout metadata m) { apply {
+        update_checksum(hdr.ipv4.isValid(), { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.length,
+            hdr.ipv4.id, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    } }
+    control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
+        direct_counter(CounterType.packets_and_bytes) route_hits;
+        direct_counter(CounterType.packets_and_bytes) rule_hits;
+        counter(8, CounterType.packets_and_bytes) drops;
+        action forward(bit<9> port, bit<48> dst) {
+            s.egress_spec = port;
+            hdr.ethernet.dst = dst;
+            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        }
+        action drop(bit<32> reason) { drops.count(reason); mark_to_drop(s); }
+        table routes {
+            key = { hdr.ipv4.dst: lpm; }
+            actions = { forward; drop; }
+            default_action = drop(1);
+            counters = route_hits;
+            support_timeout = true;
+        }
+        table rules {
+            key = { hdr.ipv4.src: ternary; hdr.ipv4.protocol: ternary; }
+            actions = { drop; NoAction; }
+            default_action = NoAction();
+            counters = rule_hits;
+        }
+        apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); } else { drop(2); } }
+    }
+    V1Switch(P(), V(), I(), E(), C(), D()) main;
+";
+
+const STEP: Nanos = Nanos::from_millis(10);
+
+struct Simulation {
+    rng: Rng,
+    program: Arc<Program>,
+    device: Device,
+    /// Gets all packets and all changes.
+    measure: Device,
+    records: Arc<Mutex<Vec<Record>>>,
+    nic: ModelNic,
+    offloader: Offloader,
+    entries: Vec<(TableId, EntryId)>,
+    now: Nanos,
+    last_change: Nanos,
+    frames: Vec<Vec<u8>>,
+    /// Numbers of rules added and removed in the last steps.
+    added: usize,
+    removed: usize,
+    in_nic: u64,
+    gone: usize,
+}
+
+fn device(program: &Arc<Program>) -> Device {
+    Device::new(
+        Arc::clone(program),
+        &interp::Interp,
+        &DeviceConfig::default(),
+    )
+    .expect("a device")
+}
+
+fn run(device: &mut Device, now: Nanos, frame: &[u8]) -> Vec<(PortId, Vec<u8>)> {
+    device.receive(PortId(1), frame).expect("a short frame");
+    device.step(now);
+    let mut sent = Vec::new();
+    device.drain_sent(|port, bytes, _| sent.push((port, bytes.to_vec())));
+    sent
+}
+
+fn frame(rng: &mut Rng) -> Vec<u8> {
+    let mut frame = vec![0; 60 + rng.index(40)];
+    rng.fill(&mut frame[..34]);
+    frame[12..14].copy_from_slice(&if rng.one_in(12) { [0x86, 0xDD] } else { [8, 0] });
+    frame[14] = 0x45;
+    frame[23] = [6, 17, 1][rng.index(3)];
+    frame[26..30].copy_from_slice(&[10, 0, 0, rng.below(8) as u8]);
+    frame[30..34].copy_from_slice(&[10, rng.below(4) as u8, rng.below(4) as u8, 1]);
+    frame
+}
+
+impl Simulation {
+    fn new(seed: u64, config: ModelConfig, options: OffloaderOptions) -> Simulation {
+        let program = driver::compile_text("offloader", PROGRAM).expect("a program");
+        let program = Arc::new(program);
+        let mut rng = Rng::new(seed);
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a program of v1model");
+        let mut device_of_user = device(&program);
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&records);
+        device_of_user.follow(move |record| log.lock().unwrap().push(record.clone()));
+        let frames = (0..60).map(|_| frame(&mut rng)).collect();
+        Simulation {
+            measure: device(&program),
+            device: device_of_user,
+            program,
+            records,
+            nic: ModelNic::new(config),
+            offloader: Offloader::new(tracer, options),
+            entries: Vec::new(),
+            now: Nanos(1),
+            last_change: Nanos::ZERO,
+            frames,
+            added: 0,
+            removed: 0,
+            in_nic: 0,
+            gone: 0,
+            rng,
+        }
+    }
+
+    fn table(&self, name: &str) -> TableId {
+        let mut tables = self.program.tables.iter();
+        let found = tables.find(|(_, table)| table.name.ends_with(name));
+        found.expect("a table").0
+    }
+
+    fn apply(&mut self, change: Change) -> Option<EntryId> {
+        self.last_change = self.now;
+        let ours = self.device.apply(change.clone());
+        let theirs = self.measure.apply(change);
+        assert_eq!(ours, theirs);
+        ours.ok().flatten()
+    }
+
+    fn call(&mut self, table: TableId) -> ActionCall {
+        let forward = table == self.table("routes") && !self.rng.one_in(4);
+        let args = match forward {
+            true => vec![
+                Value::truncated((2 + self.rng.below(6)).into(), 9),
+                Value::truncated(self.rng.bits().into(), 48),
+            ],
+            false => vec![Value::truncated((3 + self.rng.below(5)).into(), 32)],
+        };
+        let action = match (forward, table == self.table("routes")) {
+            (true, _) | (false, false) => 0,
+            (false, true) => 1,
+        };
+        ActionCall { action, args }
+    }
+
+    fn insert(&mut self) {
+        let name = ["routes", "rules"][self.rng.index(2)];
+        let table = self.table(name);
+        let frame = self.frames[self.rng.index(self.frames.len())].clone();
+        let word =
+            |at: usize| u128::from(u32::from_be_bytes(frame[at..at + 4].try_into().unwrap()));
+        let keys = match name {
+            "routes" => {
+                let len = 8 * (1 + self.rng.below(4)) as u32;
+                let value = Value::truncated(word(30), 32).and(&Value::prefix_mask(len, 32));
+                vec![KeyMatch::Lpm(value, len)]
+            }
+            _ => {
+                let mask = Value::truncated(self.rng.bits().into(), 32);
+                let protocol = match self.rng.one_in(2) {
+                    true => KeyMatch::Any,
+                    false => {
+                        let protocol = Value::truncated(frame[23].into(), 8);
+                        KeyMatch::Ternary(protocol, Value::all_ones(8))
+                    }
+                };
+                vec![
+                    KeyMatch::Ternary(Value::truncated(word(26), 32).and(&mask), mask),
+                    protocol,
+                ]
+            }
+        };
+        let entry = TableEntry {
+            keys,
+            priority: (name == "rules").then(|| 1 + self.rng.below(100) as i32),
+            action: Action::Call(self.call(table)),
+            idle_timeout: None,
+            meter: None,
+            counter: None,
+        };
+        if let Some(id) = self.apply(Change::Insert(table, entry)) {
+            self.entries.push((table, id));
+        }
+    }
+
+    fn change(&mut self) {
+        if self.entries.len() < 6 || self.rng.one_in(2) && self.entries.len() < 40 {
+            return self.insert();
+        }
+        let at = self.rng.index(self.entries.len());
+        let (table, id) = self.entries[at];
+        if self.rng.one_in(2) {
+            self.entries.swap_remove(at);
+            self.apply(Change::Delete(table, id));
+        } else {
+            let call = self.call(table);
+            self.apply(Change::Modify(table, id, Action::Call(call), None));
+        }
+    }
+
+    fn command(&mut self, command: OffloadCommand) {
+        match command {
+            OffloadCommand::Add(rules) => {
+                self.added += rules.len();
+                self.nic.add(self.now, rules);
+            }
+            OffloadCommand::Replace(rules) => {
+                self.added += rules.len();
+                self.nic.replace(self.now, rules);
+            }
+            OffloadCommand::Remove(rules) => {
+                self.removed += rules.len();
+                self.nic.remove(self.now, &rules);
+            }
+            OffloadCommand::Read(rules) => self.nic.read(self.now, &rules),
+            OffloadCommand::Credit(credit) => self.gone += credit.apply(&mut self.device),
+        }
+    }
+
+    /// Runs a step with this number of changes. Compares what is sent if no rule may be late.
+    fn step(&mut self, changes: usize) {
+        self.now += STEP;
+        (0..changes).for_each(|_| self.change());
+        let records = std::mem::take(&mut *self.records.lock().unwrap());
+        records
+            .iter()
+            .for_each(|record| self.offloader.changed(record));
+        let mut events = Vec::new();
+        self.nic.poll(self.now, &mut events);
+        for event in events {
+            let commands = self.offloader.event(self.now, event);
+            commands
+                .into_iter()
+                .for_each(|command| self.command(command));
+        }
+        let state = self.device.state();
+        let view = View {
+            state: &state,
+            replication: self.device.replication(),
+        };
+        let commands = self.offloader.step(self.now, view, &self.nic);
+        commands
+            .into_iter()
+            .for_each(|command| self.command(command));
+        let is_quiet = self.now.0 > self.last_change.0 + 1_500_000_000;
+        for _ in 0..12 {
+            // Some flows have most packets.
+            let at = self.rng.index(self.frames.len());
+            let at = self.rng.index(at + 1);
+            let frame = self.frames[at].clone();
+            let expected = run(&mut self.measure, self.now, &frame);
+            let sent = match self.nic.process(self.now, PortId(1), &frame) {
+                Some(sent) => {
+                    self.in_nic += 1;
+                    sent
+                }
+                None => {
+                    let sent = run(&mut self.device, self.now, &frame);
+                    let view = View {
+                        state: &state,
+                        replication: self.device.replication(),
+                    };
+                    self.offloader.observe(self.now, view, PortId(1), &frame, 1);
+                    sent
+                }
+            };
+            if is_quiet {
+                assert_eq!(sent, expected, "{frame:02x?} at {:?}", self.now);
+            }
+        }
+    }
+
+    /// Returns what all counters of a device have.
+    fn counts(&self, device: &Device) -> BTreeMap<(u32, u64), CounterReading> {
+        let mut counts = BTreeMap::new();
+        for (table, id) in &self.entries {
+            let reading = device.read_direct_counter(*table, *id);
+            counts.insert((table.get(), id.0), reading.expect("an entry"));
+        }
+        let drops = self.program.externs.iter();
+        let mut drops = drops.filter(|(_, one)| one.name.ends_with("drops"));
+        let drops = drops.next().expect("a counter").0;
+        for index in 0..8 {
+            let reading = device.read_counter(drops, index);
+            counts.insert((u32::MAX, index.into()), reading.expect("a cell"));
+        }
+        for hits in device.table_hits() {
+            let reading = CounterReading {
+                packets: hits.hits,
+                bytes: hits.misses,
+            };
+            counts.insert((u32::MAX - 1, hits.table.get().into()), reading);
+        }
+        counts
+    }
+
+    /// Returns what the counters of both devices have more than before.
+    fn differences(
+        &self,
+        before: &[BTreeMap<(u32, u64), CounterReading>; 2],
+    ) -> [BTreeMap<(u32, u64), (u64, u64)>; 2] {
+        let after = [self.counts(&self.device), self.counts(&self.measure)];
+        std::array::from_fn(|at| {
+            let counts = after[at].iter().map(|(key, reading)| {
+                let before = before[at][key];
+                let packets = reading.packets - before.packets;
+                (*key, (packets, reading.bytes - before.bytes))
+            });
+            counts.collect()
+        })
+    }
+
+    /// Lets all traffic stop, so that the counts of the NIC arrive.
+    fn settle(&mut self) {
+        self.settle_for(400);
+    }
+
+    fn settle_for(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.now += STEP;
+            let mut events = Vec::new();
+            self.nic.poll(self.now, &mut events);
+            for event in events {
+                let commands = self.offloader.event(self.now, event);
+                commands
+                    .into_iter()
+                    .for_each(|command| self.command(command));
+            }
+            let state = self.device.state();
+            let view = View {
+                state: &state,
+                replication: self.device.replication(),
+            };
+            let commands = self.offloader.step(self.now, view, &self.nic);
+            commands
+                .into_iter()
+                .for_each(|command| self.command(command));
+        }
+    }
+}
+
+fn config(seed: u64, rules: u32, faults: Faults) -> ModelConfig {
+    ModelConfig {
+        rules,
+        add: BatchTime {
+            batch: Nanos::from_millis(3),
+            each: Nanos::from_micros(20),
+        },
+        remove: BatchTime {
+            batch: Nanos::from_millis(3),
+            each: Nanos::from_micros(20),
+        },
+        counts_period: Nanos::from_millis(100),
+        faults,
+        seed,
+        ..ModelConfig::default()
+    }
+}
+
+fn options() -> OffloaderOptions {
+    OffloaderOptions {
+        period: Nanos::from_millis(200),
+        retry_after: Nanos::from_secs(2),
+        forget_after: Nanos::from_secs(60),
+        ..OffloaderOptions::default()
+    }
+}
+
+/// Runs changes and traffic, then a quiet time in which all is compared.
+fn check(seed: u64, rules: u32, faults: Faults) -> Simulation {
+    println!("seed {seed}");
+    let mut simulation = Simulation::new(seed, config(seed, rules, faults), options());
+    for _ in 0..12 {
+        simulation.insert();
+    }
+    for step in 0..150 {
+        let changes = if step % 3 == 0 {
+            simulation.rng.index(3)
+        } else {
+            0
+        };
+        simulation.step(changes);
+    }
+    for _ in 0..160 {
+        simulation.step(0);
+    }
+    let before = [
+        simulation.counts(&simulation.device),
+        simulation.counts(&simulation.measure),
+    ];
+    // Counts that were under way belong to the time before.
+    simulation.settle();
+    let before = [simulation.counts(&simulation.device), before[1].clone()];
+    let in_nic = simulation.in_nic;
+    simulation.gone = 0;
+    for _ in 0..200 {
+        simulation.step(0);
+    }
+    simulation.settle();
+    let [ours, theirs] = simulation.differences(&before);
+    assert_eq!(ours, theirs);
+    assert_eq!(simulation.gone, 0);
+    assert!(faults != Faults::default() || simulation.in_nic > in_nic + 300);
+    // The NIC has no rule that the offloader does not know.
+    let active = simulation.nic.active().count();
+    let flows = simulation.offloader.flows();
+    let known = flows
+        .filter(|flow| flow.state == FlowState::InHardware)
+        .count();
+    assert!(active <= known, "{active} rules, {known} flows in hardware");
+    simulation
+}
+
+#[test]
+fn packets_and_counts_are_those_of_a_device_without_a_nic() {
+    for seed in 0..6 {
+        check(seed, 1_000, Faults::default());
+    }
+}
+
+#[test]
+fn a_full_nic_has_the_flows_with_most_packets() {
+    for seed in 100..104 {
+        let simulation = check(seed, 8, Faults::default());
+        let flows: Vec<_> = simulation.offloader.flows().collect();
+        let there = flows
+            .iter()
+            .filter(|flow| flow.state == FlowState::InHardware);
+        assert_eq!(there.count(), 8.min(flows.len()));
+    }
+}
+
+#[test]
+fn faults_of_all_kinds_change_no_packet_and_no_count() {
+    let faults = Faults {
+        refused: 80,
+        refused_late: 80,
+        not_in_hardware: 80,
+        dead: 80,
+        evicted: 80,
+        evicted_silently: 0,
+    };
+    for seed in 200..208 {
+        let simulation = check(seed, 12, faults);
+        for flow in simulation.offloader.flows() {
+            assert!(!flow.state.to_string().is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_is_lost_silently_is_found_by_its_packets() {
+    let mut simulation = Simulation::new(5, config(5, 1_000, Faults::default()), options());
+    (0..12).for_each(|_| simulation.insert());
+    (0..200).for_each(|_| simulation.step(0));
+    let rules: Vec<RuleId> = simulation.nic.active().map(|(id, _)| id).collect();
+    assert!(rules.len() > 5);
+    for rule in rules {
+        simulation.nic.evict_silently(rule);
+    }
+    (0..120).for_each(|_| simulation.step(0));
+    let evicted = simulation.offloader.counts().evicted;
+    assert!(evicted > 5, "{evicted}");
+    // They are tried again.
+    (0..400).for_each(|_| simulation.step(0));
+    assert!(simulation.nic.active().count() > 5);
+}
+
+#[test]
+fn a_change_traces_only_the_flows_that_met_the_entry_and_nothing_flaps() {
+    let mut simulation = Simulation::new(9, config(9, 1_000, Faults::default()), options());
+    (0..20).for_each(|_| simulation.insert());
+    (0..300).for_each(|_| simulation.step(0));
+    (simulation.added, simulation.removed) = (0, 0);
+    (0..100).for_each(|_| simulation.step(0));
+    assert_eq!((simulation.added, simulation.removed), (0, 0));
+    let (table, id) = simulation.entries[0];
+    let met = |flow: &offload::FlowReport| {
+        let mut lookups = flow.flow.met.lookups.iter();
+        lookups.any(|met| met.table == table && met.entry == Some(id))
+    };
+    let count = simulation.offloader.flows().filter(met).count() as u64;
+    // A step without a decision has no sweep.
+    while simulation.now.0 % 200_000_000 > 20_000_000 {
+        simulation.step(0);
+    }
+    simulation.step(0);
+    let before = simulation.offloader.counts();
+    let call = simulation.call(table);
+    simulation.apply(Change::Modify(table, id, Action::Call(call), None));
+    simulation.step(0);
+    let after = simulation.offloader.counts();
+    assert_eq!(after.retraced - before.retraced, count);
+}
+
+#[test]
+fn the_owner_s_choice_has_precedence() {
+    let mut simulation = Simulation::new(3, config(3, 1_000, Faults::default()), options());
+    (0..20).for_each(|_| simulation.insert());
+    (0..200).for_each(|_| simulation.step(0));
+    let routes = simulation.table("routes");
+    simulation
+        .offloader
+        .set_table_override(routes, Some(Override::Never));
+    (0..100).for_each(|_| simulation.step(0));
+    let meets = |flow: &offload::FlowReport| {
+        let mut lookups = flow.flow.met.lookups.iter();
+        lookups.any(|met| met.table == routes)
+    };
+    let flows = simulation.offloader.flows().filter(meets);
+    for flow in flows {
+        assert_eq!(flow.state, FlowState::Software);
+    }
+}
+
+#[test]
+fn entries_expire_by_the_traffic_of_both_planes() {
+    let mut simulation = Simulation::new(4, config(4, 1_000, Faults::default()), options());
+    let routes = simulation.table("routes");
+    let entry = TableEntry {
+        keys: vec![KeyMatch::Lpm(Value::truncated(10 << 24, 32), 8)],
+        priority: None,
+        action: Action::Call(ActionCall {
+            action: 0,
+            args: vec![Value::truncated(3, 9), Value::truncated(7, 48)],
+        }),
+        idle_timeout: Some(Nanos::from_secs(1)),
+        meter: None,
+        counter: None,
+    };
+    let id = simulation
+        .apply(Change::Insert(routes, entry))
+        .expect("an entry");
+    let delay = simulation.offloader.counts_delay(&simulation.nic);
+    simulation.device.set_idle_delay(delay);
+    (0..100).for_each(|_| simulation.step(0));
+    let in_nic = simulation.in_nic;
+    for _ in 0..500 {
+        simulation.step(0);
+        assert_eq!(simulation.device.take_idle(), []);
+    }
+    assert!(simulation.in_nic > in_nic + 4_000);
+    let stopped = simulation.now;
+    let mut expired = None;
+    for _ in 0..300 {
+        simulation.settle_for(1);
+        simulation.device.step(simulation.now);
+        if simulation.device.take_idle().contains(&(routes, id)) {
+            expired.get_or_insert(simulation.now);
+        }
+    }
+    let after = expired.expect("an idle entry").0 - stopped.0;
+    assert!(
+        (1_000_000_000..2_500_000_000).contains(&after),
+        "{after} ns"
+    );
+}
