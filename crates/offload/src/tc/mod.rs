@@ -1,8 +1,8 @@
 //! The kernel's traffic control: flows as rules of the classifier `flower`.
 //!
-//! **In:** a [`Flow`](crate::Flow). **Out:** a [`FlowerRule`] that matches no other packet and makes
-//! the same frames, or the reason why there is none. A [`Session`] gives rules to the kernel and
-//! reads them back.
+//! **In:** a [`Flow`](crate::Flow). **Out:** a [`FlowerRule`] that matches no other packet and
+//! makes the same frames, or the reason why there is none. A [`Session`] gives rules to the kernel
+//! and reads them back.
 
 mod codec;
 mod counts;

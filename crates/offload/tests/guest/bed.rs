@@ -130,7 +130,10 @@ impl Bed {
         let frame = Frame::from_bytes(frame).expect("the frame is not too long");
         let outcome = self.wires[0].tx(std::slice::from_ref(&frame));
         assert_eq!(outcome.sent, 1, "the frame is sent");
-        // The test NIC hands frames over before the system call returns.
+        // Frames on their way are in the kernel's queue of received ones.
+        while backlog() > 0 {
+            std::thread::yield_now();
+        }
         let mut out = Vec::new();
         for wire in &mut self.wires {
             let mut batch = Batch::with_capacity(16);
@@ -153,6 +156,18 @@ impl Bed {
 pub(crate) fn set_nic(parameter: &str, value: &str) {
     let path = format!("/sys/module/nic/parameters/{parameter}");
     std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}"));
+}
+
+/// Returns the number of frames in the kernel's queues of received ones.
+fn backlog() -> u32 {
+    let path = "/proc/net/softnet_stat";
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let lines = text
+        .lines()
+        .map(|line| line.split_whitespace().nth(11).unwrap_or_default());
+    lines
+        .map(|hex| u32::from_str_radix(hex, 16).expect("Linux 5.10 or later"))
+        .sum()
 }
 
 fn index_of(interface: &str) -> u32 {
