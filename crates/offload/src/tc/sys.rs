@@ -22,7 +22,7 @@ pub(super) trait Transport {
     fn discard(&mut self) -> io::Result<()>;
 }
 
-/// A socket of rtnetlink. Needs Linux 4.20, from which on dumps are checked strictly.
+/// A socket of rtnetlink with extended acknowledgements. Needs Linux 4.12.
 pub(super) struct Rtnetlink(Socket);
 
 impl Rtnetlink {
