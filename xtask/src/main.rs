@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `placement-peer`, `split-programs`, `split-routes`, `figures`, `soak`,
-//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
+//! `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -9,6 +9,7 @@ mod clients;
 mod corpus;
 mod figures;
 mod fuzz;
+mod kernel;
 mod placement_peer;
 mod sanitize;
 mod scale;
@@ -69,6 +70,9 @@ enum Task {
     /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.
     #[cfg(target_os = "linux")]
     Bmv2(bmv2::Options),
+    /// Run the offload by TC flower in a guest with Debian's kernel and a test NIC. Skipped where
+    /// the packages of the kernel and QEMU cannot be had.
+    Kernel(kernel::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
     /// Python has no `highspy`.
     PlacementPeer(placement_peer::Options),
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
+        Task::Kernel(options) => kernel::run(&root(), &options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Bmv2(options) => bmv2::run(&options),

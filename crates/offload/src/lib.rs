@@ -25,6 +25,8 @@ mod flow;
 pub mod model;
 mod offloader;
 mod target;
+#[cfg(target_os = "linux")]
+pub mod tc;
 mod trace;
 
 pub use flow::{

@@ -1,0 +1,387 @@
+//! Tests of translations: what is refused, and the rules of flows that are not.
+
+use super::*;
+use crate::flow::{Edit, LengthRange, MatchedBits, Met, Summed};
+use crate::tc::{Field, PeditHeader, PeditKey};
+
+const PLAIN: TranslateOptions = TranslateOptions {
+    no_ip_options: true,
+    shortest: 60,
+    longest: 9216,
+    planes: RulePlanes::Both,
+};
+
+fn flow(matched: &[(u32, &[u8])], mut steps: Vec<Step>) -> Flow {
+    let bits = |(offset, value): &(u32, &[u8])| MatchedBits {
+        offset: *offset,
+        value: value.to_vec(),
+        mask: vec![0xFF; value.len()],
+    };
+    steps.push(Step::Output(PortId(1)));
+    Flow {
+        ingress: PortId(0),
+        matched: matched.iter().map(bits).collect(),
+        length: LengthRange { min: 34, max: 9216 },
+        steps,
+        drop: None,
+        met: Met::default(),
+    }
+}
+
+fn of(flow: &Flow, options: &TranslateOptions) -> Result<FlowerRule, String> {
+    let interfaces = Interfaces::from([(PortId(1), 7)]);
+    translate(flow, &interfaces, options).map_err(|reason| reason.to_string())
+}
+
+fn set(offset: u32, value: &[u8]) -> Step {
+    let (value, mask) = (value.to_vec(), vec![0xFF; value.len()]);
+    Step::Edit(Edit::Set {
+        offset,
+        value,
+        mask,
+    })
+}
+
+fn set_masked(offset: u32, value: &[u8], mask: &[u8]) -> Step {
+    let (value, mask) = (value.to_vec(), mask.to_vec());
+    Step::Edit(Edit::Set {
+        offset,
+        value,
+        mask,
+    })
+}
+
+fn insert(offset: u32, bytes: &[u8]) -> Step {
+    Step::Edit(Edit::Insert {
+        offset,
+        bytes: bytes.to_vec(),
+    })
+}
+
+fn delete(offset: u32, len: u32) -> Step {
+    Step::Edit(Edit::Delete { offset, len })
+}
+
+fn checksum(over: Vec<Summed>) -> Step {
+    Step::Edit(Edit::Checksum { offset: 24, over })
+}
+
+fn header_checksum() -> Step {
+    let bytes = |offset, len| Summed::Bytes { offset, len };
+    checksum(vec![bytes(14, 10), bytes(26, 8)])
+}
+
+const IP: (u32, &[u8]) = (12, &[8, 0]);
+const TAGGED: (u32, &[u8]) = (12, &[0x81, 0]);
+const TAGGED_IP: (u32, &[u8]) = (16, &[8, 0]);
+const MPLS_FRAME: (u32, &[u8]) = (12, &[0x88, 0x47]);
+
+#[test]
+fn flows_without_an_exact_rule_are_refused_with_the_reason() {
+    let mut long = flow(&[IP], vec![]);
+    long.length.min = 61;
+    let mut short = flow(&[IP], vec![]);
+    short.length.max = 1500;
+    let mut elsewhere = flow(&[IP], vec![]);
+    elsewhere.steps = vec![Step::Output(PortId(9))];
+    let mut part = flow(&[(12, &[8])], vec![]);
+    part.matched[0].mask = vec![0x08];
+    part.matched[0].value = vec![0];
+    let new_address = || set(30, &[1, 2, 3, 4]);
+    let all_but_two = vec![Summed::Bytes {
+        offset: 14,
+        len: 10,
+    }];
+    let with_payload = vec![Summed::Rest { offset: 34 }];
+    let cases = [
+        (long, "length"),
+        (short, "length"),
+        (elsewhere, "no interface"),
+        (part, "part of the EtherType"),
+        (flow(&[(12, &[0, 46])], vec![]), "is a length"),
+        // The number that means "each protocol" in the kernel.
+        (flow(&[(12, &[0, 3])], vec![]), "is a length"),
+        (
+            flow(&[(12, &[0x81, 0, 0, 5, 0x81, 0])], vec![]),
+            "second VLAN tag",
+        ),
+        (flow(&[(12, &[0x81, 0, 0x10, 5])], vec![]), "byte 14"),
+        (flow(&[IP, (18, &[1, 2])], vec![]), "byte 18"),
+        (flow(&[IP, (14, &[0x46])], vec![]), "byte 14"),
+        (flow(&[IP, (36, &[7, 0xD0])], vec![]), "byte 36"),
+        (
+            flow(&[(12, &[0x86, 0xDD]), (30, &[1])], vec![]),
+            "no prefix",
+        ),
+        (flow(&[(12, &[0x88, 0xB5, 1])], vec![]), "byte 14"),
+        (
+            flow(&[IP], vec![new_address()]),
+            "does not write its checksum",
+        ),
+        (
+            flow(&[IP], vec![header_checksum(), new_address()]),
+            "does not write its checksum",
+        ),
+        (
+            flow(&[IP], vec![new_address(), checksum(all_but_two)]),
+            "not that of the whole",
+        ),
+        (
+            flow(&[IP], vec![new_address(), checksum(with_payload)]),
+            "a checksum of the payload",
+        ),
+        (flow(&[IP], vec![set(24, &[0, 0])]), "a value of its own"),
+        (flow(&[IP], vec![set(14, &[0x46])]), "header's length"),
+        (
+            flow(&[IP, (23, &[17])], vec![set(36, &[1, 1])]),
+            "a checksum of the payload",
+        ),
+        (
+            flow(&[(12, &[0x86, 0xDD])], vec![set(38, &[1])]),
+            "a checksum of the payload",
+        ),
+        (
+            flow(&[(12, &[0x88, 0xB5])], vec![set(20, &[1])]),
+            "no header that actions change",
+        ),
+        (flow(&[IP], vec![insert(14, &[0, 0, 0x31, 8])]), "label 3"),
+        (
+            flow(&[IP], vec![insert(14, &[1, 0, 0x31, 0])]),
+            "time to live 0",
+        ),
+        (
+            flow(&[IP], vec![insert(14, &[1, 2])]),
+            "no VLAN tag and no MPLS entry",
+        ),
+        (flow(&[IP], vec![insert(20, &[1, 2, 3, 4])]), "moves bytes"),
+        (
+            flow(&[IP], vec![insert(12, &[0x81, 0, 0x10, 5])]),
+            "drop eligible",
+        ),
+        (
+            flow(&[IP], vec![insert(12, &[0x81, 0, 0x0F, 0xFF])]),
+            "4095",
+        ),
+        (
+            flow(&[IP], vec![delete(14, 4)]),
+            "no VLAN tag and no MPLS entry",
+        ),
+        (flow(&[IP], vec![delete(0, 4)]), "moves bytes"),
+        (
+            flow(&[TAGGED], vec![set_masked(14, &[0, 5], &[0x0F, 0xFF])]),
+            "does not match the rest",
+        ),
+        (flow(&[TAGGED], vec![set(14, &[0x10, 5])]), "drop eligible"),
+    ];
+    for (flow, words) in cases {
+        match of(&flow, &PLAIN) {
+            Err(reason) => assert!(reason.contains(words), "{reason}: not '{words}'"),
+            Ok(rule) => panic!("not refused for '{words}': {rule:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_only_the_owner_knows_is_not_assumed() {
+    let new_address = vec![set(30, &[1, 2, 3, 4]), header_checksum()];
+    let cases = [
+        flow(&[IP, (14, &[0x45])], vec![]),
+        flow(&[IP, (23, &[17]), (36, &[7, 0xD0])], vec![]),
+        flow(&[IP], new_address),
+        flow(&[(12, &[0x86, 0xDD]), (20, &[17])], vec![]),
+    ];
+    for flow in cases {
+        let reason =
+            of(&flow, &TranslateOptions::default()).expect_err("it relies on the owner's word");
+        assert!(reason.contains("no-ip-options"), "{reason}");
+        of(&flow, &PLAIN).expect("the owner says so");
+    }
+}
+
+fn key(field: Field, value: u128) -> super::super::Key {
+    super::super::Key {
+        field,
+        value,
+        mask: field.all(),
+    }
+}
+
+#[test]
+fn a_flow_that_leaves_the_ether_type_open_gets_a_rule_for_fewer_frames() {
+    let source = flow(&[(26, &[2, 2, 2, 3])], vec![]);
+    let rule = of(&source, &PLAIN).expect("there is a rule");
+    assert_eq!(rule.protocol, 0x0800);
+    assert_eq!(rule.keys, [key(Field::Ipv4Src, 0x0202_0203)]);
+    let address = flow(&[(0, &[2, 0, 0, 0, 0, 1])], vec![]);
+    let rule = of(&address, &PLAIN).expect("there is a rule");
+    assert_eq!(rule.protocol, super::super::rule::ANY_PROTOCOL);
+}
+
+#[test]
+fn a_flow_of_unfragmented_packets_says_so() {
+    let ports = flow(&[IP, (20, &[0, 0]), (23, &[17]), (36, &[7, 0xD0])], vec![]);
+    // The bit "don't fragment" has no key.
+    assert!(of(&ports, &PLAIN).is_err());
+    let mut ports = ports;
+    let at = ports
+        .matched
+        .iter()
+        .position(|bits| bits.offset == 20)
+        .expect("it is there");
+    ports.matched[at].mask = vec![0x3F, 0xFF];
+    let rule = of(&ports, &PLAIN).expect("there is a rule");
+    assert_eq!(rule.key(Field::Fragment).map(|key| key.value), Some(0));
+    assert_eq!(rule.key(Field::DstPort).map(|key| key.value), Some(2000));
+}
+
+fn pedit(header: PeditHeader, offset: u32, keep: [u8; 4], value: [u8; 4]) -> PeditKey {
+    PeditKey {
+        header,
+        offset,
+        keep,
+        value,
+        add: false,
+    }
+}
+
+fn ether_type(value: [u8; 2]) -> Action {
+    let [a, b] = value;
+    let keep = [0, 0, 0xFF, 0xFF];
+    Action::Pedit(vec![pedit(PeditHeader::Ethernet, 12, keep, [a, b, 0, 0])])
+}
+
+#[test]
+fn the_way_to_the_same_bytes_does_not_matter() {
+    // A tag by an insertion, and by a new EtherType with the old one after the tag.
+    let push = Action::VlanPush {
+        protocol: 0x8100,
+        id: 5,
+        priority: 1,
+    };
+    let ways = [
+        vec![insert(12, &[0x81, 0, 0x20, 5])],
+        vec![set(12, &[0x81, 0]), insert(14, &[0x20, 5, 8, 0])],
+        vec![insert(14, &[0; 4]), set(12, &[0x81, 0, 0x20, 5, 8, 0])],
+    ];
+    for steps in ways {
+        let rule = of(&flow(&[IP], steps), &PLAIN).expect("there is a rule");
+        assert_eq!(rule.actions, [push.clone(), Action::Redirect(7)]);
+    }
+}
+
+#[test]
+fn changes_become_the_actions_that_make_the_same_bytes() {
+    let entry = |label, tc, bos, ttl| Action::MplsPush {
+        protocol: 0x8847,
+        label,
+        tc,
+        bos,
+        ttl,
+    };
+    let field = &[0x0A, 0x0A, 0x09, 0x08];
+    let mirrored = Step::Output(PortId(1));
+    let cases: Vec<(Flow, Vec<Action>)> = vec![
+        (
+            flow(&[IP], vec![insert(14, field)]),
+            vec![entry(0x0A0A0, 4, true, 8), ether_type([8, 0])],
+        ),
+        // With the EtherType that the kernel writes, no further change is needed.
+        (
+            flow(&[IP], vec![insert(14, field), set(12, &[0x88, 0x47])]),
+            vec![entry(0x0A0A0, 4, true, 8)],
+        ),
+        (
+            flow(&[IP], vec![insert(14, &[0, 1, 0, 9, 0, 2, 1, 9])]),
+            vec![
+                entry(0x20, 0, true, 9),
+                entry(0x10, 0, false, 9),
+                ether_type([8, 0]),
+            ],
+        ),
+        (
+            flow(&[MPLS_FRAME], vec![delete(14, 4), set(12, &[8, 0])]),
+            vec![Action::MplsPop { protocol: 0x0800 }],
+        ),
+        (
+            flow(&[TAGGED, TAGGED_IP], vec![delete(12, 4)]),
+            vec![Action::VlanPop],
+        ),
+        (
+            flow(
+                &[TAGGED, TAGGED_IP],
+                vec![set_masked(14, &[0x40, 9], &[0xEF, 0xFF])],
+            ),
+            vec![Action::VlanModify {
+                protocol: 0x8100,
+                id: 9,
+                priority: 2,
+            }],
+        ),
+        (
+            flow(&[IP], vec![insert(14, field), mirrored, set(0, &[1])]),
+            vec![
+                entry(0x0A0A0, 4, true, 8),
+                ether_type([8, 0]),
+                Action::Mirror(7),
+                Action::Pedit(vec![pedit(
+                    PeditHeader::Ethernet,
+                    0,
+                    [0, 255, 255, 255],
+                    [1, 0, 0, 0],
+                )]),
+            ],
+        ),
+        // A change of the header comes before the entry that moves it.
+        (
+            flow(
+                &[IP],
+                vec![
+                    insert(14, field),
+                    set(19, &[0x40]),
+                    Step::Edit(Edit::Checksum {
+                        offset: 28,
+                        over: vec![
+                            Summed::Bytes {
+                                offset: 18,
+                                len: 10,
+                            },
+                            Summed::Bytes { offset: 30, len: 8 },
+                        ],
+                    }),
+                ],
+            ),
+            vec![
+                Action::Pedit(vec![pedit(
+                    PeditHeader::Ipv4,
+                    0,
+                    [0xFF, 0, 0xFF, 0xFF],
+                    [0, 0x40, 0, 0],
+                )]),
+                Action::Ipv4Checksum,
+                entry(0x0A0A0, 4, true, 8),
+                ether_type([8, 0]),
+            ],
+        ),
+    ];
+    for (flow, mut actions) in cases {
+        let rule = of(&flow, &PLAIN).expect("there is a rule");
+        actions.push(Action::Redirect(7));
+        assert_eq!(rule.actions, actions, "{:?}", flow.steps);
+    }
+}
+
+#[test]
+fn a_flow_without_output_drops_and_changes_after_the_last_output_have_no_effect() {
+    let mut dropped = flow(&[IP], vec![set(30, &[1, 2, 3, 4])]);
+    dropped.steps.pop();
+    assert_eq!(
+        of(&dropped, &PLAIN).expect("there is a rule").actions,
+        [Action::Drop]
+    );
+    let mut late = flow(&[IP], vec![]);
+    late.steps.push(set(0, &[1]));
+    assert_eq!(
+        of(&late, &PLAIN).expect("there is a rule").actions,
+        [Action::Redirect(7)]
+    );
+}
