@@ -3,206 +3,16 @@
 
 mod lab;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::sleep;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use lab::authority::Authority;
 use lab::cables::Cables;
-use lab::{Directory, Running, Said, polyplane};
-use packet::{Batch, Frame, Nanos};
-use pof::wire::{Body, Message, Role, RoleChange, decode, encode, message_length};
+use lab::pof::{Bed, Script, TWO_FLOWS, counts, ipv4, start};
+use lab::{Directory, Running, polyplane, said};
+use packet::Frame;
+use pof::wire::{Body, ErrorCode, Role, RoleChange};
 use port::Port;
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Two tables, two flows with a counter each, and a frame for each of them.
-const TWO_FLOWS: &str = "\
-table add mm/0 name \"first\" size 16 fields eth_type=96/16
-table add lpm/0 name \"routes\" size 16 fields dst=128/32
-flow add mm/0 priority 10 counter 1 match eth_type=0x800 do goto lpm/0 offset 14
-flow add lpm/0 counter 2 match 128/32=10.0.1.0/24 do move_packet_offset -14; output 1
-flow add lpm/0 counter 3 match 128/32=10.0.2.0/24 do move_packet_offset -14; set_field 0/48=02:00:00:00:00:09, output 0
-";
-
-/// A switch in a namespace with cables to the test.
-struct Bed {
-    cables: Cables,
-    running: Running,
-    lines: Receiver<String>,
-}
-
-impl Bed {
-    /// Starts a switch with two ports. Returns `None` where there are no namespaces.
-    fn start(arguments: &[&str]) -> Option<Bed> {
-        let cables = Cables::new(2)?;
-        cables.switch.rtnl().unwrap().set_up("lo").unwrap();
-        let (running, lines) = start(&cables, arguments);
-        Some(Bed {
-            cables,
-            running,
-            lines,
-        })
-    }
-
-    /// Waits for a line of the switch.
-    fn wait_for(&self, words: &str) -> String {
-        wait_for(&self.lines, words)
-    }
-
-    /// Returns the address that the switch serves.
-    fn address(&self) -> String {
-        let line = self.wait_for("POF is served at ");
-        line.split_once(" at ").unwrap().1.to_owned()
-    }
-
-    /// Runs `polyplane pof ctl` in the switch's namespace.
-    fn ctl(&self, address: &str, arguments: &[&str]) -> Said {
-        ctl(&self.cables, &[&[address], arguments].concat())
-    }
-
-    /// Sends a frame once, and returns the frames that arrive at each end until some did, or a
-    /// short while has passed.
-    fn once(&mut self, from: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
-        self.cables.ends[from].tx(&[Frame::from_bytes(bytes).unwrap()]);
-        self.arrived(Duration::from_millis(500), 1)
-    }
-
-    /// Returns frames that arrive, until there are `count`.
-    fn arrived(&mut self, within: Duration, count: usize) -> Vec<(usize, Vec<u8>)> {
-        let mut arrived = Vec::new();
-        let mut batch = Batch::default();
-        let start = Instant::now();
-        while arrived.len() < count && start.elapsed() < within {
-            sleep(Duration::from_millis(1));
-            for (number, end) in self.cables.ends.iter_mut().enumerate() {
-                batch.clear();
-                let _ = end.rx(&mut batch, Nanos::from(start.elapsed()));
-                let frames = batch.frames().iter();
-                arrived.extend(frames.map(|frame| (number, frame.bytes().to_vec())));
-            }
-        }
-        arrived
-    }
-
-    /// Stops the switch, and returns its report.
-    fn stop(self) -> serde_json::Value {
-        self.running.signal("TERM");
-        let said = self.running.finish();
-        assert_eq!(said.status, Some(0), "{}", said.err);
-        said.json()
-    }
-}
-
-fn start(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<String>) {
-    let mut command = polyplane();
-    command
-        .args(["pof", "--json", "--io", "packet"])
-        .args(["--port", "0=port0", "--port", "1=port1"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
-    let stderr = BufReader::new(running.0.stderr.take().unwrap());
-    let (to, lines) = channel();
-    std::thread::spawn(move || {
-        for line in stderr.lines().map_while(Result::ok) {
-            println!("switch: {line}");
-            let _ = to.send(line);
-        }
-    });
-    (running, lines)
-}
-
-fn wait_for(lines: &Receiver<String>, words: &str) -> String {
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        if let Ok(line) = lines.recv_timeout(PATIENCE)
-            && line.contains(words)
-        {
-            return line;
-        }
-    }
-    panic!("no line with `{words}`");
-}
-
-fn ctl(cables: &Cables, arguments: &[&str]) -> Said {
-    let run = || Running::start(polyplane().args(["pof", "ctl"]).args(arguments));
-    cables.switch.run(run).unwrap().finish()
-}
-
-/// Returns an Ethernet frame of type IPv4 with this destination.
-fn ipv4(destination: [u8; 4]) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 9, 9]);
-    frame.extend(destination);
-    frame.resize(60, 0x5A);
-    frame
-}
-
-/// A scripted controller at the end of a connection.
-struct Script {
-    stream: TcpStream,
-    input: Vec<u8>,
-}
-
-impl Script {
-    fn new(stream: TcpStream) -> Script {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let input = Vec::new();
-        let mut script = Script { stream, input };
-        script.send(0, Body::Hello);
-        assert_eq!(script.next().body, Body::Hello);
-        script
-    }
-
-    fn connect(cables: &Cables, address: &str) -> Script {
-        let stream = cables.switch.run(|| TcpStream::connect(address)).unwrap();
-        Script::new(stream.unwrap())
-    }
-
-    fn send(&mut self, xid: u32, body: Body) {
-        self.stream
-            .write_all(&encode(&Message { xid, body }))
-            .unwrap();
-    }
-
-    fn next(&mut self) -> Message {
-        loop {
-            if let Some(length) = message_length(&self.input)
-                && length <= self.input.len()
-            {
-                let bytes: Vec<u8> = self.input.drain(..length).collect();
-                return decode(&bytes).unwrap();
-            }
-            let mut more = [0; 4096];
-            let count = self.stream.read(&mut more).unwrap();
-            assert!(count > 0, "closed");
-            self.input.extend(&more[..count]);
-        }
-    }
-
-    /// Sends a request, and returns the first message with its number.
-    fn ask(&mut self, body: Body) -> Body {
-        self.send(77_777, body);
-        loop {
-            let message = self.next();
-            if message.xid == 77_777 {
-                return message.body;
-            }
-        }
-    }
-}
-
-fn counts(said: &Said, what: &str, key: &str, number: u64) -> (u64, u64) {
-    let json = said.json();
-    let list = json[what].as_array().unwrap();
-    let one = list.iter().find(|one| one[key] == number).unwrap();
-    let count = |name: &str| one[name].as_u64().unwrap();
-    (count("packets"), count("bytes"))
-}
 
 #[test]
 fn a_controller_makes_two_flows_and_frames_are_forwarded_by_them() {
@@ -272,11 +82,7 @@ fn no_frame_is_lost_while_controllers_are_away_and_come_back() {
     };
     // The controller is the side that the switch dials.
     let mut script = Script::new(listener.accept().unwrap().0);
-    let mut reader = pof::text::TextReader::new(pof::tables::Tables::new(Default::default()));
-    for line in TWO_FLOWS.lines() {
-        script.send(1, reader.read(line).unwrap().unwrap());
-    }
-    assert_eq!(script.ask(Body::BarrierRequest), Body::BarrierReply);
+    script.make(TWO_FLOWS);
     let mut expected = 0;
     let mut arrived = 0;
     let mut send = |bed: &mut Bed, time: Duration| {
@@ -310,4 +116,221 @@ fn no_frame_is_lost_while_controllers_are_away_and_come_back() {
     let report = bed.stop();
     assert_eq!(report["connections"], 4);
     assert_eq!(report["ports"][0]["received"], expected);
+}
+
+#[test]
+fn the_state_survives_the_death_of_the_process() {
+    let directory = Directory::new("pof-state");
+    let state = directory.file("state");
+    let arguments = ["--listen", "127.0.0.1:0", "--state", &state];
+    let Some(bed) = Bed::start(&arguments) else {
+        return;
+    };
+    let address = bed.address();
+    let more = "\
+meter add 3 rate 1000
+group add 5 all counter 9 do output 1
+flow add mm/0 index 7 priority 3 cookie 0xc0 match 96/16=0x806 do meter 3; group 5
+counter add 11
+counter delete 9";
+    let text = directory.with("two.pof", format!("{TWO_FLOWS}{more}"));
+    let said_of = bed.ctl(&address, &["apply", &text]);
+    assert_eq!(said_of.status, Some(0), "{}", said_of.err);
+    let dump = bed.ctl(&address, &["dump"]).out;
+    // The answer to `apply` came, so all of it is on the disk.
+    let mut bed = bed.start_again(&arguments);
+    bed.wait_for("stored state: 12 objects");
+    let address = bed.address();
+    assert_eq!(bed.ctl(&address, &["dump"]).out, dump);
+    let frame = ipv4([10, 0, 1, 1]);
+    assert_eq!(bed.once(0, &frame), [(1, frame.clone())]);
+    // What is deleted stays deleted.
+    let deleted = bed.ctl(
+        &address,
+        &["do", "flow delete mm/0 index 7", "group delete 5"],
+    );
+    assert_eq!(deleted.status, Some(0), "{}", deleted.err);
+    let dump = bed.ctl(&address, &["dump"]).out;
+    let bed = bed.start_again(&arguments);
+    let address = bed.address();
+    assert_eq!(bed.ctl(&address, &["dump"]).out, dump);
+    let shown = said(&["state", &state]);
+    assert!(
+        shown.err.contains("in use by another switch"),
+        "{}",
+        shown.err
+    );
+    bed.stop();
+    let shown = said(&["state", &state]);
+    assert!(shown.out.contains("POF switch: "), "{}", shown.out);
+}
+
+#[test]
+fn one_controller_is_master_and_the_others_read() {
+    let Some(bed) = Bed::start(&["--listen", "127.0.0.1:0", "--engine", "interp"]) else {
+        return;
+    };
+    let address = bed.address();
+    let mut first = Script::connect(&bed.cables, &address);
+    let mut second = Script::connect(&bed.cables, &address);
+    let change = |role, generation| Body::RoleRequest(RoleChange { role, generation });
+    first.ask(change(Role::Master, 1));
+    first.make(TWO_FLOWS);
+    second.ask(change(Role::Master, 2));
+    let mut reader = pof::text::TextReader::new(pof::tables::Tables::new(Default::default()));
+    let add = reader.read("meter add 1 rate 5").unwrap().unwrap();
+    let query = reader.read("table query mm/0").unwrap().unwrap();
+    let Body::Error(failure) = first.ask(add.clone()) else {
+        panic!("a slave has written");
+    };
+    let is_slave = ErrorCode::IsSlave;
+    assert_eq!(
+        (failure.kind, failure.code),
+        (is_slave.kind(), is_slave.code())
+    );
+    assert!(matches!(first.ask(query), Body::TableMod(_)));
+    second.make("meter add 1 rate 5");
+    // With the master gone, the other one takes over.
+    drop(second);
+    bed.wait_for("is gone");
+    first.ask(change(Role::Master, 3));
+    first.make("meter delete 1");
+    bed.stop();
+}
+
+#[test]
+fn standalone_floods_while_no_controller_is_connected() {
+    let options = ["--listen", "127.0.0.1:0", "--fail", "standalone"];
+    let Some(mut bed) = Bed::start(&options) else {
+        return;
+    };
+    let address = bed.address();
+    let frame = ipv4([10, 0, 7, 7]);
+    assert_eq!(bed.once(0, &frame), [(1, frame.clone())]);
+    let mut script = Script::connect(&bed.cables, &address);
+    script.make("table add mm/0 size 1 fields 96/16\nflow add mm/0 match 96/16=* do drop");
+    assert_eq!(bed.once(0, &frame), []);
+    drop(script);
+    bed.wait_for("is gone");
+    assert_eq!(bed.once(1, &frame), [(0, frame.clone())]);
+    assert_eq!(bed.stop()["flooded"], 2);
+}
+
+#[test]
+fn both_sides_may_ask_for_certificates() {
+    let directory = Directory::new("pof-tls");
+    let authority = Authority::new();
+    let ca = directory.with("ca.pem", &authority.pem);
+    let issue = |name: &str| {
+        let (certificate, key) = authority.of_host(name);
+        let certificate = directory.with(&format!("{name}.pem"), certificate);
+        (certificate, directory.with(&format!("{name}.key"), key))
+    };
+    let (switch, control) = (issue("switch"), issue("control"));
+    let own = |(certificate, key): &(String, String)| {
+        let words = ["--tls-ca", &ca, "--tls-cert", certificate, "--tls-key", key];
+        words.map(str::to_owned).to_vec()
+    };
+    let mut arguments = vec!["--listen".to_owned(), "127.0.0.1:0".to_owned()];
+    arguments.extend(own(&switch));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let Some(bed) = Bed::start(&arguments) else {
+        return;
+    };
+    let address = format!("tls:{}", bed.address());
+    let text = directory.with("two.pof", TWO_FLOWS);
+    let with = |more: &[String]| {
+        let name = ["--tls-name", "switch"].map(str::to_owned);
+        let words = [&name[..], more, &["apply".to_owned(), text.clone()]].concat();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        bed.ctl(&address, &words)
+    };
+    let made = with(&own(&control));
+    assert_eq!(made.status, Some(0), "{}", made.err);
+    let without = with(&own(&control)[..2]);
+    assert_eq!(without.status, Some(1), "no certificate");
+    let strange = Authority::new();
+    let (certificate, key) = strange.of_host("control");
+    let strange = (
+        directory.with("x.pem", certificate),
+        directory.with("x.key", key),
+    );
+    assert_eq!(with(&own(&strange)).status, Some(1), "another authority's");
+    let plain = bed.ctl(&address[4..], &["dump"]);
+    assert_eq!(plain.status, Some(1), "no TLS");
+    // The switch is the side that dials.
+    let listen = |cables: &Cables| cables.switch.run(|| TcpListener::bind("127.0.0.1:0"));
+    let place = listen(&bed.cables)
+        .unwrap()
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    let waiting = || {
+        let mut command = polyplane();
+        command
+            .args(["pof", "ctl", "--wait", &place])
+            .args(own(&control))
+            .arg("dump");
+        Running::start(&mut command)
+    };
+    let waiting = bed.cables.switch.run(waiting).unwrap();
+    let mut words = vec!["--controller".to_owned(), format!("tls:{place}")];
+    words.extend(["--tls-name", "control"].map(str::to_owned));
+    words.extend(own(&switch));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (second, _lines) = start(&bed.cables, &words);
+    let dumped = waiting.finish();
+    assert_eq!(
+        (dumped.status, dumped.out.as_str()),
+        (Some(0), ""),
+        "{}",
+        dumped.err
+    );
+    drop(second);
+    bed.stop();
+}
+
+#[test]
+fn ctl_shows_errors_with_their_places_and_what_the_switch_says() {
+    let Some(bed) = Bed::start(&["--listen", "127.0.0.1:0", "--engine", "interp"]) else {
+        return;
+    };
+    let address = bed.address();
+    let directory = Directory::new("pof-ctl");
+    let text = directory.with(
+        "wrong.pof",
+        format!("{TWO_FLOWS}\nflow add mm/0 match 96/16"),
+    );
+    let wrong = bed.ctl(&address, &["apply", &text]);
+    assert_eq!(wrong.status, Some(1));
+    for word in ["wrong.pof, line 7, column 21", "FIELD=VALUE"] {
+        assert!(wrong.err.contains(word), "{}", wrong.err);
+    }
+    assert_eq!(bed.ctl(&address, &["dump"]).out, "", "nothing was sent");
+    let lines = [
+        "do",
+        "table add mm/0 size 1 fields 96/16",
+        "table add mm/0 size 1 fields 96/16",
+    ];
+    let twice = bed.ctl(&address, &lines);
+    assert_eq!(twice.status, Some(1));
+    for word in ["command line, line 2", "TableExists", "The table exists."] {
+        assert!(twice.err.contains(word), "{}", twice.err);
+    }
+    let asked = bed.ctl(&address, &["do", "table query mm/0"]);
+    assert_eq!(asked.out, "table add mm/0 size 1 fields 96/16\n");
+    let json = bed.ctl(&address, &["--json", "do", "table query mm/1"]);
+    assert_eq!(json.json()["refused"].as_array().unwrap().len(), 1);
+    let nobody = said(&["pof", "ctl", "127.0.0.1:1", "dump"]);
+    assert!(
+        nobody
+            .one_line()
+            .contains("does `polyplane pof --listen` run there?")
+    );
+    let alone = said(&["pof", "--port", "0=lo"]);
+    assert!(alone.one_line().contains("--controller"), "{}", alone.err);
+    let open = said(&["pof", "--port", "0=lo", "--listen", "0.0.0.0:0"]);
+    assert!(open.one_line().contains("--tls-ca"), "{}", open.err);
+    bed.stop();
 }

@@ -18,7 +18,7 @@ use crate::wire::{
     Body, Command, Config, Counter, CounterCommand, ErrorCode, ErrorMessage, Features, FlowCommand,
     FlowRemoved, FlowStats, GroupStats, Message, MeterStats, NO_BUFFER, PacketIn, PacketOut,
     PortStats, PortStatus, Refused, ResourceReport, Role, RoleChange, Stats, StatsReply,
-    StatsRequest, TableResource, TableStats, decode, encode, message_length,
+    StatsRequest, TableResource, TableStats, VERSION, decode, encode, message_length,
 };
 
 /// Nanoseconds between two errors of a table's packets.
@@ -181,6 +181,15 @@ impl Session {
         }
         let input = &self.input[self.taken..];
         let length = message_length(input);
+        // What does not begin as a message does not end as one.
+        if self.phase == Phase::Hello && length.is_some() && input[0] != VERSION {
+            let length = length.filter(|length| *length <= input.len());
+            if length.is_none() {
+                self.refuse(0, ErrorCode::HelloIncompatible);
+                self.phase = Phase::Closed;
+                return false;
+            }
+        }
         let Some(message) = length.and_then(|length| input.get(..length)) else {
             return false;
         };

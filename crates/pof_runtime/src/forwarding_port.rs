@@ -98,18 +98,14 @@ impl ForwardingPort {
     pub(crate) fn look(&mut self, now: Nanos) -> Vec<PortNews> {
         let mut news = Vec::new();
         let id = self.id;
-        if self.is_gone {
-            match self.port.comes_back(now) {
-                Some(how) => {
-                    self.is_gone = false;
-                    let name = self.port.name();
-                    news.push(PortNews::Notice(format!(
-                        "port {id}: {name} is back, by {how}"
-                    )));
-                    self.is_told = false;
-                }
-                None => return news,
-            }
+        if self.is_gone
+            && let Some(how) = self.port.comes_back(now)
+        {
+            self.is_gone = false;
+            self.is_told = false;
+            let name = self.port.name();
+            let line = format!("port {id}: {name} is back, by {how}");
+            news.push(PortNews::Notice(line));
         }
         let is_up = self.is_up();
         if is_up && self.is_told {

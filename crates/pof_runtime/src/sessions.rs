@@ -19,6 +19,9 @@ const ECHO_AFTER: Nanos = Nanos::from_millis(5_000);
 /// Time without a byte, after which its connection is closed.
 const GONE_AFTER: Nanos = Nanos::from_millis(15_000);
 
+/// Time within which a controller must say HELLO.
+const HELLO_WITHIN: Nanos = Nanos::from_millis(5_000);
+
 /// Bytes of a session that wait for the store, above which its further output waits in it.
 const MAX_HELD: usize = 1 << 20;
 
@@ -27,6 +30,7 @@ struct Attached {
     name: String,
     session: Session,
     pipe: Arc<Pipe>,
+    opened_at: Nanos,
     heard_at: Nanos,
     echoed_at: Nanos,
     /// Output with the number of the batch of changes that must be stored before it leaves.
@@ -92,6 +96,7 @@ impl Sessions {
                         name,
                         session: Session::new(id, switch),
                         pipe,
+                        opened_at: now,
                         heard_at: now,
                         echoed_at: now,
                         held: VecDeque::new(),
@@ -174,8 +179,13 @@ impl Sessions {
     pub(crate) fn watch(&mut self, switch: &mut ControlledSwitch, now: Nanos) -> Vec<String> {
         let mut lines = Vec::new();
         for attached in self.attached.values_mut() {
-            if now.since(attached.heard_at) >= GONE_AFTER {
-                let seconds = Duration::from(GONE_AFTER).as_secs();
+            let (since, most) = match attached.session.phase() {
+                Phase::Closed => continue,
+                Phase::Hello => (attached.opened_at, HELLO_WITHIN),
+                Phase::Open => (attached.heard_at, GONE_AFTER),
+            };
+            if now.since(since) >= most {
+                let seconds = Duration::from(most).as_secs();
                 lines.push(format!(
                     "controller {} has been silent for {seconds} s, its connection is closed",
                     attached.name
