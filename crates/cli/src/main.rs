@@ -93,8 +93,8 @@ enum Command {
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets,
     /// programs.
     Ctl(ctl::Options),
-    /// Run a switch on network interfaces whose tables and flows are fields at offsets, made by
-    /// controllers (POF); or be such a controller.
+    /// Run a switch on network interfaces with tables and flows of fields at offsets, which
+    /// controllers make (POF); or be such a controller.
     Pof(pof::Options),
     /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
     /// its entries.

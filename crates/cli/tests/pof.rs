@@ -61,6 +61,8 @@ fn a_controller_makes_two_flows_and_frames_are_forwarded_by_them() {
         let frame = ipv4([10, 0, 1, 1]);
         assert_eq!(twin.once(0, &frame), [(1, frame.clone())]);
         twin.stop();
+        let program = lab::said(&["ir", &again]);
+        assert!(program.out.contains("table"), "{}", program.err);
         let report = bed.stop();
         assert_eq!(report["ports"][0]["received"], 20, "{report}");
         assert_eq!(report["tables"][0]["hits"], 40);

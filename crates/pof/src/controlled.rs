@@ -10,9 +10,9 @@ use crate::wire::{ErrorCode, Port, PortStats, PortStatus};
 mod config {
     /// The port is switched off.
     pub(super) const DOWN: u32 = 1;
-    /// What comes in is dropped.
+    /// Packets that come in are dropped.
     pub(super) const NO_RECEIVE: u32 = 1 << 2;
-    /// What would leave is dropped.
+    /// Packets that would leave are dropped.
     pub(super) const NO_FORWARD: u32 = 1 << 5;
     /// The port's packets do not go to controllers.
     pub(super) const NO_PACKET_IN: u32 = 1 << 6;

@@ -26,7 +26,7 @@ use crate::translate::{
     ShapesByTable, TranslatedTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches,
     translate,
 };
-use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
+use crate::wire::{Body, Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
 
 /// ForwarderOptions of a switch.
 #[derive(Clone, Debug, Default)]
@@ -251,6 +251,27 @@ impl Forwarder {
         }
         let groups: Vec<u32> = self.tables.groups().map(|(id, _)| id).collect();
         groups.into_iter().try_for_each(|id| self.renew_users(id))
+    }
+
+    /// Returns the program of the tables.
+    pub fn program(&self) -> &Arc<ir::Program> {
+        self.device.program()
+    }
+
+    /// Makes the change of a message about an object: a table, an entry, a group, a meter or a
+    /// counter.
+    ///
+    /// # Errors
+    /// The message is refused, or is about no object. Nothing has changed.
+    pub fn make(&mut self, message: &Body) -> Result<(), ErrorCode> {
+        match message {
+            Body::TableMod(table) => self.table_mod(table).map(drop),
+            Body::FlowMod(flow) => self.flow_mod(flow).map(drop),
+            Body::GroupMod(group) => self.group_mod(group).map(drop),
+            Body::MeterMod(meter) => self.meter_mod(meter).map(drop),
+            Body::CounterMod(counter) => self.counter_mod(counter).map(drop),
+            _ => Err(ErrorCode::BadType),
+        }
     }
 
     /// Returns the names of the objects that were made, changed or removed since the last call.

@@ -1,9 +1,9 @@
 //! A connection with a controller, without I/O: bytes in, bytes out.
 //!
 //! [`Session::receive`] takes what the controller sent, makes the changes on a
-//! [`ControlledSwitch`], and appends the replies to [`Session::take_output`]. [`Session::notify`] appends what packets and
-//! time-outs made. Messages are answered in their order, so a barrier's reply comes after the
-//! errors of all messages before it.
+//! [`ControlledSwitch`], and appends the replies to [`Session::take_output`]. [`Session::notify`]
+//! appends what packets and time-outs made. Messages are answered in their order, so a barrier's
+//! reply comes after the errors of all messages before it.
 
 use std::collections::HashMap;
 
@@ -180,17 +180,15 @@ impl Session {
             return false;
         }
         let input = &self.input[self.taken..];
-        let length = message_length(input);
-        // What does not begin as a message does not end as one.
-        if self.phase == Phase::Hello && length.is_some() && input[0] != VERSION {
-            let length = length.filter(|length| *length <= input.len());
-            if length.is_none() {
+        let Some(length) = message_length(input) else {
+            return false;
+        };
+        let Some(message) = input.get(..length) else {
+            // What does not begin as a message is not waited for.
+            if self.phase == Phase::Hello && input[0] != VERSION {
                 self.refuse(0, ErrorCode::HelloIncompatible);
                 self.phase = Phase::Closed;
-                return false;
             }
-        }
-        let Some(message) = length.and_then(|length| input.get(..length)) else {
             return false;
         };
         let decoded = decode(message);

@@ -147,14 +147,8 @@ fn switch_of(text: &str) -> Forwarder {
     let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
     let mut reader = TextReader::new(tables());
     for line in text.lines() {
-        let made = match reader.read(line).unwrap() {
-            Some(Body::TableMod(table)) => switch.table_mod(&table).map(drop),
-            Some(Body::FlowMod(flow)) => switch.flow_mod(&flow).map(drop),
-            Some(Body::GroupMod(group)) => switch.group_mod(&group).map(drop),
-            Some(Body::MeterMod(meter)) => switch.meter_mod(&meter).map(drop),
-            Some(Body::CounterMod(counter)) => switch.counter_mod(&counter).map(drop),
-            _ => Ok(()),
-        };
+        let body = reader.read(line).unwrap().unwrap();
+        let made = switch.make(&body);
         made.unwrap_or_else(|error| panic!("{line}: {error}"));
     }
     switch

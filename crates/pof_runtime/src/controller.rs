@@ -26,9 +26,9 @@ pub struct Controller {
     input: Vec<u8>,
 }
 
-/// Answer to a message.
+/// SwitchAnswer to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SwitchAnswer {
     /// The switch refuses the message.
     Refused(ErrorMessage),
     /// A reply.
@@ -179,7 +179,7 @@ impl Controller {
     ///
     /// # Errors
     /// The connection has ended, or the switch does not answer.
-    pub fn ask(&mut self, messages: &[Message]) -> Result<Vec<(u32, Answer)>, PofError> {
+    pub fn ask(&mut self, messages: &[Message]) -> Result<Vec<(u32, SwitchAnswer)>, PofError> {
         for message in messages {
             self.send(message)?;
         }
@@ -198,10 +198,10 @@ impl Controller {
             match body {
                 Body::BarrierReply if xid == BARRIER_XID => return Ok(answers),
                 Body::PacketIn(_) | Body::FlowRemoved(_) => {}
-                // Also changes of ports that nobody has asked for.
+                // Also changes of ports without a request.
                 _ if !messages.iter().any(|message| message.xid == xid) => {}
-                Body::Error(failure) => answers.push((xid, Answer::Refused(failure))),
-                body => answers.push((xid, Answer::Reply(body))),
+                Body::Error(failure) => answers.push((xid, SwitchAnswer::Refused(failure))),
+                body => answers.push((xid, SwitchAnswer::Reply(body))),
             }
         }
     }

@@ -43,7 +43,7 @@ pub enum PofError {
     Peer {
         /// Its address.
         peer: String,
-        /// What happened, and the remedy.
+        /// Cause and remedy.
         message: String,
     },
 }

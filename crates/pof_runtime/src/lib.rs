@@ -36,10 +36,10 @@ mod switch_loop;
 mod tls;
 
 pub use address::{AddressError, ControllerAddress};
-pub use controller::{Answer, Controller};
+pub use controller::{Controller, SwitchAnswer};
 pub use error::PofError;
 pub use listening::Listen;
-pub use report::{ControllerReport, PortReport, Report, TableReport};
+pub use report::{ControllerReport, PofReport, PortReport, TableReport};
 pub use stored_state::StoredState;
 pub use switch_loop::{DescribedPort, Fail, PofSwitch, Stop, SwitchOptions};
 pub use tls::TlsOptions;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Counts and states of a switch.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PofReport {
     /// Seconds since its start.
     pub seconds: f64,
     /// Its ports.
@@ -84,7 +84,7 @@ pub struct TableReport {
     pub misses: u64,
 }
 
-impl Report {
+impl PofReport {
     /// Returns the report as lines for people.
     pub fn text(&self) -> String {
         let mut text = String::new();

@@ -58,21 +58,14 @@ impl StoredState {
     pub(crate) fn restore(self, forwarder: &mut Forwarder) -> Result<Keeper, PofError> {
         let mut counters = BTreeSet::new();
         for body in &self.objects {
-            let made = match body {
-                Body::TableMod(table) => forwarder.table_mod(table).map(drop),
-                Body::MeterMod(meter) => forwarder.meter_mod(meter).map(drop),
-                Body::GroupMod(group) => forwarder.group_mod(group).map(drop),
-                Body::FlowMod(flow) => forwarder.flow_mod(flow).map(drop),
-                Body::CounterMod(counter) => {
-                    counters.insert(counter.id);
-                    forwarder.counter_mod(counter).map(drop)
-                }
-                _ => return Err(PofError::StoredBytes),
-            };
-            made.map_err(|error| PofError::StoredObject {
-                object: pof::text::write(body, forwarder.tables()).unwrap_or_default(),
-                error,
-            })?;
+            if let Body::CounterMod(counter) = body {
+                counters.insert(counter.id);
+            }
+            if let Err(error) = forwarder.make(body) {
+                let object = pof::text::write(body, forwarder.tables());
+                let object = object.ok_or(PofError::StoredBytes)?;
+                return Err(PofError::StoredObject { object, error });
+            }
         }
         // A counter that was deleted while an entry used it.
         let made: Vec<u32> = forwarder.tables().counters().collect();
@@ -98,7 +91,7 @@ impl StoredState {
     }
 }
 
-/// What has become of batches.
+/// Results of batches.
 #[derive(Default)]
 struct Fate {
     stored: u64,

@@ -16,7 +16,7 @@ use crate::dialing::{Dialer, Hangup};
 use crate::forwarding_port::{ForwardingPort, PortNews};
 use crate::listening::Listen;
 use crate::mailbox::Mailbox;
-use crate::report::{PortReport, Report, TableReport};
+use crate::report::{PofReport, PortReport, TableReport};
 use crate::sessions::Sessions;
 use crate::stored_state::{Keeper, StoredState};
 use crate::tls::TlsOptions;
@@ -31,7 +31,7 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(10);
 /// interrupted.
 const CONTROL_TURN: Duration = Duration::from_millis(2);
 
-/// What becomes of packets while no controller is connected.
+/// Treatment of packets while no controller is connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fail {
     /// They are forwarded by the entries; those that no entry matches are lost.
@@ -52,11 +52,11 @@ pub struct SwitchOptions {
     pub forwarder: ForwarderOptions,
     /// The switch's number for controllers.
     pub device: u32,
-    /// What becomes of packets without controllers.
+    /// Treatment of packets without controllers.
     pub fail: Fail,
 }
 
-/// What ends the loop.
+/// End of the loop.
 pub struct Stop<'s> {
     /// Returns true when the switch must stop.
     pub is_over: &'s dyn Fn() -> bool,
@@ -333,7 +333,7 @@ impl PofSwitch {
     }
 
     /// Returns the counts and states of the switch.
-    pub fn report(&mut self) -> Report {
+    pub fn report(&mut self) -> PofReport {
         let ports = self.ports.iter_mut().map(|port| {
             let (id, up, refused) = (port.id(), port.is_up(), port.refused);
             let name = port.port().name().to_owned();
@@ -365,7 +365,7 @@ impl PofSwitch {
         });
         let tables: Vec<TableReport> = tables.collect();
         let (packet_ins_dropped, reports_dropped) = self.sessions.dropped();
-        Report {
+        PofReport {
             seconds: self.start.elapsed().as_secs_f64(),
             ports,
             controllers: self.sessions.reports(&self.switch),

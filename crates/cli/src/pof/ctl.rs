@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use pof::tables::{Limits, Tables};
 use pof::text::{TextReader, remake};
 use pof::wire::{Body, Counter, Message, StatsRequest};
-use pof_runtime::{Answer, Controller, ControllerAddress, Listen};
+use pof_runtime::{Controller, ControllerAddress, Listen, SwitchAnswer};
 use runtime::ProcessSetup;
 use serde::Serialize;
 
@@ -29,12 +29,49 @@ const LINE_XID: u32 = 0x4000_0000;
 /// Time between two looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// The language of objects.
+const TEXT_HELP: &str = "\
+Examples:
+  polyplane pof ctl 127.0.0.1:6633 apply tables.pof
+  polyplane pof ctl 127.0.0.1:6633 dump > tables.pof
+  polyplane pof ctl 127.0.0.1:6633 do 'flow delete mm/0 index 3'
+  polyplane pof ctl --wait 127.0.0.1:6633 stats      for a switch that dials this address
+
+The text has an object a line; `#` begins a comment. add may be modify, delete or query:
+  table add TABLE size N [name \"NAME\"] [fields [NAME=]FIELD...]
+  flow add TABLE [index N] [priority N] [counter N] [cookie N[&MASK]] [idle S] [hard S]
+       [match FIELD=VALUE...] [do INSTRUCTION; INSTRUCTION...]
+  group add N all|select|indirect|fast_failover [counter N] [do ACTION, ACTION...]
+  meter add N rate KBITS
+  counter add N                                      also: counter clear N
+
+TABLE is mm/N (masks and priorities), lpm/N, em/N (exact) or linear/N (by index). Packets begin at
+mm/0. FIELD is OFFSET/LENGTH in bits from the packet offset, meta:OFFSET/LENGTH in the metadata
+(meta:16/8 is the ingress port), or a NAME that a table above has given. VALUE is a number, an IPv4
+or an Ethernet address, with &MASK or /PREFIX after it, or * for any. ARG is a number or [FIELD].
+Without index, a flow gets the next one of its table in this text.
+
+Instructions:
+  ACTION, ACTION...                                  apply_actions, at once
+  goto TABLE [offset BYTES]                          goto_direct TABLE ARG [offset BYTES]
+  write_actions [ACTION, ACTION...]                  clear_actions
+  meter N                                            write_metadata OFFSET/LENGTH=VALUE
+  write_metadata_from_packet OFFSET FIELD            move_packet_offset +ARG or -ARG
+  set_packet_offset ARG                              compare RESULT FIELD ARG
+  calculate_field add|subtract|left_shift|right_shift|and|or|xor|nor FIELD ARG
+  branch FIELD ARG N                                 jump +N or -N
+  conditional_jump FIELD ARG LESS EQUAL GREATER      each +ARG or -ARG
+Actions:
+  output ARG|in_port|table|flood|all|controller [metadata OFFSET/LENGTH] [skip BYTES]
+  set_field FIELD=VALUE                              set_field_from_metadata FIELD OFFSET
+  modify_field FIELD NUMBER                          add_field OFFSET/LENGTH=VALUE
+  delete_field OFFSET ARG                            calculate_checksum FIELD DATA_FIELD
+  group N       counter N       drop [REASON]        packet_in [REASON]
+
+Exit status: 0 when done, 1 when a line is wrong or refused, 2 for wrong usage.";
+
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  polyplane pof ctl 127.0.0.1:6633 apply tables.pof\n  polyplane pof ctl 127.0.0.1:6633 dump > tables.pof\n  \
-                  polyplane pof ctl 127.0.0.1:6633 do 'flow delete mm/0 index 3'\n  polyplane pof ctl --wait 127.0.0.1:6633 stats    for a switch that \
-                  dials\n\ndocs/reference/pof-text.md has the text.\n\nExit status: 0 when done, 1 when a line is wrong or refused, 2 for wrong usage."
-)]
+#[command(after_help = TEXT_HELP)]
 pub(super) struct Options {
     /// The switch's --listen address: HOST:PORT, tcp:HOST:PORT or tls:HOST:PORT.
     #[arg(value_name = "ADDRESS")]
@@ -126,8 +163,8 @@ impl Connected {
         let mut replies = Vec::new();
         for (_, answer) in answers {
             match answer {
-                Answer::Reply(body) => replies.push(body),
-                Answer::Refused(failure) => return Err(show::refusal(&failure)),
+                SwitchAnswer::Reply(body) => replies.push(body),
+                SwitchAnswer::Refused(failure) => return Err(show::refusal(&failure)),
             }
         }
         Ok(replies)
@@ -228,11 +265,11 @@ fn apply(link: &mut Connected, texts: &[(String, String)], json: bool) -> Result
         for (xid, answer) in answers.map_err(|error| error.to_string())? {
             let at = (xid - LINE_XID) as usize - first;
             match answer {
-                Answer::Refused(failure) => refused.push(Refusal {
+                SwitchAnswer::Refused(failure) => refused.push(Refusal {
                     place: lines[at].place.clone(),
                     error: show::refusal(&failure),
                 }),
-                Answer::Reply(body) => show_reply(body, link, json),
+                SwitchAnswer::Reply(body) => show_reply(body, link, json),
             }
         }
     }

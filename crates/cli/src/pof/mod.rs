@@ -1,6 +1,7 @@
 //! `polyplane pof`: a POF switch on real interfaces. `polyplane pof ctl` is a small controller.
 
 mod ctl;
+pub(crate) mod program;
 mod show;
 mod tls;
 
@@ -15,7 +16,7 @@ use pof::model::port::MAX as LAST_PORT;
 use pof::wire::Port as PortDescription;
 use pof::{ForwarderOptions, OnMiss};
 use pof_runtime::{
-    ControllerAddress, DescribedPort, Fail, Listen, PofSwitch, Report, Stop, StoredState,
+    ControllerAddress, DescribedPort, Fail, Listen, PofReport, PofSwitch, Stop, StoredState,
     SwitchOptions,
 };
 use port::PortSpec;
@@ -35,7 +36,7 @@ use tls::TlsFiles;
                   polyplane pof ctl 127.0.0.1:6633 do 'table add mm/0 size 8 fields in_port=meta:16/8'\n  \
                   polyplane pof ctl 127.0.0.1:6633 do 'flow add mm/0 match meta:16/8=0 do output 1'\n\nThe switch dials each --controller again and \
                   again, and goes on forwarding meanwhile. Of several controllers one may be master; slaves only read. docs/how-to/pof.md shows the \
-                  steps, docs/reference/pof-text.md the text of tables and flows.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. \
+                  steps, `polyplane pof ctl --help` the text of tables and flows.\n\nStops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. \
                   Exit status: 0 when stopped by a signal, 1 for errors, 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -67,10 +68,10 @@ struct SwitchArguments {
     io: Io,
     #[command(flatten)]
     choice: Choice,
-    /// What becomes of packets while no controller is connected.
+    /// Treatment of packets while no controller is connected.
     #[arg(long, value_enum, default_value_t)]
     fail: FailMode,
-    /// What becomes of packets that no entry matches.
+    /// Treatment of packets that no entry matches.
     #[arg(long, value_enum, default_value_t)]
     miss: Miss,
     /// Keep tables, flows, groups, meters and counters in this directory, and begin with what it
@@ -224,7 +225,7 @@ fn open_ports(options: &SwitchArguments) -> Result<Vec<DescribedPort>, String> {
     Ok(ports)
 }
 
-fn show_report(report: &Report, options: &SwitchArguments, is_one_of_several: bool) {
+fn show_report(report: &PofReport, options: &SwitchArguments, is_one_of_several: bool) {
     match (options.json, is_one_of_several) {
         (true, true) => out::json_line(report),
         (true, false) => out::json(report),

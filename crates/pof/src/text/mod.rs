@@ -1,7 +1,7 @@
 //! The objects of a switch as lines of text: tables, entries, groups, meters, counters.
 //!
-//! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message.
-//! `docs/reference/pof-text.md` describes the language. Reading what was written returns the same
+//! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message. The
+//! help of `polyplane pof ctl` describes the language. Reading what was written returns the same
 //! message, but for unused bits after a field's width.
 
 mod read;
@@ -20,7 +20,7 @@ pub use write::write;
 
 /// Error in a line: its place, what is wrong there, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextError {
+pub struct ObjectTextError {
     /// Number of the line, from 1.
     pub line: usize,
     /// Column of the word, from 1.
@@ -29,9 +29,9 @@ pub struct TextError {
     pub message: String,
 }
 
-impl fmt::Display for TextError {
+impl fmt::Display for ObjectTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TextError {
+        let ObjectTextError {
             line,
             column,
             message,
@@ -40,7 +40,7 @@ impl fmt::Display for TextError {
     }
 }
 
-impl std::error::Error for TextError {}
+impl std::error::Error for ObjectTextError {}
 
 /// Returns the counters that an object uses. The switch makes them with the object.
 fn counters_of(body: &Body) -> Vec<u32> {

@@ -8,7 +8,7 @@ use super::write::{
     CALCULATIONS, COMMANDS, COUNTER_COMMANDS, FLOW_COMMANDS, GROUP_TYPES, PORTS, RESERVED_PORTS,
     TABLE_TYPES,
 };
-use super::{TextError, value};
+use super::{ObjectTextError, value};
 use crate::model::*;
 use crate::tables::Tables;
 use crate::wire::{
@@ -43,7 +43,7 @@ impl TextReader {
     ///
     /// # Errors
     /// The line is not one of the language. The message names the place and the remedy.
-    pub fn read(&mut self, text: &str) -> Result<Option<Body>, TextError> {
+    pub fn read(&mut self, text: &str) -> Result<Option<Body>, ObjectTextError> {
         self.line += 1;
         let mut tokens = Tokens::of(text, self.line);
         if tokens.peek().is_none() {
@@ -70,12 +70,12 @@ fn choice<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
 }
 
 impl<'t> LineReader<'_, 't> {
-    fn error<T>(&self, at: Token<'_>, message: impl Into<String>) -> Result<T, TextError> {
+    fn error<T>(&self, at: Token<'_>, message: impl Into<String>) -> Result<T, ObjectTextError> {
         Err(self.tokens.error(at, message))
     }
 
     /// Returns the value of a word of this list.
-    fn word<T: Copy>(&mut self, words: &[(&str, T)], what: &str) -> Result<T, TextError> {
+    fn word<T: Copy>(&mut self, words: &[(&str, T)], what: &str) -> Result<T, ObjectTextError> {
         let token = self.tokens.next(what)?;
         match words.iter().find(|(word, _)| *word == token.text) {
             Some((_, value)) => Ok(*value),
@@ -90,7 +90,7 @@ impl<'t> LineReader<'_, 't> {
         }
     }
 
-    fn parse<T: FromStr>(&self, token: Token<'_>, what: &str) -> Result<T, TextError> {
+    fn parse<T: FromStr>(&self, token: Token<'_>, what: &str) -> Result<T, ObjectTextError> {
         let parsed = token.text.parse();
         parsed.or_else(|_| {
             let text = token.text;
@@ -101,13 +101,13 @@ impl<'t> LineReader<'_, 't> {
         })
     }
 
-    fn number<T: FromStr>(&mut self, what: &str) -> Result<T, TextError> {
+    fn number<T: FromStr>(&mut self, what: &str) -> Result<T, ObjectTextError> {
         let token = self.tokens.next(what)?;
         self.parse(token, what)
     }
 
     /// Checks that the line ends.
-    fn end<T>(self, made: T, options: &str) -> Result<T, TextError> {
+    fn end<T>(self, made: T, options: &str) -> Result<T, ObjectTextError> {
         match self.tokens.peek() {
             None => Ok(made),
             Some(token) => {
@@ -120,7 +120,7 @@ impl<'t> LineReader<'_, 't> {
         }
     }
 
-    fn object(mut self) -> Result<Body, TextError> {
+    fn object(mut self) -> Result<Body, ObjectTextError> {
         let token = self.tokens.next("an object")?;
         match token.text {
             "table" => self.table(),
@@ -165,7 +165,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads `mm/0`.
-    fn table_name(&mut self) -> Result<(TableType, u8), TextError> {
+    fn table_name(&mut self) -> Result<(TableType, u8), ObjectTextError> {
         let token = self.tokens.next("a table such as mm/0")?;
         let (kind, id) = token.split('/');
         let place = TABLE_TYPES.iter().position(|word| *word == kind.text);
@@ -181,7 +181,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads a table by its name or by its number among those of all types.
-    fn table_number(&mut self) -> Result<u8, TextError> {
+    fn table_number(&mut self) -> Result<u8, ObjectTextError> {
         let token = self.tokens.next("a table such as mm/0")?;
         if let Ok(number) = token.text.parse() {
             return Ok(number);
@@ -201,7 +201,7 @@ impl<'t> LineReader<'_, 't> {
         }
     }
 
-    fn table(mut self) -> Result<Body, TextError> {
+    fn table(mut self) -> Result<Body, ObjectTextError> {
         let command: Command = self.word(&COMMANDS, "command")?;
         let (table_type, id) = self.table_name()?;
         let mut table = TableMod {
@@ -245,7 +245,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads `NAME=FIELD`, which gives the field a name for later lines, or `FIELD`.
-    fn named_field(&mut self, token: Token<'t>) -> Result<Field, TextError> {
+    fn named_field(&mut self, token: Token<'t>) -> Result<Field, ObjectTextError> {
         match token.split('=') {
             (_, None) => self.field(token),
             (name, Some(field)) => {
@@ -257,7 +257,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads `OFFSET/LENGTH`, `meta:OFFSET/LENGTH`, `OFFSET/LENGTH#ID`, or a name.
-    fn field(&self, token: Token<'_>) -> Result<Field, TextError> {
+    fn field(&self, token: Token<'_>) -> Result<Field, ObjectTextError> {
         if let Some(field) = self.text.fields.get(token.text) {
             return Ok(*field);
         }
@@ -292,25 +292,25 @@ impl<'t> LineReader<'_, 't> {
         })
     }
 
-    fn next_field(&mut self) -> Result<Field, TextError> {
+    fn next_field(&mut self) -> Result<Field, ObjectTextError> {
         let token = self.tokens.next("a field")?;
         self.field(token)
     }
 
     /// Reads the `OFFSET/LENGTH` of metadata.
-    fn metadata(&mut self) -> Result<(u16, u16), TextError> {
+    fn metadata(&mut self) -> Result<(u16, u16), ObjectTextError> {
         let token = self.tokens.next("OFFSET/LENGTH of metadata")?;
         let field = self.field(token)?;
         Ok((field.offset, field.length))
     }
 
     /// Reads a value of a field.
-    fn value(&self, token: Token<'_>, length: u16) -> Result<FieldValue, TextError> {
+    fn value(&self, token: Token<'_>, length: u16) -> Result<FieldValue, ObjectTextError> {
         value::read(token.text, length).or_else(|message| self.error(token, message))
     }
 
     /// Reads `FIELD=VALUE`, `FIELD=VALUE&MASK`, `FIELD=VALUE/PREFIX` or `FIELD=*`.
-    fn matched(&mut self) -> Result<Match, TextError> {
+    fn matched(&mut self) -> Result<Match, ObjectTextError> {
         let token = self.tokens.next("FIELD=VALUE")?;
         let (field, Some(given)) = token.split('=') else {
             let text = token.text;
@@ -352,7 +352,7 @@ impl<'t> LineReader<'_, 't> {
         })
     }
 
-    fn flow(mut self) -> Result<Body, TextError> {
+    fn flow(mut self) -> Result<Body, ObjectTextError> {
         let command: FlowCommand = self.word(&FLOW_COMMANDS, "command")?;
         let (table_type, table) = self.table_name()?;
         let mut flow = FlowMod {
@@ -404,17 +404,17 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads `COOKIE` or `COOKIE&MASK`.
-    fn cookie(&mut self) -> Result<(u64, u64), TextError> {
+    fn cookie(&mut self) -> Result<(u64, u64), ObjectTextError> {
         let token = self.tokens.next("a cookie")?;
         let read = |token: Token<'_>| {
             let bytes = value::read(token.text, 64).or_else(|e| self.error(token, e))?;
-            Ok::<u64, TextError>(value::number(bytes, 64) as u64)
+            Ok::<u64, ObjectTextError>(value::number(bytes, 64) as u64)
         };
         let (cookie, mask) = token.split('&');
         Ok((read(cookie)?, mask.map_or(Ok(0), read)?))
     }
 
-    fn group(mut self) -> Result<Body, TextError> {
+    fn group(mut self) -> Result<Body, ObjectTextError> {
         let command: Command = self.word(&COMMANDS, "command")?;
         let id = self.number("number of a group")?;
         let group_type = match (command, self.tokens.peek()) {
@@ -440,7 +440,7 @@ impl<'t> LineReader<'_, 't> {
         self.end(Body::GroupMod(group), "`counter N` or `do ACTIONS`")
     }
 
-    fn instructions(&mut self) -> Result<Vec<Instruction>, TextError> {
+    fn instructions(&mut self) -> Result<Vec<Instruction>, ObjectTextError> {
         let mut instructions = Vec::new();
         loop {
             let first = self.tokens.peek();
@@ -460,12 +460,12 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads a number, or a field in brackets.
-    fn argument(&mut self) -> Result<Argument, TextError> {
+    fn argument(&mut self) -> Result<Argument, ObjectTextError> {
         let token = self.tokens.next("a number or [FIELD]")?;
         self.argument_of(token)
     }
 
-    fn argument_of(&self, token: Token<'_>) -> Result<Argument, TextError> {
+    fn argument_of(&self, token: Token<'_>) -> Result<Argument, ObjectTextError> {
         let inner = token.text.strip_prefix('[');
         match inner.and_then(|inner| inner.strip_suffix(']')) {
             Some(text) => {
@@ -481,7 +481,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads `+N`, `-N` or the same with a field.
-    fn signed(&mut self) -> Result<(Direction, Argument), TextError> {
+    fn signed(&mut self) -> Result<(Direction, Argument), ObjectTextError> {
         let token = self.tokens.next("+N or -N")?;
         let (direction, rest) = match token.text.split_at_checked(1) {
             Some(("+", rest)) => (Direction::Forward, rest),
@@ -496,7 +496,7 @@ impl<'t> LineReader<'_, 't> {
         Ok((direction, argument))
     }
 
-    fn jump(&mut self) -> Result<Jump, TextError> {
+    fn jump(&mut self) -> Result<Jump, ObjectTextError> {
         let (direction, distance) = self.signed()?;
         Ok(Jump {
             direction,
@@ -505,14 +505,14 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads the `offset N` of a GOTO, if there is one.
-    fn movement(&mut self) -> Result<u16, TextError> {
+    fn movement(&mut self) -> Result<u16, ObjectTextError> {
         match self.tokens.take("offset") {
             true => Ok(self.number::<i16>("number of bytes")?.cast_unsigned()),
             false => Ok(0),
         }
     }
 
-    fn instruction(&mut self) -> Result<Instruction, TextError> {
+    fn instruction(&mut self) -> Result<Instruction, ObjectTextError> {
         let token = self.tokens.next("an instruction or an action")?;
         Ok(match token.text {
             "goto" => {
@@ -605,14 +605,14 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads the actions up to the end of an instruction. There may be none.
-    fn some_actions(&mut self) -> Result<Vec<Action>, TextError> {
+    fn some_actions(&mut self) -> Result<Vec<Action>, ObjectTextError> {
         match self.tokens.peek() {
             None | Some(Token { text: ";", .. }) => Ok(Vec::new()),
             _ => self.actions(MAX_ACTIONS),
         }
     }
 
-    fn actions(&mut self, most: usize) -> Result<Vec<Action>, TextError> {
+    fn actions(&mut self, most: usize) -> Result<Vec<Action>, ObjectTextError> {
         let mut actions = Vec::new();
         loop {
             let first = self.tokens.peek();
@@ -632,7 +632,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     /// Reads a number if the next word is one.
-    fn optional_number(&mut self) -> Result<u32, TextError> {
+    fn optional_number(&mut self) -> Result<u32, ObjectTextError> {
         match self.tokens.peek() {
             Some(token) if token.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 self.number("number")
@@ -641,7 +641,7 @@ impl<'t> LineReader<'_, 't> {
         }
     }
 
-    fn action(&mut self) -> Result<Action, TextError> {
+    fn action(&mut self) -> Result<Action, ObjectTextError> {
         let token = self.tokens.next("an action")?;
         Ok(match token.text {
             "output" => self.output()?,
@@ -709,7 +709,7 @@ impl<'t> LineReader<'_, 't> {
         })
     }
 
-    fn output(&mut self) -> Result<Action, TextError> {
+    fn output(&mut self) -> Result<Action, ObjectTextError> {
         let token = self.tokens.next("a port")?;
         let named = PORTS.iter().find(|(name, _)| *name == token.text);
         let port = match named {

@@ -1,6 +1,6 @@
 //! Words of a line.
 
-use super::TextError;
+use super::ObjectTextError;
 
 /// A word with its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl<'t> Tokens<'t> {
     }
 
     /// Returns the next word. `what` says what is needed, for the error.
-    pub(super) fn next(&mut self, what: &str) -> Result<Token<'t>, TextError> {
-        let token = self.peek().ok_or_else(|| TextError {
+    pub(super) fn next(&mut self, what: &str) -> Result<Token<'t>, ObjectTextError> {
+        let token = self.peek().ok_or_else(|| ObjectTextError {
             line: self.line,
             column: self.end,
             message: format!("the line ends, but {what} is needed here"),
@@ -101,8 +101,8 @@ impl<'t> Tokens<'t> {
     }
 
     /// Returns an error at a word.
-    pub(super) fn error(&self, at: Token<'_>, message: impl Into<String>) -> TextError {
-        TextError {
+    pub(super) fn error(&self, at: Token<'_>, message: impl Into<String>) -> ObjectTextError {
+        ObjectTextError {
             line: self.line,
             column: at.column,
             message: message.into(),
