@@ -75,7 +75,7 @@ impl fmt::Display for PofError {
             PofError::Tls { what, because } => write!(f, "cannot use TLS: {what}: {because}"),
             PofError::Reachable(address) => write!(
                 f,
-                "{address} would let anyone who reaches it control the switch; use 127.0.0.1 or [::1], or give --tls-cert, --tls-key and --tls-ca"
+                "{address} is open to other machines, and anyone who reaches it would be served; use 127.0.0.1 or [::1], or give --tls-cert, --tls-key and --tls-ca"
             ),
             PofError::Peer { peer, message } => write!(f, "{peer}: {message}"),
         }

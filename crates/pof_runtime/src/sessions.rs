@@ -35,7 +35,7 @@ struct Attached {
     echoed_at: Nanos,
     /// Output with the number of the batch of changes that must be stored before it leaves.
     held: VecDeque<(u64, Vec<u8>)>,
-    /// True once the user knows of the controller.
+    /// True once the user knows of the controller, or of its end.
     is_told: bool,
 }
 
@@ -190,6 +190,7 @@ impl Sessions {
                     "controller {} has been silent for {seconds} s, its connection is closed",
                     attached.name
                 ));
+                attached.is_told = true;
                 attached.session.leave(switch);
             } else if now.since(attached.heard_at.max(attached.echoed_at)) >= ECHO_AFTER {
                 attached.session.echo();
@@ -200,9 +201,15 @@ impl Sessions {
     }
 
     /// Lets output leave: what was made up to now once the batch `appended` is stored. `stored` is
-    /// the number of the last batch that is.
-    pub(crate) fn send(&mut self, switch: &mut ControlledSwitch, appended: u64, stored: u64) {
+    /// the number of the last batch that is. Returns lines for the user.
+    pub(crate) fn send(
+        &mut self,
+        switch: &mut ControlledSwitch,
+        appended: u64,
+        stored: u64,
+    ) -> Vec<String> {
         let mut over = Vec::new();
+        let mut lines = Vec::new();
         for (id, attached) in &mut self.attached {
             let held: usize = attached.held.iter().map(|(_, bytes)| bytes.len()).sum();
             if held < MAX_HELD && attached.pipe.has_room() {
@@ -223,8 +230,16 @@ impl Sessions {
             }
         }
         for id in over {
-            self.remove(id, switch);
+            let ended = self.remove(id, switch);
+            // One that has said HELLO has its line already.
+            if let Some(attached) = ended.filter(|attached| !attached.is_told) {
+                let name = &attached.name;
+                lines.push(format!(
+                    "controller {name} does not begin with HELLO of POF, its connection is closed"
+                ));
+            }
         }
+        lines
     }
 
     /// Closes all connections.

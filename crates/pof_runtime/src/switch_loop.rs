@@ -272,7 +272,8 @@ impl PofSwitch {
         } else {
             switch.forwarder.take_changed();
         }
-        sessions.send(switch, appended, stored);
+        let lines = sessions.send(switch, appended, stored);
+        lines.iter().for_each(|line| notice(line));
     }
 
     /// Looks at links, time-outs, and silent controllers.
