@@ -17,6 +17,8 @@ fn begin() -> Option<(Bed, String)> {
     let address = bed.address();
     let mut script = Script::connect(&bed.cables, &address);
     script.make(TWO_FLOWS);
+    drop(script);
+    bed.wait_for("is gone");
     Some((bed, address))
 }
 
