@@ -23,6 +23,7 @@ mod fabric;
 mod host;
 mod hypervisor;
 mod listen;
+mod pof;
 mod replay;
 mod run;
 mod serve;
@@ -92,6 +93,9 @@ enum Command {
     /// Control a switch, or any P4Runtime server: tables, entries, counters, digests, packets,
     /// programs.
     Ctl(ctl::Options),
+    /// Run a switch on network interfaces with tables and flows of fields at offsets, which
+    /// controllers make (POF); or be such a controller.
+    Pof(pof::Options),
     /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
     /// its entries.
     Hypervisor(hypervisor::Options),
@@ -209,6 +213,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
+        Command::Pof(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),
         Command::Ctl(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),
         _ => Ok(ProcessSetup::default()),
     }
@@ -227,6 +232,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Serve(options) => serve::run(&options, &early),
         Command::Host(options) => host::run(&options, &early),
         Command::Tenant(options) => tenant::run(&options),
+        Command::Pof(options) => pof::run(&options, &early),
         Command::Hypervisor(options) => hypervisor::run(&options),
         Command::State(options) => state::run(&options),
         #[cfg(feature = "lab")]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::args::Source;
+use crate::pof::program as pof_program;
 use crate::{Ended, artefacts, compile, out};
 
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  polyplane ir my.p4\n  polyplane ir my.p4 --p4                 the program as P4_16 text for v1model\n  \
-                  polyplane ir my.policy --p4 chain.p4    several programs as one, into a file"
+                  polyplane ir my.policy --p4 chain.p4    several programs as one, into a file\n  polyplane ir tables.pof                 tables and flows of `polyplane pof ctl ... dump`"
 )]
 pub(crate) struct IrOptions {
     #[command(flatten)]
@@ -40,7 +41,12 @@ pub(crate) struct P4infoOptions {
 }
 
 pub(crate) fn ir(options: &IrOptions) -> Result<Ended, String> {
-    let Some(program) = compile::compile(&options.source) else {
+    let path = &options.source.program;
+    let program = match pof_program::is_text(path) {
+        true => Some(pof_program::program(path)?),
+        false => compile::compile(&options.source).map(Arc::new),
+    };
+    let Some(program) = program else {
         return Ok(Ended::WithErrors);
     };
     if !options.p4 {

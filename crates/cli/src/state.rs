@@ -1,7 +1,7 @@
 //! `--state`: stores a switch's program and state in a directory, and restores them at the next
 //! start. `polyplane state` shows the content of the directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use packet::Nanos;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use store::Directory;
 use switch::KeptCells;
 
-use crate::{Ended, out};
+use crate::{Ended, amount, out};
 
 /// Options of the state directory.
 #[derive(Args, Clone)]
@@ -93,7 +93,12 @@ struct Objects {
 
 /// Checks every page, and shows the content.
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
-    let states = read(&options.directory).map_err(|error| error.to_string())?;
+    let path = &options.directory;
+    if !path.is_dir() {
+        return Err(format!("there is no directory {}", path.display()));
+    }
+    let directory = Directory::look(path).map_err(|error| error.to_string())?;
+    let states = read(&directory).map_err(|error| error.to_string())?;
     if options.json {
         out::json(&states);
         return Ok(Ended::Well);
@@ -106,18 +111,21 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
             text.push_str(&format!("  {:>9} {}\n", objects.count, objects.name));
         }
     }
-    if states.is_empty() {
+    let has_pof = directory.has_pof();
+    if has_pof {
+        let notes = directory.pof().and_then(|kept| kept.notes());
+        let notes = notes.map_err(|error| error.to_string())?;
+        let count = amount::count(notes.len() as u64, "object");
+        text.push_str(&format!("POF switch: {count}\n"));
+    }
+    if states.is_empty() && !has_pof {
         text.push_str("no device has state here\n");
     }
     out::text(&text);
     Ok(Ended::Well)
 }
 
-fn read(path: &Path) -> Result<Vec<DeviceState>, String> {
-    if !path.is_dir() {
-        return Err(format!("there is no directory {}", path.display()));
-    }
-    let directory = Directory::look(path).map_err(|error| error.to_string())?;
+fn read(directory: &Directory) -> Result<Vec<DeviceState>, String> {
     let devices = directory.devices().map_err(|error| error.to_string())?;
     let states = devices.into_iter().map(|device_id| {
         let kept = directory.device(device_id)?;

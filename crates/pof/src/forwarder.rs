@@ -16,6 +16,7 @@ use switch::{
 };
 
 use crate::model::{Action, Argument, FieldValue, Instruction, Match, TableType, port};
+use crate::objects::ObjectKey;
 use crate::tables::{
     CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
     Tables,
@@ -25,7 +26,7 @@ use crate::translate::{
     ShapesByTable, TranslatedTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches,
     translate,
 };
-use crate::wire::{Counter, ErrorCode, FlowMod, GroupMod, MeterMod, TableMod};
+use crate::wire::{Body, Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
 
 /// ForwarderOptions of a switch.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +64,8 @@ pub enum Event {
     },
     /// An entry has gone.
     Removed(Removed),
+    /// A port was changed.
+    Port(PortStatus),
 }
 
 /// Reason for which an entry has gone.
@@ -143,6 +146,7 @@ pub struct Forwarder {
     ports: BTreeSet<u16>,
     live: BTreeSet<u16>,
     removed: Vec<Removed>,
+    changed: BTreeSet<ObjectKey>,
     programs: u64,
 }
 
@@ -188,6 +192,7 @@ impl Forwarder {
             ports: BTreeSet::new(),
             live: BTreeSet::new(),
             removed: Vec::new(),
+            changed: BTreeSet::new(),
             programs: 1,
         })
     }
@@ -248,25 +253,57 @@ impl Forwarder {
         groups.into_iter().try_for_each(|id| self.renew_users(id))
     }
 
-    /// Makes the change that a FLOW_MOD asks for. A query returns the entry.
+    /// Returns the program of the tables.
+    pub fn program(&self) -> &Arc<ir::Program> {
+        self.device.program()
+    }
+
+    /// Makes the change of a message about an object: a table, an entry, a group, a meter or a
+    /// counter.
+    ///
+    /// # Errors
+    /// The message is refused, or is about no object. Nothing has changed.
+    pub fn make(&mut self, message: &Body) -> Result<(), ErrorCode> {
+        match message {
+            Body::TableMod(table) => self.table_mod(table).map(drop),
+            Body::FlowMod(flow) => self.flow_mod(flow).map(drop),
+            Body::GroupMod(group) => self.group_mod(group).map(drop),
+            Body::MeterMod(meter) => self.meter_mod(meter).map(drop),
+            Body::CounterMod(counter) => self.counter_mod(counter).map(drop),
+            _ => Err(ErrorCode::BadType),
+        }
+    }
+
+    /// Returns the names of the objects that were made, changed or removed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<ObjectKey> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Makes the change that a FLOW_MOD asks for. A query returns the entry's table and index.
     ///
     /// # Errors
     /// The message is refused. Nothing has changed.
-    pub fn flow_mod(&mut self, flow: &FlowMod) -> Result<Option<Entry>, ErrorCode> {
+    pub fn flow_mod(&mut self, flow: &FlowMod) -> Result<Option<(TableNumber, u32)>, ErrorCode> {
         let change = self.tables.flow_change(flow)?;
-        match &change {
-            FlowChange::Insert(number, entry) => self.insert(*number, entry)?,
-            FlowChange::Replace(number, entry) => self.replace(*number, entry)?,
+        let place = match &change {
+            FlowChange::Insert(number, entry) => {
+                self.insert(*number, entry)?;
+                (*number, entry.index)
+            }
+            FlowChange::Replace(number, entry) => {
+                self.replace(*number, entry)?;
+                (*number, entry.index)
+            }
             FlowChange::Remove(number, index) => {
                 self.remove(*number, *index, RemovalReason::Deleted)?;
                 return Ok(None);
             }
-            FlowChange::Report(number, index) => {
-                let table = self.tables.table(*number);
-                return Ok(table.and_then(|table| table.entry(*index)).cloned());
-            }
-        }
-        self.tables.apply_flow(change);
+            FlowChange::Report(number, index) => return Ok(Some((*number, *index))),
+        };
+        let counters = self.tables.apply_flow(change);
+        self.changed.insert(ObjectKey::Entry(place.0, place.1));
+        self.changed
+            .extend(counters.into_iter().map(ObjectKey::Counter));
         Ok(None)
     }
 
@@ -297,6 +334,7 @@ impl Forwarder {
             self.tables.restore_table(changed, before);
             return Err(error);
         }
+        self.changed.extend(changed.map(ObjectKey::Table));
         Ok(reported)
     }
 
@@ -308,11 +346,13 @@ impl Forwarder {
         let change = self.tables.group_change(wanted)?;
         match &change {
             GroupChange::Report(id) => return Ok(Some(*id)),
-            GroupChange::Remove(_) => self.tables.apply_group(change),
+            GroupChange::Remove(_) => drop(self.tables.apply_group(change)),
             GroupChange::Set(id, _) => {
                 let id = *id;
                 let old = self.tables.group(id).cloned();
-                self.tables.apply_group(change);
+                let counters = self.tables.apply_group(change);
+                self.changed
+                    .extend(counters.into_iter().map(ObjectKey::Counter));
                 if let Err(error) = self.renew_users(id) {
                     let back = old.map_or(GroupChange::Remove(id), |old| GroupChange::Set(id, old));
                     self.tables.apply_group(back);
@@ -322,6 +362,7 @@ impl Forwarder {
                 }
             }
         }
+        self.changed.insert(ObjectKey::Group(wanted.id));
         Ok(None)
     }
 
@@ -356,6 +397,7 @@ impl Forwarder {
         };
         self.device.apply(applied).map_err(code_of)?;
         self.tables.apply_meter(change);
+        self.changed.insert(ObjectKey::Meter(wanted.id));
         Ok(None)
     }
 
@@ -375,6 +417,7 @@ impl Forwarder {
             }
         }
         self.tables.apply_counter(change);
+        self.changed.insert(ObjectKey::Counter(wanted.id));
         Ok(None)
     }
 
@@ -627,6 +670,7 @@ impl Forwarder {
         let (count, duration) = self.usage(number, index).unwrap_or_default();
         self.uninstall(number, &entry)?;
         self.tables.apply_flow(FlowChange::Remove(number, index));
+        self.changed.insert(ObjectKey::Entry(number, index));
         self.removed.push(Removed {
             table: number,
             entry,

@@ -8,7 +8,8 @@
 //! - [`tables`] is the state of a switch, with all checks of changes.
 //! - `translate` makes an [`ir::Program`] of tables and shapes of entries.
 //! - [`Forwarder`] keeps the tables and a [`switch::Device`] that forwards by them.
-//! - [`session`] is a connection with a controller.
+//! - [`ControlledSwitch`] is what all controllers share; [`session`] is a connection with one.
+//! - [`ObjectKey`] names an object, for stores; [`text`] writes objects as lines.
 //!
 //! It may import `switch`, `exec`, `packet`, `ir` and `bits`. It has no I/O, no threads
 //! and no clock.
@@ -23,12 +24,17 @@
 //! Tests: `tests/wire.rs` and `tests/session.rs`; `tests/agreement.rs` compares random tables,
 //! entries and frames on `interp` and `jit` with a reference evaluator.
 
+mod controlled;
 mod forwarder;
 pub mod model;
+mod objects;
 pub mod session;
 pub mod tables;
+pub mod text;
 mod translate;
 pub mod wire;
 
+pub use controlled::{ControlledSwitch, SessionId, port};
 pub use forwarder::{Count, Event, Forwarder, ForwarderOptions, RemovalReason, Removed};
+pub use objects::ObjectKey;
 pub use translate::{Fault, OnMiss};

@@ -264,6 +264,16 @@ pub enum Instruction {
     },
 }
 
+impl Instruction {
+    /// Returns the actions of WRITE_ACTIONS or APPLY_ACTIONS.
+    pub fn actions(&self) -> &[Action] {
+        match self {
+            Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
+            _ => &[],
+        }
+    }
+}
+
 /// An action.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -380,7 +390,7 @@ pub enum GroupType {
     FastFailover,
 }
 
-/// ObjectName of at most 64 bytes, as the protocol carries it.
+/// Name of at most 64 bytes, as the protocol carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectName(pub [u8; NAME_BYTES]);
 

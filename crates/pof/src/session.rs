@@ -1,23 +1,24 @@
 //! A connection with a controller, without I/O: bytes in, bytes out.
 //!
-//! [`Session::receive`] takes what the controller sent, makes the changes on a [`Forwarder`], and
-//! appends the replies to [`Session::take_output`]. [`Session::notify`] appends what packets and
-//! time-outs made. Messages are answered in their order, so a barrier's reply comes after the
-//! errors of all messages before it.
+//! [`Session::receive`] takes what the controller sent, makes the changes on a
+//! [`ControlledSwitch`], and appends the replies to [`Session::take_output`]. [`Session::notify`]
+//! appends what packets and time-outs made. Messages are answered in their order, so a barrier's
+//! reply comes after the errors of all messages before it.
 
 use std::collections::HashMap;
 
 use packet::Nanos;
 
+use crate::controlled::{ControlledSwitch, SessionId};
 use crate::forwarder::{Event, Forwarder, RemovalReason, Removed};
 use crate::model::{ObjectName, TableType, port};
+use crate::objects::{flow_message, group_message, meter_message, table_message};
 use crate::tables::{Entry, TableNumber};
 use crate::wire::{
     Body, Command, Config, Counter, CounterCommand, ErrorCode, ErrorMessage, Features, FlowCommand,
-    FlowMod, FlowRemoved, FlowStats, GroupMod, GroupStats, HEADER_BYTES, Message, MeterMod,
-    MeterStats, NO_BUFFER, PacketIn, PacketOut, Port, PortStatus, Refused, ResourceReport, Role,
-    RoleChange, Stats, StatsReply, StatsRequest, TableMod, TableResource, TableStats, decode,
-    encode, message_length,
+    FlowRemoved, FlowStats, GroupStats, Message, MeterStats, NO_BUFFER, PacketIn, PacketOut,
+    PortStats, PortStatus, Refused, ResourceReport, Role, RoleChange, Stats, StatsReply,
+    StatsRequest, TableResource, TableStats, VERSION, decode, encode, message_length,
 };
 
 /// Nanoseconds between two errors of a table's packets.
@@ -27,40 +28,12 @@ const FLOWS_IN_PART: usize = 28;
 /// Default of [`Config::miss_send_length`].
 const MISS_SEND_LENGTH: u16 = 0xFFFF;
 
-/// Description of a switch for its controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// Its number.
-    pub device: u32,
-    /// Its ports.
-    pub ports: Vec<Port>,
-}
-
-impl Description {
-    /// Returns the description of a port with this number and name, up and enabled.
-    pub fn port(device: u32, id: u16, name: &str) -> Port {
-        Port {
-            slot: 0,
-            id,
-            device,
-            address: [0x02, 0, 0, 0, (id >> 8) as u8, id as u8],
-            name: ObjectName::new(name),
-            config: 0,
-            state: 1 << 2,
-            current: 0,
-            advertised: 0,
-            supported: 0,
-            peer: 0,
-            current_speed: 0,
-            maximum_speed: 0,
-            is_enabled: true,
-        }
-    }
-}
-
 /// Bytes of output above which no message is taken and packet-ins are dropped: the controller does
 /// not read.
 const MAX_OUTPUT: usize = 1 << 20;
+
+/// Bytes of output above which other reports are dropped, too.
+const MAX_REPORTS: usize = 4 * MAX_OUTPUT;
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,34 +49,41 @@ pub enum Phase {
 /// A connection with a controller.
 #[derive(Debug)]
 pub struct Session {
+    id: SessionId,
     phase: Phase,
     input: Vec<u8>,
+    /// Number of bytes at the beginning of the input that were handled.
+    taken: usize,
     output: Vec<u8>,
     config: Config,
+    /// The role that it has asked for. A master is a slave while another one is master.
     role: Role,
-    generation: Option<u64>,
     next_xid: u32,
     last_faults: HashMap<TableNumber, Nanos>,
     dropped_packet_ins: u64,
+    dropped_reports: u64,
 }
 
 impl Session {
-    /// Creates a session. Its output begins with the switch's HELLO.
-    pub fn new(description: &Description) -> Session {
+    /// Creates a session with this number, which no other one has. Its output begins with the
+    /// switch's HELLO.
+    pub fn new(id: SessionId, switch: &ControlledSwitch) -> Session {
         let mut session = Session {
+            id,
             phase: Phase::Hello,
             input: Vec::new(),
+            taken: 0,
             output: Vec::new(),
             config: Config {
-                device: description.device,
+                device: switch.device(),
                 flags: 0,
                 miss_send_length: MISS_SEND_LENGTH,
             },
             role: Role::Equal,
-            generation: None,
             next_xid: 1,
             last_faults: HashMap::new(),
             dropped_packet_ins: 0,
+            dropped_reports: 0,
         };
         session.announce(Body::Hello);
         session
@@ -115,13 +95,34 @@ impl Session {
     }
 
     /// Returns the controller's role.
-    pub fn role(&self) -> Role {
-        self.role
+    pub fn role(&self, switch: &ControlledSwitch) -> Role {
+        match self.role {
+            Role::Master if switch.roles.master != Some(self.id) => Role::Slave,
+            role => role,
+        }
+    }
+
+    /// Ends the session on the switch: if it was master, there is none then.
+    pub fn leave(&mut self, switch: &mut ControlledSwitch) {
+        self.phase = Phase::Closed;
+        self.step_down(switch);
+    }
+
+    fn step_down(&self, switch: &mut ControlledSwitch) {
+        if switch.roles.master == Some(self.id) {
+            switch.roles.master = None;
+        }
     }
 
     /// Returns the number of packet-ins that were dropped since the controller did not read.
     pub fn dropped_packet_ins(&self) -> u64 {
         self.dropped_packet_ins
+    }
+
+    /// Returns the number of other reports, such as FLOW_REMOVED, that were dropped since the
+    /// controller did not read.
+    pub fn dropped_reports(&self) -> u64 {
+        self.dropped_reports
     }
 
     /// Returns true while no message is taken: send the output first, then call
@@ -139,6 +140,12 @@ impl Session {
         self.output.extend(encode(&Message { xid, body }));
     }
 
+    fn send_some(&mut self, xid: u32, body: Option<Body>) {
+        if let Some(body) = body {
+            self.send(xid, body);
+        }
+    }
+
     /// Sends a message that is no reply.
     fn announce(&mut self, body: Body) {
         let xid = self.next_xid;
@@ -152,36 +159,45 @@ impl Session {
         self.send(xid, Body::Error(failure));
     }
 
-    /// Takes bytes from the controller. A message may come in parts. While [`Session::is_full`],
-    /// the bytes wait: read no more of them.
-    pub fn receive(&mut self, bytes: &[u8], switch: &mut Forwarder, own: &Description) {
-        if self.phase == Phase::Closed {
-            return;
-        }
-        self.input.extend_from_slice(bytes);
-        let mut taken = 0;
-        while !self.is_full()
-            && let Some(length) = message_length(&self.input[taken..])
-        {
-            let Some(message) = self.input.get(taken..taken + length) else {
-                break;
-            };
-            let decoded = decode(message);
-            taken += length;
-            self.handle(decoded, switch, own);
-            if self.phase == Phase::Closed {
-                break;
-            }
-        }
-        self.input.drain(..taken);
+    /// Takes bytes from the controller, and handles all messages that are complete. While
+    /// [`Session::is_full`], the bytes wait: read no more of them.
+    pub fn receive(&mut self, bytes: &[u8], switch: &mut ControlledSwitch) {
+        self.push(bytes);
+        while self.handle_next(switch) {}
     }
 
-    fn handle(
-        &mut self,
-        decoded: Result<Message, Refused>,
-        switch: &mut Forwarder,
-        own: &Description,
-    ) {
+    /// Takes bytes from the controller. A message may come in parts.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.phase != Phase::Closed {
+            self.input.drain(..std::mem::take(&mut self.taken));
+            self.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// Handles one message. Returns false if none is complete, or while [`Session::is_full`].
+    pub fn handle_next(&mut self, switch: &mut ControlledSwitch) -> bool {
+        if self.phase == Phase::Closed || self.is_full() {
+            return false;
+        }
+        let input = &self.input[self.taken..];
+        let Some(length) = message_length(input) else {
+            return false;
+        };
+        let Some(message) = input.get(..length) else {
+            // What does not begin as a message is not waited for.
+            if self.phase == Phase::Hello && input[0] != VERSION {
+                self.refuse(0, ErrorCode::HelloIncompatible);
+                self.phase = Phase::Closed;
+            }
+            return false;
+        };
+        let decoded = decode(message);
+        self.taken += message.len();
+        self.handle(decoded, switch);
+        true
+    }
+
+    fn handle(&mut self, decoded: Result<Message, Refused>, switch: &mut ControlledSwitch) {
         let message = match decoded {
             Ok(message) => message,
             Err(Refused { xid, error }) => {
@@ -199,7 +215,7 @@ impl Session {
             return;
         }
         self.phase = Phase::Open;
-        if let Err(error) = self.answer(message.xid, message.body, switch, own) {
+        if let Err(error) = self.answer(message.xid, message.body, switch) {
             self.refuse(message.xid, error);
         }
     }
@@ -208,65 +224,59 @@ impl Session {
         &mut self,
         xid: u32,
         body: Body,
-        switch: &mut Forwarder,
-        own: &Description,
+        shared: &mut ControlledSwitch,
     ) -> Result<(), ErrorCode> {
-        if self.role == Role::Slave && is_change(&body) {
+        if self.role(shared) == Role::Slave && is_change(&body) {
             return Err(ErrorCode::IsSlave);
         }
+        let switch = &mut shared.forwarder;
         match body {
             Body::Hello | Body::EchoReply(_) | Body::Error(_) => {}
             Body::EchoRequest(data) => self.send(xid, Body::EchoReply(data)),
             Body::Experimenter(..) => return Err(ErrorCode::BadExperimenter),
             Body::FeaturesRequest => {
-                let features = features(switch, own);
+                let features = features(shared);
                 self.send(xid, Body::FeaturesReply(features));
             }
             Body::GetConfigRequest => {
                 self.send(xid, Body::GetConfigReply(self.config));
-                self.send(xid, Body::ResourceReport(resources(switch, own)));
-                for port in &own.ports {
-                    let status = PortStatus {
-                        reason: 0,
-                        port: *port,
-                    };
-                    self.send(xid, Body::PortStatus(status));
+                self.send(xid, Body::ResourceReport(resources(shared)));
+                for port in shared.ports() {
+                    let (reason, port) = (0, *port);
+                    self.send(xid, Body::PortStatus(PortStatus { reason, port }));
                 }
             }
             Body::SetConfig(config) => {
                 self.config = Config {
-                    device: own.device,
+                    device: self.config.device,
                     ..config
                 };
             }
             Body::PacketOut(packet) => packet_out(&packet, switch)?,
             Body::FlowMod(flow) => {
-                if let Some(entry) = switch.flow_mod(&flow)? {
-                    let reply = flow_message(&entry, flow.table_type, flow.table);
-                    self.send(xid, Body::FlowMod(reply));
+                if let Some((number, index)) = switch.flow_mod(&flow)? {
+                    let tables = switch.tables();
+                    let entry = tables.table(number).and_then(|table| table.entry(index));
+                    let reply = entry.and_then(|entry| flow_message(tables, number, entry));
+                    self.send_some(xid, reply.map(Body::FlowMod));
                 }
             }
             Body::TableMod(table) => {
                 if let Some(number) = switch.table_mod(&table)? {
-                    let reply = table_message(switch, number);
-                    reply
-                        .into_iter()
-                        .for_each(|reply| self.send(xid, Body::TableMod(reply)));
+                    let reply = table_message(switch.tables(), number);
+                    self.send_some(xid, reply.map(Body::TableMod));
                 }
             }
             Body::GroupMod(group) => {
                 if let Some(id) = switch.group_mod(&group)? {
-                    let reply = group_message(switch, id);
-                    reply
-                        .into_iter()
-                        .for_each(|reply| self.send(xid, Body::GroupMod(reply)));
+                    let reply = group_message(switch.tables(), id);
+                    self.send_some(xid, reply.map(Body::GroupMod));
                 }
             }
             Body::MeterMod(meter) => {
                 if let Some(id) = switch.meter_mod(&meter)? {
-                    let rate = switch.tables().meters().find(|(meter, _)| *meter == id);
-                    let reply = meter_message(id, rate.map_or(0, |(_, rate)| rate));
-                    self.send(xid, Body::MeterMod(reply));
+                    let reply = meter_message(switch.tables(), id);
+                    self.send_some(xid, reply.map(Body::MeterMod));
                 }
             }
             Body::CounterMod(counter) => self.counter(xid, counter, switch)?,
@@ -277,17 +287,10 @@ impl Session {
                 };
                 self.counter(xid, query, switch)?;
             }
-            // Ports are switched on and off by the owner of the switch.
-            Body::PortMod(status) => {
-                let ids = own.ports.iter().map(|port| port.id);
-                return match ids.into_iter().any(|id| id == status.port.id) {
-                    true => Err(ErrorCode::UnsupportedPortMod),
-                    false => Err(ErrorCode::PortModBadPort),
-                };
-            }
-            Body::MultipartRequest(request) => self.statistics(xid, request, switch)?,
+            Body::PortMod(status) => shared.port_mod(&status.port)?,
+            Body::MultipartRequest(request) => self.statistics(xid, request, shared)?,
             Body::BarrierRequest => self.send(xid, Body::BarrierReply),
-            Body::RoleRequest(change) => self.change_role(xid, change)?,
+            Body::RoleRequest(change) => self.change_role(xid, change, shared)?,
             Body::QueryAllRequest(slot) => match slot {
                 0 | 0xFFFF => self.query_all(xid, switch),
                 _ => return Err(ErrorCode::InvalidSlot),
@@ -327,23 +330,35 @@ impl Session {
         Ok(())
     }
 
-    fn change_role(&mut self, xid: u32, change: RoleChange) -> Result<(), ErrorCode> {
+    fn change_role(
+        &mut self,
+        xid: u32,
+        change: RoleChange,
+        switch: &mut ControlledSwitch,
+    ) -> Result<(), ErrorCode> {
         match change.role {
             Role::NoChange => {}
-            Role::Equal => self.role = Role::Equal,
+            Role::Equal => {
+                self.step_down(switch);
+                self.role = Role::Equal;
+            }
             Role::Master | Role::Slave => {
                 // Numbers grow, modulo 2^64, as OpenFlow compares them.
                 let is_stale = |last: u64| change.generation.wrapping_sub(last).cast_signed() < 0;
-                if self.generation.is_some_and(is_stale) {
+                if switch.roles.generation.is_some_and(is_stale) {
                     return Err(ErrorCode::StaleRole);
                 }
-                self.generation = Some(change.generation);
+                switch.roles.generation = Some(change.generation);
+                self.step_down(switch);
+                if change.role == Role::Master {
+                    switch.roles.master = Some(self.id);
+                }
                 self.role = change.role;
             }
         }
         let reply = RoleChange {
-            role: self.role,
-            generation: self.generation.unwrap_or(0),
+            role: self.role(switch),
+            generation: switch.roles.generation.unwrap_or(0),
         };
         self.send(xid, Body::RoleReply(reply));
         Ok(())
@@ -353,24 +368,17 @@ impl Session {
     fn query_all(&mut self, xid: u32, switch: &Forwarder) {
         let tables = switch.tables();
         for (number, table) in tables.tables() {
-            let message = table_message(switch, number);
-            message
-                .into_iter()
-                .for_each(|table| self.send(xid, Body::TableMod(table)));
-            let id = tables.id_in_type(number);
+            self.send_some(xid, table_message(tables, number).map(Body::TableMod));
             for entry in table.entries() {
-                let flow = flow_message(entry, table.table_type, id);
-                self.send(xid, Body::FlowMod(flow));
+                let flow = flow_message(tables, number, entry);
+                self.send_some(xid, flow.map(Body::FlowMod));
             }
         }
         for (id, _) in tables.groups() {
-            let message = group_message(switch, id);
-            message
-                .into_iter()
-                .for_each(|group| self.send(xid, Body::GroupMod(group)));
+            self.send_some(xid, group_message(tables, id).map(Body::GroupMod));
         }
-        for (id, rate) in tables.meters() {
-            self.send(xid, Body::MeterMod(meter_message(id, rate)));
+        for (id, _) in tables.meters() {
+            self.send_some(xid, meter_message(tables, id).map(Body::MeterMod));
         }
         for id in tables.counters() {
             let count = switch.counter(id);
@@ -390,8 +398,9 @@ impl Session {
         &mut self,
         xid: u32,
         request: StatsRequest,
-        switch: &Forwarder,
+        shared: &ControlledSwitch,
     ) -> Result<(), ErrorCode> {
+        let switch = &shared.forwarder;
         let tables = switch.tables();
         let selects = |wanted: u32, id: u32| wanted == StatsRequest::ANY || wanted == id;
         let stats = match request {
@@ -411,7 +420,7 @@ impl Session {
                     let has_cookie =
                         move |entry: &&Entry| (entry.cookie ^ cookie) & cookie_mask == 0;
                     let entries = table.entries().filter(has_cookie);
-                    entries.map(move |entry| flow_stats(switch, number, table.table_type, entry))
+                    entries.filter_map(move |entry| flow_stats(switch, number, entry))
                 });
                 let flows: Vec<FlowStats> = flows.collect();
                 let mut parts: Vec<Vec<FlowStats>> =
@@ -438,8 +447,12 @@ impl Session {
                 });
                 Stats::Tables(stats.collect())
             }
-            // Ports belong to the process that runs the switch; it has their statistics.
-            StatsRequest::Ports(_) => return Err(ErrorCode::BadMultipart),
+            StatsRequest::Ports(wanted) => {
+                let counts = shared.port_counts().iter();
+                let is_all = |wanted: u32| wanted == u32::from(port::ANY);
+                let is_wanted = |port: &&PortStats| is_all(wanted) || selects(wanted, port.port);
+                Stats::Ports(counts.filter(is_wanted).copied().collect())
+            }
             StatsRequest::Groups(wanted) => {
                 let groups = tables.groups().filter(|(id, _)| selects(wanted, *id));
                 let stats = groups.map(|(id, group)| {
@@ -474,10 +487,17 @@ impl Session {
         Ok(())
     }
 
-    /// Reports to the controller what packets and time-outs made at this time. A slave gets none of
-    /// it.
-    pub fn notify(&mut self, event: &Event, now: Nanos) {
-        if self.phase != Phase::Open || self.role == Role::Slave {
+    /// Reports to the controller what packets, time-outs and ports made at this time. A slave gets
+    /// the changes of ports only.
+    pub fn notify(&mut self, event: &Event, switch: &ControlledSwitch, now: Nanos) {
+        let is_for_slaves = matches!(event, Event::Port(_));
+        let is_unwanted = self.role(switch) == Role::Slave && !is_for_slaves;
+        if self.phase != Phase::Open || is_unwanted {
+            return;
+        }
+        if self.output.len() > MAX_REPORTS {
+            self.dropped_reports += u64::from(!matches!(event, Event::PacketIn { .. }));
+            self.dropped_packet_ins += u64::from(matches!(event, Event::PacketIn { .. }));
             return;
         }
         match event {
@@ -517,6 +537,7 @@ impl Session {
                 self.announce(Body::Error(failure));
             }
             Event::Removed(removed) => self.announce(Body::FlowRemoved(flow_removed(removed))),
+            Event::Port(status) => self.announce(Body::PortStatus(*status)),
         }
     }
 
@@ -526,45 +547,38 @@ impl Session {
             self.announce(Body::EchoRequest(Vec::new()));
         }
     }
+}
 
-    /// Returns true if the beginning of a message has come, but not its end.
-    pub fn is_within_message(&self) -> bool {
-        !self.input.is_empty() && self.input.len() < usize::from(u16::MAX) + HEADER_BYTES
+/// Returns true if a message changes the switch or sends a packet.
+fn is_change(body: &Body) -> bool {
+    match body {
+        Body::FlowMod(flow) => flow.command != FlowCommand::Query,
+        Body::TableMod(table) => table.command != Command::Query,
+        Body::GroupMod(group) => group.command != Command::Query,
+        Body::MeterMod(meter) => meter.command != Command::Query,
+        Body::CounterMod(counter) => counter.command != CounterCommand::Query,
+        Body::PacketOut(_) | Body::PortMod(_) | Body::SetConfig(_) => true,
+        _ => false,
     }
 }
 
-/// Returns true if a message changes the switch.
-fn is_change(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::PacketOut(_)
-            | Body::FlowMod(_)
-            | Body::GroupMod(_)
-            | Body::PortMod(_)
-            | Body::TableMod(_)
-            | Body::MeterMod(_)
-            | Body::CounterMod(_)
-            | Body::SetConfig(_)
-    )
-}
-
-fn features(switch: &Forwarder, own: &Description) -> Features {
-    let tables = switch.tables().limits().tables.iter();
+fn features(switch: &ControlledSwitch) -> Features {
+    let tables = switch.forwarder.tables().limits().tables.iter();
     Features {
-        device: own.device,
+        device: switch.device(),
         slot: 0,
-        ports: own.ports.len() as u16,
+        ports: switch.ports().len() as u16,
         tables: tables.map(|count| u16::from(*count)).sum(),
-        // Flow, table and group statistics.
-        capabilities: 1 | 1 << 1 | 1 << 3,
+        // Flow, table, port and group statistics.
+        capabilities: 0b1111,
         vendor: ObjectName::new("Polyplane"),
         forwarding_engine: ObjectName::new("Polyplane POF"),
         lookup_engine: ObjectName::new("Polyplane POF"),
     }
 }
 
-fn resources(switch: &Forwarder, own: &Description) -> ResourceReport {
-    let limits = switch.tables().limits();
+fn resources(switch: &ControlledSwitch) -> ResourceReport {
+    let limits = switch.forwarder.tables().limits();
     ResourceReport {
         kind: 0,
         slot: 0,
@@ -572,7 +586,7 @@ fn resources(switch: &Forwarder, own: &Description) -> ResourceReport {
         meters: limits.meters,
         groups: limits.groups,
         tables: TableType::ALL.map(|table_type| TableResource {
-            device: own.device,
+            device: switch.device(),
             table_type,
             tables: limits.tables[table_type as usize],
             key_length: limits.key_bits,
@@ -593,84 +607,22 @@ fn packet_out(packet: &PacketOut, switch: &mut Forwarder) -> Result<(), ErrorCod
     switch.packet_out(in_port, &packet.actions, &packet.data)
 }
 
-/// Returns the answer to a query of an entry.
-fn flow_message(entry: &Entry, table_type: TableType, table: u8) -> FlowMod {
-    FlowMod {
-        command: FlowCommand::QueryResult,
-        counter: entry.counter,
-        cookie: entry.cookie,
-        cookie_mask: 0,
-        table,
-        table_type,
-        idle_timeout: entry.idle_timeout,
-        hard_timeout: entry.hard_timeout,
-        priority: entry.priority,
-        index: entry.index,
-        slot: 0,
-        matches: entry.matches.clone(),
-        instructions: entry.instructions.clone(),
-    }
-}
-
-fn flow_stats(
-    switch: &Forwarder,
-    number: TableNumber,
-    table_type: TableType,
-    entry: &Entry,
-) -> FlowStats {
+fn flow_stats(switch: &Forwarder, number: TableNumber, entry: &Entry) -> Option<FlowStats> {
     let (count, age) = switch.usage(number, entry.index).unwrap_or_default();
     let (seconds, nanoseconds) = split_seconds(age);
-    FlowStats {
+    Some(FlowStats {
         seconds,
         nanoseconds,
         packets: count.packets,
         bytes: count.bytes,
-        flow: flow_message(entry, table_type, switch.tables().id_in_type(number)),
-    }
+        flow: flow_message(switch.tables(), number, entry)?,
+    })
 }
 
 fn split_seconds(time: Nanos) -> (u32, u32) {
     let seconds = time.0 / 1_000_000_000;
     let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
     (seconds, (time.0 % 1_000_000_000) as u32)
-}
-
-/// Returns the answer to a query of a table.
-fn table_message(switch: &Forwarder, number: TableNumber) -> Option<TableMod> {
-    let table = switch.tables().table(number)?;
-    Some(TableMod {
-        command: Command::QueryResult,
-        id: switch.tables().id_in_type(number),
-        table_type: table.table_type,
-        size: table.size,
-        key_length: table.fields.iter().map(|field| field.length).sum(),
-        slot: 0,
-        name: table.name,
-        fields: table.fields.clone(),
-    })
-}
-
-/// Returns the answer to a query of a group.
-fn group_message(switch: &Forwarder, id: u32) -> Option<GroupMod> {
-    let group = switch.tables().group(id)?;
-    Some(GroupMod {
-        command: Command::QueryResult,
-        group_type: group.group_type,
-        id,
-        counter: group.counter,
-        slot: 0,
-        actions: group.actions.clone(),
-    })
-}
-
-/// Returns the answer to a query of a meter.
-fn meter_message(id: u32, rate: u32) -> MeterMod {
-    MeterMod {
-        command: Command::QueryResult,
-        slot: 0,
-        id,
-        rate,
-    }
 }
 
 fn flow_removed(removed: &Removed) -> FlowRemoved {

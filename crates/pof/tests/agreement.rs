@@ -529,7 +529,7 @@ fn run(switch: &mut Forwarder, port: u16, frame: &[u8], now: u64) -> Outcome {
             Event::Fault { error, table } => {
                 outcome.faults.push((error.kind(), error.code(), table.0));
             }
-            Event::Removed(removed) => panic!("{removed:?}"),
+            Event::Removed(_) | Event::Port(_) => panic!("{event:?}"),
         }
     }
     for (id, before) in before {

@@ -5,33 +5,29 @@ use std::sync::Arc;
 
 use packet::{Nanos, PortId};
 use pof::model::*;
-use pof::session::{Description, Phase, Session};
+use pof::session::{Phase, Session};
 use pof::wire::*;
-use pof::{Forwarder, ForwarderOptions, OnMiss};
+use pof::{ControlledSwitch, Forwarder, ForwarderOptions, OnMiss, SessionId};
 
 /// A switch with ports 1 to 3 and one controller.
 struct Bed {
-    switch: Forwarder,
+    switch: ControlledSwitch,
     session: Session,
-    own: Description,
     now: Nanos,
+}
+
+fn switch_of(options: ForwarderOptions, device: u32, ports: Vec<Port>) -> ControlledSwitch {
+    let forwarder = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+    ControlledSwitch::new(forwarder, device, ports).unwrap()
 }
 
 impl Bed {
     fn new() -> Bed {
-        let own = Description {
-            device: 77,
-            ports: (1..=3).map(|id| Description::port(77, id, "eth")).collect(),
-        };
-        let engine = Arc::new(interp::Interp);
-        let mut switch = Forwarder::new(engine, ForwarderOptions::default()).unwrap();
-        switch
-            .set_ports(&[(1, true), (2, true), (3, true)])
-            .unwrap();
+        let ports = (1..=3).map(|id| pof::port(77, id, "eth")).collect();
+        let switch = switch_of(ForwarderOptions::default(), 77, ports);
         let mut bed = Bed {
+            session: Session::new(SessionId(0), &switch),
             switch,
-            session: Session::new(&own),
-            own,
             now: Nanos(0),
         };
         assert_eq!(bed.replies(), [(1, Body::Hello)]);
@@ -55,7 +51,7 @@ impl Bed {
 
     fn ask(&mut self, xid: u32, body: Body) -> Vec<(u32, Body)> {
         let bytes = encode(&Message { xid, body });
-        self.session.receive(&bytes, &mut self.switch, &self.own);
+        self.session.receive(&bytes, &mut self.switch);
         self.replies()
     }
 
@@ -75,6 +71,7 @@ impl Bed {
     /// Lets a frame in, and returns the frames that leave. Events go to the controller.
     fn frame(&mut self, port: u16, bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
         self.switch
+            .forwarder
             .device()
             .receive(PortId(port.into()), bytes)
             .unwrap();
@@ -82,15 +79,15 @@ impl Bed {
     }
 
     fn run(&mut self) -> Vec<(u16, Vec<u8>)> {
-        self.switch.device().step(self.now);
-        self.switch.device().check_conservation().unwrap();
-        self.switch.expire();
+        self.switch.forwarder.device().step(self.now);
+        self.switch.forwarder.device().check_conservation().unwrap();
+        self.switch.forwarder.expire();
         let mut sent = Vec::new();
         let events = self
             .switch
             .drain(|port, bytes| sent.push((port, bytes.to_vec())));
         for event in events {
-            self.session.notify(&event, self.now);
+            self.session.notify(&event, &self.switch, self.now);
         }
         sent
     }
@@ -231,18 +228,17 @@ fn a_message_may_come_byte_by_byte() {
     let table = table(Command::Add, 0, TableType::Masked, &[DESTINATION]);
     let two = [(1, table.clone()), (2, table)].map(|(xid, body)| encode(&Message { xid, body }));
     for byte in two.concat() {
-        bed.session.receive(&[byte], &mut bed.switch, &bed.own);
+        bed.session.receive(&[byte], &mut bed.switch);
     }
     let replies = bed.replies();
     assert!(matches!(&replies[..], [(2, Body::Error(f))] if (f.kind, f.code) == (8, 4)));
-    assert!(!bed.session.is_within_message());
 }
 
 #[test]
 fn an_entry_of_a_known_shape_makes_no_program() {
     let mut bed = Bed::new();
     two_flows(&mut bed);
-    let before = bed.switch.programs();
+    let before = bed.switch.forwarder.programs();
     for index in 2..10 {
         let set = Action::SetField(Match {
             field: DESTINATION,
@@ -257,7 +253,7 @@ fn an_entry_of_a_known_shape_makes_no_program() {
             list,
         )));
     }
-    assert_eq!(bed.switch.programs(), before);
+    assert_eq!(bed.switch.forwarder.programs(), before);
     let sent = bed.frame(1, &ipv4(17));
     assert_eq!((sent[0].0, &sent[0].1[30..34]), (7, &[10, 9, 9, 7][..]));
 }
@@ -268,10 +264,10 @@ fn a_new_shape_keeps_counts_and_ages() {
     two_flows(&mut bed);
     bed.frame(1, &ipv4(1));
     bed.wait(3);
-    let before = bed.switch.programs();
+    let before = bed.switch.forwarder.programs();
     let list = vec![apply(vec![Action::Counter(40), output(1)])];
     bed.set(Body::FlowMod(flow(FlowCommand::Add, 2, 3, list)));
-    assert_eq!(bed.switch.programs(), before + 1);
+    assert_eq!(bed.switch.forwarder.programs(), before + 1);
     bed.frame(1, &ipv4(1));
     bed.frame(1, &ipv4(3));
     let request = |id| Counter {
@@ -453,6 +449,7 @@ fn refused_changes_have_the_protocols_codes() {
     // Nothing has changed.
     assert_eq!(
         bed.switch
+            .forwarder
             .tables()
             .tables()
             .map(|(_, table)| table.len())
@@ -566,15 +563,15 @@ fn a_change_of_a_group_reaches_its_entries() {
         vec![output(2), output(3)],
     ));
     assert_eq!(bed.frame(1, &ipv4(1)), [(2, ipv4(1))]);
-    bed.switch
-        .set_ports(&[(1, true), (2, false), (3, true)])
-        .unwrap();
+    bed.switch.set_link(2, false).unwrap();
     assert_eq!(bed.frame(1, &ipv4(1)), [(3, ipv4(1))]);
+    // The change of the port.
+    assert_eq!(bed.replies().len(), 1);
     assert_eq!(
         bed.error(group(Command::Delete, GroupType::All, Vec::new())),
         (6, 9)
     );
-    assert_eq!(bed.switch.counter(30).packets, 6);
+    assert_eq!(bed.switch.forwarder.counter(30).packets, 6);
 }
 
 #[test]
@@ -617,7 +614,7 @@ fn a_field_outside_the_frame_is_reported_once_a_second() {
     bed.wait(1);
     bed.frame(1, &ipv4(1)[..33]);
     assert_eq!(bed.replies().len(), 1);
-    assert_eq!(bed.switch.faults(pof::Fault::FieldOutside), 6);
+    assert_eq!(bed.switch.forwarder.faults(pof::Fault::FieldOutside), 6);
 }
 
 #[test]
@@ -633,6 +630,7 @@ fn a_list_that_loops_ends_by_its_work_budget() {
     assert_eq!(bed.frame(1, &ipv4(1)), []);
     let dropped = bed
         .switch
+        .forwarder
         .device()
         .ledger()
         .dropped(exec::DropReason::WorkBudget);
@@ -663,6 +661,89 @@ fn a_slave_reads_but_does_not_write() {
 }
 
 #[test]
+fn there_is_one_master_and_the_others_read() {
+    let mut bed = Bed::new();
+    let mut other = Session::new(SessionId(1), &bed.switch);
+    let mut ask_other = |bed: &mut Bed, body: Body| {
+        let hello = encode(&Message {
+            xid: 0,
+            body: Body::Hello,
+        });
+        other.receive(&hello, &mut bed.switch);
+        other.take_output();
+        other.receive(&encode(&Message { xid: 7, body }), &mut bed.switch);
+        let output = other.take_output();
+        (!output.is_empty()).then(|| decode(&output).unwrap().body)
+    };
+    let change = |role, generation| Body::RoleRequest(RoleChange { role, generation });
+    let add = |id| table(Command::Add, id, TableType::Masked, &[DESTINATION]);
+    bed.ask(1, change(Role::Master, 1));
+    // Another controller takes over, so the first one may only read.
+    let taken = ask_other(&mut bed, change(Role::Master, 2));
+    assert_eq!(
+        taken,
+        Some(Body::RoleReply(RoleChange {
+            role: Role::Master,
+            generation: 2
+        }))
+    );
+    assert_eq!(bed.error(add(0)), (1, 10));
+    assert_eq!(ask_other(&mut bed, add(0)), None);
+    let query = table(Command::Query, 0, TableType::Masked, &[DESTINATION]);
+    assert!(matches!(bed.ask(1, query)[..], [(1, Body::TableMod(_))]));
+    let role = bed.ask(1, change(Role::NoChange, 0));
+    assert_eq!(
+        role,
+        [(
+            1,
+            Body::RoleReply(RoleChange {
+                role: Role::Slave,
+                generation: 2
+            })
+        )]
+    );
+    // Its number is of before the other one's.
+    assert_eq!(bed.error(change(Role::Master, 1)), (11, 0));
+    // Packets go to the master, changes of ports to all.
+    bed.frame(1, &ipv4(9));
+    assert_eq!(bed.replies(), []);
+    bed.switch.set_link(2, false).unwrap();
+    bed.run();
+    assert!(matches!(bed.replies()[..], [(_, Body::PortStatus(status))] if status.port.state == 1));
+    other.leave(&mut bed.switch);
+    assert_eq!(bed.error(add(1)), (1, 10));
+    bed.ask(1, change(Role::Master, 3));
+    bed.set(add(1));
+}
+
+#[test]
+fn a_controller_switches_ports_off_and_on() {
+    let mut bed = Bed::new();
+    let mut port = *bed.switch.ports().next().unwrap();
+    let set = |port: Port| Body::PortMod(PortStatus { reason: 2, port });
+    port.config = 1;
+    let replies = bed.ask(1, set(port));
+    assert_eq!(replies, []);
+    assert!(!bed.switch.receives(1) && !bed.switch.sends(1) && bed.switch.receives(2));
+    bed.run();
+    let told = bed.replies();
+    assert!(
+        matches!(told[..], [(_, Body::PortStatus(PortStatus { reason: 2, port }))]
+        if (port.config, port.state) == (1, 0))
+    );
+    port.config = 1 << 6;
+    bed.set(set(port));
+    assert!(bed.switch.receives(1) && bed.switch.sends(1));
+    bed.frame(1, &ipv4(9));
+    // The change of the port, but no packet-in.
+    assert!(matches!(bed.replies()[..], [(_, Body::PortStatus(_))]));
+    port.config = 1 << 9;
+    assert_eq!(bed.error(set(port)), (7, 0));
+    port.id = 9;
+    assert_eq!(bed.error(set(port)), (7, 1));
+}
+
+#[test]
 fn query_all_makes_the_state_it_was_made_of() {
     let mut bed = Bed::new();
     two_flows(&mut bed);
@@ -689,20 +770,19 @@ fn query_all_makes_the_state_it_was_made_of() {
         }
     }
     assert_eq!(copy.ask(9, Body::QueryAllRequest(0xFFFF)), replies);
-    assert_eq!(copy.switch.tables(), bed.switch.tables());
+    assert_eq!(
+        copy.switch.forwarder.tables(),
+        bed.switch.forwarder.tables()
+    );
 }
 
 #[test]
 fn a_session_that_does_not_begin_with_hello_is_closed() {
-    let own = Description {
-        device: 1,
-        ports: Vec::new(),
-    };
     let options = ForwarderOptions {
         on_miss: OnMiss::Drop,
         ..ForwarderOptions::default()
     };
-    let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+    let mut switch = switch_of(options, 1, Vec::new());
     let starts = [
         encode(&Message {
             xid: 3,
@@ -712,8 +792,8 @@ fn a_session_that_does_not_begin_with_hello_is_closed() {
         vec![4, 0, 0, 0, 0, 0, 0, 3],
     ];
     for start in starts {
-        let mut session = Session::new(&own);
-        session.receive(&start, &mut switch, &own);
+        let mut session = Session::new(SessionId(0), &switch);
+        session.receive(&start, &mut switch);
         assert_eq!(session.phase(), Phase::Closed, "{start:?}");
     }
 }
@@ -724,7 +804,7 @@ fn messages_of_a_switch_and_of_other_dialects_are_bad_types() {
     assert_eq!(bed.error(Body::BarrierReply), (1, 1));
     for kind in [36, 101, 102] {
         let bytes = [4, kind, 0, 8, 0, 0, 0, 6];
-        bed.session.receive(&bytes, &mut bed.switch, &bed.own);
+        bed.session.receive(&bytes, &mut bed.switch);
         let replies = bed.replies();
         assert!(matches!(&replies[..], [(6, Body::Error(f))] if (f.kind, f.code) == (1, 1)));
     }
@@ -768,19 +848,15 @@ fn tables_are_made_and_deleted_under_traffic() {
         // Two entries have gone.
         assert_eq!(bed.replies().len(), 2);
     }
-    assert_eq!(bed.switch.counter(1).packets, 80);
+    assert_eq!(bed.switch.forwarder.counter(1).packets, 80);
 }
 
 #[test]
 fn too_many_shapes_are_refused_and_leave_what_there_is() {
-    let own = Description {
-        device: 1,
-        ports: Vec::new(),
-    };
     let mut options = ForwarderOptions::default();
     options.limits.shapes = 2;
-    let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
-    let mut session = Session::new(&own);
+    let mut switch = switch_of(options, 1, Vec::new());
+    let mut session = Session::new(SessionId(0), &switch);
     let mut bodies = vec![
         Body::Hello,
         table(Command::Add, 0, TableType::Masked, &[DESTINATION]),
@@ -797,12 +873,16 @@ fn too_many_shapes_are_refused_and_leave_what_there_is() {
     }
     session.take_output();
     for body in bodies {
-        session.receive(&encode(&Message { xid: 1, body }), &mut switch, &own);
+        session.receive(&encode(&Message { xid: 1, body }), &mut switch);
     }
     let refused = decode(&session.take_output()).unwrap().body;
     assert!(matches!(refused, Body::Error(f) if (f.kind, f.code) == (5, 1)));
-    switch.device().receive(PortId(1), &ipv4(2)).unwrap();
-    switch.device().step(Nanos(1));
+    switch
+        .forwarder
+        .device()
+        .receive(PortId(1), &ipv4(2))
+        .unwrap();
+    switch.forwarder.device().step(Nanos(1));
     let mut sent = 0;
     switch.drain(|_, _| sent += 1);
     assert_eq!(sent, 2);
@@ -916,7 +996,7 @@ fn changed_messages_do_no_harm() {
                 let at = (part.start + below(part.len())).min(bytes.len() - 1);
                 bytes[at] = [0, 1, 2, 4, 8, 31, 255, below(256) as u8][below(8)];
             }
-            bed.session.receive(&bytes, &mut bed.switch, &bed.own);
+            bed.session.receive(&bytes, &mut bed.switch);
             changes += usize::from(bed.replies().is_empty());
             let mut frame = ipv4(below(4) as u8);
             frame.truncate(20 + below(45));

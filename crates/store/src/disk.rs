@@ -78,6 +78,9 @@ pub struct Summary {
     pub bytes: u64,
 }
 
+/// A stored note: its name and its bytes.
+pub type Note = (Box<[u8]>, Box<[u8]>);
+
 /// Stored state of a device.
 #[derive(Debug)]
 pub struct KeptState {
@@ -137,6 +140,19 @@ impl KeptState {
             Some(error) => Err(error),
             None => restored.map_err(|error| self.damaged(&error)),
         }
+    }
+
+    /// Returns the stored notes, by name. A POF switch has its objects as notes.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn notes(&self) -> Result<Vec<Note>, OpenError> {
+        let notes = self.objects()?.filter_map(|object| match object {
+            Ok((ObjectPlace::Note(name), Object::Note(bytes))) => Some(Ok((name, bytes))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        });
+        notes.collect()
     }
 
     fn objects(

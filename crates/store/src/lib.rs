@@ -24,7 +24,7 @@ mod place;
 mod storage_writer;
 
 pub use codec::{read_object, write_object};
-pub use disk::{KeptState, KindName, Medium, OpenError, Summary, prepare};
+pub use disk::{KeptState, KindName, Medium, Note, OpenError, Summary, prepare};
 pub use place::Directory;
 pub use redb::{Builder, Database, DatabaseError, StorageBackend};
 pub use storage_writer::StorageWriter;

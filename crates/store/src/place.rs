@@ -18,6 +18,9 @@ pub struct Directory {
     lock: Option<Arc<File>>,
 }
 
+/// File of a POF switch.
+const POF_FILE: &str = "pof.redb";
+
 /// Maximum length of a valid `lock` file in bytes: a process id.
 const MAX_LOCK: u64 = 32;
 
@@ -106,7 +109,24 @@ impl Directory {
     /// # Errors
     /// The device's file is damaged, has another version, or cannot be read.
     pub fn device(&self, id: u64) -> Result<KeptState, OpenError> {
-        let path = self.path.join(format!("device-{id}.redb"));
+        self.file(&format!("device-{id}.redb"))
+    }
+
+    /// Returns the state of the POF switch. It is empty if there is none yet.
+    ///
+    /// # Errors
+    /// As [`Directory::device`].
+    pub fn pof(&self) -> Result<KeptState, OpenError> {
+        self.file(POF_FILE)
+    }
+
+    /// Returns true if a POF switch has state here.
+    pub fn has_pof(&self) -> bool {
+        self.path.join(POF_FILE).exists()
+    }
+
+    fn file(&self, name: &str) -> Result<KeptState, OpenError> {
+        let path = self.path.join(name);
         if !path.exists() {
             self.make(&path)?;
         }

@@ -119,13 +119,7 @@ impl Entry {
 
     /// Returns all actions of its instructions.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        self.instructions.iter().flat_map(|instruction| {
-            let actions: &[Action] = match instruction {
-                Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
-                _ => &[],
-            };
-            actions
-        })
+        self.instructions.iter().flat_map(Instruction::actions)
     }
 
     fn names_table(&self, number: TableNumber) -> bool {
@@ -357,6 +351,16 @@ impl Tables {
         self.meters.iter().map(|(id, rate)| (*id, *rate))
     }
 
+    /// Returns the rate of a meter in kbit/s.
+    pub fn meter(&self, id: u32) -> Option<u32> {
+        self.meters.get(&id).copied()
+    }
+
+    /// Returns true if there is a counter of this number.
+    pub fn has_counter(&self, id: u32) -> bool {
+        self.counters.contains(&id)
+    }
+
     /// Returns the counters.
     pub fn counters(&self) -> impl Iterator<Item = u32> {
         self.counters.iter().copied()
@@ -464,20 +468,24 @@ impl Tables {
         entry.filter(has_cookie).ok_or(ErrorCode::NoSuchEntry)
     }
 
-    /// Applies a change that [`Tables::flow_change`] has returned for this state.
-    pub fn apply_flow(&mut self, change: FlowChange) {
+    /// Applies a change that [`Tables::flow_change`] has returned for this state. Returns the
+    /// counters that it made.
+    pub fn apply_flow(&mut self, change: FlowChange) -> Vec<u32> {
         let (number, old, new) = match change {
             FlowChange::Insert(number, entry) => (number, None, Some(entry)),
             FlowChange::Replace(number, entry) => (number, Some(entry.index), Some(entry)),
             FlowChange::Remove(number, index) => (number, Some(index), None),
-            FlowChange::Report(..) => return,
+            FlowChange::Report(..) => return Vec::new(),
         };
-        if let Some(entry) = &new {
-            let used = check::counters_of(entry.counter, entry.actions());
-            self.counters.extend(used);
-        }
         let Some(table) = self.tables.get_mut(&number) else {
-            return;
+            return Vec::new();
+        };
+        let made = match &new {
+            Some(entry) => {
+                let used = check::counters_of(entry.counter, entry.actions());
+                used.filter(|id| self.counters.insert(*id)).collect()
+            }
+            None => Vec::new(),
         };
         if let Some(index) = old {
             table.remove(index);
@@ -485,6 +493,7 @@ impl Tables {
         if let Some(entry) = new {
             table.insert(entry);
         }
+        made
     }
 
     /// Checks a TABLE_MOD.
@@ -611,19 +620,22 @@ impl Tables {
         }
     }
 
-    /// Applies a change that [`Tables::group_change`] has returned for this state.
-    pub fn apply_group(&mut self, change: GroupChange) {
+    /// Applies a change that [`Tables::group_change`] has returned for this state. Returns the
+    /// counters that it made.
+    pub fn apply_group(&mut self, change: GroupChange) -> Vec<u32> {
         match change {
             GroupChange::Set(id, group) => {
                 let used = check::counters_of(group.counter, group.actions.iter());
-                self.counters.extend(used);
+                let made = used.filter(|id| self.counters.insert(*id)).collect();
                 self.groups.insert(id, group);
+                return made;
             }
             GroupChange::Remove(id) => {
                 self.groups.remove(&id);
             }
             GroupChange::Report(_) => {}
         }
+        Vec::new()
     }
 
     /// Checks a METER_MOD.

@@ -3,10 +3,10 @@
 use std::fmt;
 
 macro_rules! errors {
-    ($($(#[$doc:meta])* $variant:ident = $kind:literal, $code:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $kind:literal, $code:literal;)*) => {
         /// Reason for which a message is refused, with the protocol's type and code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum ErrorCode { $($(#[$doc])* $variant,)* }
+        pub enum ErrorCode { $($(#[doc = $doc])* $variant,)* }
 
         impl ErrorCode {
             /// All reasons.
@@ -20,6 +20,17 @@ macro_rules! errors {
             /// Returns the protocol's code within the type.
             pub fn code(self) -> u16 {
                 match self { $(ErrorCode::$variant => $code,)* }
+            }
+
+            /// Returns the meaning, as a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(ErrorCode::$variant => concat!($($doc),*).trim_ascii(),)* }
+            }
+
+            /// Returns the reason with this type and code.
+            pub fn of(kind: u16, code: u16) -> Option<ErrorCode> {
+                let is_it = |one: &&ErrorCode| (one.kind(), one.code()) == (kind, code);
+                ErrorCode::ALL.iter().find(is_it).copied()
             }
 
             fn name(self) -> &'static str {

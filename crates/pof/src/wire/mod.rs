@@ -229,6 +229,18 @@ pub fn encode(message: &Message) -> Vec<u8> {
     bytes
 }
 
+/// Writes one message as [`encode`] does, but a FLOW_MOD ends after its last instruction.
+pub fn encode_short(message: &Message) -> Vec<u8> {
+    let mut bytes = encode(message);
+    if let Body::FlowMod(flow) = &message.body {
+        let instructions = flow.instructions.len().min(MAX_INSTRUCTIONS);
+        bytes.truncate(HEADER_BYTES + FLOW_BYTES + instructions * INSTRUCTION_BYTES);
+        let length = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&length.to_be_bytes());
+    }
+    bytes
+}
+
 fn read_table_type(number: u8, error: ErrorCode) -> Result<TableType, ErrorCode> {
     TableType::ALL
         .get(usize::from(number))

@@ -1,0 +1,39 @@
+//! The program of a text of tables and flows, for `polyplane ir`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use interp::Interp;
+use ir::Program;
+use pof::text::TextReader;
+use pof::{Forwarder, ForwarderOptions};
+
+use crate::args::{limits, read_text};
+
+/// Returns true if a file has tables and flows, by its name.
+pub(crate) fn is_text(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "pof")
+}
+
+/// Returns the program of the tables and flows of a file.
+///
+/// # Errors
+/// A line is wrong, or a switch refuses it: the file, the line and the remedy.
+pub(crate) fn program(path: &Path) -> Result<Arc<Program>, String> {
+    let text = read_text(path, limits::ENTRIES)?;
+    let name = path.display();
+    let made = Forwarder::new(Arc::new(Interp), ForwarderOptions::default());
+    let mut forwarder = made.map_err(|error| error.to_string())?;
+    let mut reader = TextReader::new(forwarder.tables().clone());
+    for line in text.lines() {
+        let body = reader
+            .read(line)
+            .map_err(|error| format!("{name}, {error}"))?;
+        let made = body.map_or(Ok(()), |body| forwarder.make(&body));
+        made.map_err(|error| {
+            let (line, meaning) = (reader.line(), error.meaning());
+            format!("{name}, line {line}: a switch refuses it: {error}: {meaning}")
+        })?;
+    }
+    Ok(Arc::clone(forwarder.program()))
+}

@@ -1,0 +1,129 @@
+//! The objects of a switch as lines of text: tables, entries, groups, meters, counters.
+//!
+//! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message. The
+//! help of `polyplane pof ctl` describes the language. Reading what was written returns the same
+//! message, but for unused bits after a field's width.
+
+mod read;
+mod tokens;
+mod value;
+mod write;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::model::Action;
+use crate::wire::{Body, GroupMod};
+
+pub use read::TextReader;
+pub use write::write;
+
+/// Error in a line: its place, what is wrong there, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectTextError {
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// Column of the word, from 1.
+    pub column: usize,
+    /// Cause and remedy.
+    pub message: String,
+}
+
+impl fmt::Display for ObjectTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectTextError {
+            line,
+            column,
+            message,
+        } = self;
+        write!(f, "line {line}, column {column}: {message}")
+    }
+}
+
+impl std::error::Error for ObjectTextError {}
+
+/// Returns the counters that an object uses. The switch makes them with the object.
+fn counters_of(body: &Body) -> Vec<u32> {
+    let (own, actions): (u32, Vec<&Action>) = match body {
+        Body::FlowMod(flow) => (
+            flow.counter,
+            flow.instructions
+                .iter()
+                .flat_map(|one| one.actions())
+                .collect(),
+        ),
+        Body::GroupMod(GroupMod {
+            counter, actions, ..
+        }) => (*counter, actions.iter().collect()),
+        _ => return Vec::new(),
+    };
+    let counted = actions.into_iter().filter_map(|action| match action {
+        Action::Counter(id) => Some(*id),
+        _ => None,
+    });
+    let all = std::iter::once(own).chain(counted);
+    all.filter(|id| *id != 0).collect()
+}
+
+/// Returns the position of an object's line in a dump: each object comes after those that it may
+/// refer to.
+fn rank(body: &Body) -> u8 {
+    match body {
+        Body::TableMod(_) => 0,
+        Body::MeterMod(_) => 1,
+        Body::GroupMod(_) => 2,
+        Body::FlowMod(_) => 3,
+        _ => 4,
+    }
+}
+
+/// Returns the messages that make the state of which a switch's answer to QUERYALL consists, in an
+/// order in which a switch takes them.
+pub fn remake(answer: &[Body]) -> Vec<Body> {
+    use crate::wire::{Command, Counter, CounterCommand, FlowCommand};
+    let mut used: BTreeSet<u32> = answer.iter().flat_map(counters_of).collect();
+    let mut made = Vec::new();
+    for body in answer {
+        match body.clone() {
+            Body::TableMod(mut table) => {
+                table.command = Command::Add;
+                made.push(Body::TableMod(table));
+            }
+            Body::MeterMod(mut meter) => {
+                meter.command = Command::Add;
+                made.push(Body::MeterMod(meter));
+            }
+            Body::GroupMod(mut group) => {
+                group.command = Command::Add;
+                made.push(Body::GroupMod(group));
+            }
+            Body::FlowMod(mut flow) => {
+                flow.command = FlowCommand::Add;
+                made.push(Body::FlowMod(flow));
+            }
+            Body::CounterReply(counter) if !used.remove(&counter.id) => {
+                let command = CounterCommand::Add;
+                let (packets, bytes) = (0, 0);
+                made.push(Body::CounterMod(Counter {
+                    command,
+                    packets,
+                    bytes,
+                    ..counter
+                }));
+            }
+            _ => {}
+        }
+    }
+    // A controller may delete a counter that an entry goes on to use.
+    made.extend(used.into_iter().map(|id| {
+        Body::CounterMod(Counter {
+            command: CounterCommand::Delete,
+            slot: 0,
+            id,
+            packets: 0,
+            bytes: 0,
+        })
+    }));
+    made.sort_by_key(rank);
+    made
+}

@@ -1,0 +1,208 @@
+//! The controller's side of a connection: requests and their answers.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use pof::wire::{Body, ErrorMessage, Message, decode, encode, message_length};
+use port::Poller;
+
+use crate::PofError;
+use crate::address::ControllerAddress;
+use crate::dialing::connect;
+use crate::link::{Link, Received};
+use crate::listening::Listen;
+use crate::tls::TlsOptions;
+
+/// Time that a switch may take for an answer. New programs are compiled meanwhile.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Number of the message that asks for a barrier.
+const BARRIER_XID: u32 = u32::MAX;
+
+/// A connection with a switch.
+pub struct Controller {
+    peer: String,
+    link: Link,
+    input: Vec<u8>,
+}
+
+/// SwitchAnswer to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchAnswer {
+    /// The switch refuses the message.
+    Refused(ErrorMessage),
+    /// A reply.
+    Reply(Body),
+}
+
+impl Controller {
+    /// Connects with a switch that listens, and exchanges greetings.
+    ///
+    /// # Errors
+    /// The switch is not reached, or does not speak the protocol.
+    pub fn connect(address: &ControllerAddress, tls: &TlsOptions) -> Result<Controller, PofError> {
+        let tls = match address.is_tls {
+            true => Some(tls.dialer(&address.host)?),
+            false => None,
+        };
+        let link = connect((&address.host, address.port), tls.as_ref());
+        let link = link.map_err(|error| PofError::Peer {
+            peer: address.to_string(),
+            message: format!("{error}; does `polyplane pof --listen` run there?"),
+        })?;
+        Controller::greet(address.to_string(), link)
+    }
+
+    /// Waits for a switch that dials this side, and exchanges greetings.
+    ///
+    /// # Errors
+    /// The switch does not speak the protocol.
+    pub fn wait_for_switch(listen: &Listen) -> Result<(Controller, SocketAddr), PofError> {
+        let (link, peer) = listen.accept()?;
+        Ok((Controller::greet(peer.to_string(), link)?, peer))
+    }
+
+    fn greet(peer: String, link: Link) -> Result<Controller, PofError> {
+        let mut controller = Controller {
+            peer,
+            link,
+            input: Vec::new(),
+        };
+        controller.send(&Message {
+            xid: 0,
+            body: Body::Hello,
+        })?;
+        match controller.receive(PATIENCE)? {
+            Some(Message {
+                body: Body::Hello, ..
+            }) => Ok(controller),
+            other => Err(controller.failed(format!(
+                "it does not begin with HELLO of POF, but with {other:?}"
+            ))),
+        }
+    }
+
+    fn failed(&self, message: impl Into<String>) -> PofError {
+        PofError::Peer {
+            peer: self.peer.clone(),
+            message: message.into(),
+        }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub fn send(&mut self, message: &Message) -> Result<(), PofError> {
+        let mut bytes = encode(message);
+        let begin = Instant::now();
+        while !bytes.is_empty() || self.link.has_unsent() {
+            let sent = self.link.send(&bytes);
+            let sent = sent.map_err(|error| self.failed(error.to_string()))?;
+            bytes.drain(..sent);
+            if sent > 0 || bytes.is_empty() && !self.link.has_unsent() {
+                continue;
+            }
+            // A switch that waits until its answers are read takes no more.
+            self.wait(true)?;
+            self.take_bytes()?;
+            if begin.elapsed() > PATIENCE {
+                return Err(self.failed("it takes no more bytes"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits shortly for bytes, or for room.
+    fn wait(&self, for_room: bool) -> Result<(), PofError> {
+        let fd = self.link.fd();
+        let room = for_room.then_some(fd);
+        let waited = Poller::new().wait_with_room([fd], room, Duration::from_millis(100));
+        waited
+            .map(drop)
+            .map_err(PofError::system("wait for a connection"))
+    }
+
+    /// Takes the bytes that have come. Returns false at the end of the connection.
+    fn take_bytes(&mut self) -> Result<bool, PofError> {
+        loop {
+            match self.link.receive(&mut self.input) {
+                Ok(Received::Bytes) => {}
+                Ok(Received::Nothing) => return Ok(true),
+                Ok(Received::End) => return Ok(false),
+                Err(error) => return Err(self.failed(error.to_string())),
+            }
+        }
+    }
+
+    /// Returns the next message, or `None` if none comes in this time. Questions whether this side
+    /// is there are answered.
+    ///
+    /// # Errors
+    /// The connection has ended, or what came is no message.
+    pub fn receive(&mut self, within: Duration) -> Result<Option<Message>, PofError> {
+        let begin = Instant::now();
+        loop {
+            while let Some(length) = message_length(&self.input)
+                && length <= self.input.len()
+            {
+                let bytes: Vec<u8> = self.input.drain(..length).collect();
+                let message = decode(&bytes);
+                let message = message.map_err(|refused| {
+                    self.failed(format!("it sent what is no message: {}", refused.error))
+                })?;
+                let Body::EchoRequest(data) = message.body else {
+                    return Ok(Some(message));
+                };
+                let (xid, body) = (message.xid, Body::EchoReply(data));
+                self.send(&Message { xid, body })?;
+            }
+            if !self.take_bytes()? && message_length(&self.input).is_none() {
+                return Err(self.failed("it closed the connection"));
+            }
+            let is_complete = |length| length <= self.input.len();
+            if message_length(&self.input).is_some_and(is_complete) {
+                continue;
+            }
+            if begin.elapsed() >= within {
+                return Ok(None);
+            }
+            // TLS may have bytes of a handshake to send.
+            let sent = self.link.send(&[]);
+            sent.map_err(|error| self.failed(error.to_string()))?;
+            self.wait(self.link.has_unsent())?;
+        }
+    }
+
+    /// Sends messages, each with its number, and returns all answers to them, in order. Other
+    /// messages of the switch are passed over.
+    ///
+    /// # Errors
+    /// The connection has ended, or the switch does not answer.
+    pub fn ask(&mut self, messages: &[Message]) -> Result<Vec<(u32, SwitchAnswer)>, PofError> {
+        for message in messages {
+            self.send(message)?;
+        }
+        self.send(&Message {
+            xid: BARRIER_XID,
+            body: Body::BarrierRequest,
+        })?;
+        let mut answers = Vec::new();
+        loop {
+            let message = self.receive(PATIENCE)?;
+            let Some(Message { xid, body }) = message else {
+                return Err(
+                    self.failed(format!("it has not answered for {} s", PATIENCE.as_secs()))
+                );
+            };
+            match body {
+                Body::BarrierReply if xid == BARRIER_XID => return Ok(answers),
+                Body::PacketIn(_) | Body::FlowRemoved(_) => {}
+                // Also changes of ports without a request.
+                _ if !messages.iter().any(|message| message.xid == xid) => {}
+                Body::Error(failure) => answers.push((xid, SwitchAnswer::Refused(failure))),
+                body => answers.push((xid, SwitchAnswer::Reply(body))),
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Objects of a switch in a directory, which survive the process.
+//!
+//! Each object is a note of `store`: its name, and the message that makes it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pof::wire::{Body, Counter, CounterCommand, Message, decode, encode_short};
+use pof::{Forwarder, ObjectKey};
+use store::{Directory, KeptState, Note, StorageWriter};
+use switch::{Batch, Object, ObjectPlace, Storage, StorageError};
+
+use crate::PofError;
+use crate::mailbox::Mailbox;
+
+/// Time until changes are stored again that could not be.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Stored state of a switch that does not run yet.
+pub struct StoredState {
+    kept: KeptState,
+    objects: Vec<Body>,
+}
+
+impl StoredState {
+    /// Opens a directory, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// Another switch uses it, or it cannot be read.
+    pub fn open(path: &Path) -> Result<StoredState, PofError> {
+        let kept = Directory::open(path).and_then(|directory| directory.pof());
+        let kept = kept.map_err(PofError::State)?;
+        let objects = kept.notes().map_err(PofError::State)?;
+        let read = |(_, bytes): Note| {
+            let message = decode(&bytes).map_err(|_| PofError::StoredBytes)?;
+            Ok(message.body)
+        };
+        let objects: Result<_, PofError> = objects.into_iter().map(read).collect();
+        Ok(StoredState {
+            kept,
+            objects: objects?,
+        })
+    }
+
+    /// Returns the number of its objects.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Returns true if nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// Makes the stored objects on a switch without objects, and stores changes from now on.
+    pub(crate) fn restore(self, forwarder: &mut Forwarder) -> Result<Keeper, PofError> {
+        let mut counters = BTreeSet::new();
+        for body in &self.objects {
+            if let Body::CounterMod(counter) = body {
+                counters.insert(counter.id);
+            }
+            if let Err(error) = forwarder.make(body) {
+                let object = pof::text::write(body, forwarder.tables());
+                let object = object.ok_or(PofError::StoredBytes)?;
+                return Err(PofError::StoredObject { object, error });
+            }
+        }
+        // A counter that was deleted while an entry used it.
+        let made: Vec<u32> = forwarder.tables().counters().collect();
+        for id in made.into_iter().filter(|id| !counters.contains(id)) {
+            // It exists, so it can be deleted.
+            let _ = forwarder.counter_mod(&Counter {
+                command: CounterCommand::Delete,
+                slot: 0,
+                id,
+                packets: 0,
+                bytes: 0,
+            });
+        }
+        forwarder.take_changed();
+        let writer = self.kept.keep().map_err(PofError::State)?;
+        Ok(Keeper {
+            writer,
+            appended: 0,
+            fate: Arc::default(),
+            retry_at: None,
+            failures: 0,
+        })
+    }
+}
+
+/// Results of batches.
+#[derive(Default)]
+struct Fate {
+    stored: u64,
+    failure: Option<StorageError>,
+}
+
+/// Stores the changes of a running switch.
+pub(crate) struct Keeper {
+    writer: StorageWriter,
+    /// Number of the last batch.
+    appended: u64,
+    fate: Arc<Mutex<Fate>>,
+    retry_at: Option<Instant>,
+    failures: u64,
+}
+
+impl Keeper {
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of the last batch. An answer that leaves with this number waits until
+    /// [`Keeper::stored`] has reached it.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Returns the number of the last batch that is on the disk, or given up.
+    pub(crate) fn stored(&self) -> u64 {
+        self.fate().stored
+    }
+
+    /// Returns the number of failures.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Stores what has changed. Returns a line for the user after a failure.
+    pub(crate) fn keep(
+        &mut self,
+        forwarder: &mut Forwarder,
+        mailbox: &Arc<Mailbox>,
+    ) -> Option<String> {
+        let changed = forwarder.take_changed();
+        let failure = self.fate().failure.take();
+        if failure.is_some() {
+            self.retry_at = Some(Instant::now() + RETRY);
+            self.failures += 1;
+        }
+        match self.retry_at {
+            Some(at) if Instant::now() >= at => {
+                // All objects, since some are missing.
+                self.retry_at = None;
+                let all = ObjectKey::all(forwarder.tables());
+                self.append(all, true, forwarder, mailbox);
+            }
+            // What changes until then is part of all objects.
+            Some(_) => {}
+            None if changed.is_empty() => {}
+            None => self.append(changed, false, forwarder, mailbox),
+        }
+        let failure = failure?;
+        Some(format!(
+            "state is not stored: {failure}; the switch tries again"
+        ))
+    }
+
+    fn append(
+        &mut self,
+        keys: impl IntoIterator<Item = ObjectKey>,
+        is_whole: bool,
+        forwarder: &Forwarder,
+        mailbox: &Arc<Mailbox>,
+    ) {
+        let objects = keys.into_iter().map(|key| {
+            let object = key.message(forwarder.tables()).map(bytes_of);
+            (ObjectPlace::Note(name_of(key)), object.map(Object::Note))
+        });
+        let batch = Batch {
+            is_whole,
+            goes_on: is_whole,
+            objects: objects.collect(),
+        };
+        self.appended += 1;
+        let (number, fate, mailbox) = (self.appended, Arc::clone(&self.fate), Arc::clone(mailbox));
+        let done = move |stored: Result<(), StorageError>| {
+            let mut fate = fate.lock().unwrap_or_else(PoisonError::into_inner);
+            fate.stored = number;
+            fate.failure = stored.err().or(fate.failure.take());
+            drop(fate);
+            mailbox.wakeup().wake();
+        };
+        self.writer.append(batch, Box::new(done));
+    }
+}
+
+/// Returns the name of an object's note. Names are in the order of the keys.
+fn name_of(key: ObjectKey) -> Box<[u8]> {
+    let numbered = |kind: u8, number: u32| [&[kind][..], &number.to_be_bytes()].concat();
+    let name = match key {
+        ObjectKey::Table(table) => numbered(0, table.0.into()),
+        ObjectKey::Meter(id) => numbered(1, id),
+        ObjectKey::Group(id) => numbered(2, id),
+        ObjectKey::Entry(table, index) => {
+            [numbered(3, table.0.into()), index.to_be_bytes().to_vec()].concat()
+        }
+        ObjectKey::Counter(id) => numbered(4, id),
+    };
+    name.into()
+}
+
+fn bytes_of(body: Body) -> Box<[u8]> {
+    encode_short(&Message { xid: 0, body }).into()
+}

@@ -1,0 +1,385 @@
+//! The loop of a POF switch: frames between its ports, messages of its controllers.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use exec::Engine;
+use packet::{Batch, Nanos, PortId};
+use pof::wire::{Port as PortDescription, PortStats};
+use pof::{ControlledSwitch, Fault, Forwarder, ForwarderOptions};
+use port::{Poller, Port};
+
+use crate::PofError;
+use crate::address::ControllerAddress;
+use crate::dialing::{Dialer, Hangup};
+use crate::forwarding_port::{ForwardingPort, PortNews};
+use crate::listening::Listen;
+use crate::mailbox::Mailbox;
+use crate::report::{PofReport, PortReport, TableReport};
+use crate::sessions::Sessions;
+use crate::stored_state::{Keeper, StoredState};
+use crate::tls::TlsOptions;
+
+/// Maximum time of the loop between two looks at links, time-outs and controllers.
+const MAX_SLEEP: Duration = Duration::from_millis(50);
+
+/// Time between two such looks under load.
+const LOOK_EVERY: Nanos = Nanos::from_millis(10);
+
+/// Time after which the messages of controllers wait for frames. A message under way is not
+/// interrupted.
+const CONTROL_TURN: Duration = Duration::from_millis(2);
+
+/// Treatment of packets while no controller is connected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fail {
+    /// They are forwarded by the entries; those that no entry matches are lost.
+    #[default]
+    Secure,
+    /// Each is sent to all ports but its own. Entries do not count.
+    Standalone,
+}
+
+/// A port, with its description for controllers.
+pub type DescribedPort = (PortDescription, Box<dyn Port>);
+
+/// Options of a switch.
+pub struct SwitchOptions {
+    /// The engine that runs the entries.
+    pub engine: Arc<dyn Engine>,
+    /// Limits of the tables, and treatment of packets without entry.
+    pub forwarder: ForwarderOptions,
+    /// The switch's number for controllers.
+    pub device: u32,
+    /// Treatment of packets without controllers.
+    pub fail: Fail,
+}
+
+/// End of the loop.
+pub struct Stop<'s> {
+    /// Returns true when the switch must stop.
+    pub is_over: &'s dyn Fn() -> bool,
+    /// Descriptor that becomes readable when `is_over` may have become true.
+    pub fd: Option<BorrowedFd<'s>>,
+}
+
+/// A POF switch on ports.
+pub struct PofSwitch {
+    switch: ControlledSwitch,
+    ports: Vec<ForwardingPort>,
+    batch: Batch,
+    sessions: Sessions,
+    mailbox: Arc<Mailbox>,
+    hangup: Arc<Hangup>,
+    keeper: Option<Keeper>,
+    fail: Fail,
+    flooded: u64,
+    start: Instant,
+    poller: Poller,
+}
+
+impl PofSwitch {
+    /// Creates a switch on ports, described for controllers, with the objects of its stored state,
+    /// if any.
+    ///
+    /// # Errors
+    /// The engine, the ports or the stored objects are refused.
+    pub fn new(
+        options: SwitchOptions,
+        ports: Vec<DescribedPort>,
+        stored: Option<StoredState>,
+    ) -> Result<PofSwitch, PofError> {
+        let forwarder = Forwarder::new(options.engine, options.forwarder);
+        let mut forwarder = forwarder.map_err(PofError::Load)?;
+        let keeper = stored.map(|stored| stored.restore(&mut forwarder));
+        let keeper = keeper.transpose()?;
+        let (descriptions, ports): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
+        let numbers: Vec<u16> = descriptions.iter().map(|port| port.id).collect();
+        let switch = ControlledSwitch::new(forwarder, options.device, descriptions);
+        let ports = numbers.into_iter().zip(ports);
+        Ok(PofSwitch {
+            switch: switch.map_err(PofError::Ports)?,
+            ports: ports
+                .map(|(id, port)| ForwardingPort::new(id, port))
+                .collect(),
+            batch: Batch::with_capacity(Batch::DEFAULT),
+            sessions: Sessions::new(),
+            mailbox: Arc::new(Mailbox::new().map_err(PofError::system("make a descriptor"))?),
+            hangup: Arc::default(),
+            keeper,
+            fail: options.fail,
+            flooded: 0,
+            start: Instant::now(),
+            poller: Poller::new(),
+        })
+    }
+
+    /// Dials a controller from now on.
+    ///
+    /// # Errors
+    /// The TLS settings are wrong, or no thread can be started.
+    pub fn dial(&self, address: &ControllerAddress, tls: &TlsOptions) -> Result<(), PofError> {
+        let tls = match address.is_tls {
+            true => Some(tls.dialer(&address.host)?),
+            false => None,
+        };
+        let dialer = Dialer {
+            address: address.clone(),
+            tls,
+            mailbox: Arc::clone(&self.mailbox),
+            hangup: Arc::clone(&self.hangup),
+        };
+        dialer.start()
+    }
+
+    /// Takes connections of controllers from now on.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn listen(&self, listen: Listen) -> Result<(), PofError> {
+        listen.start(Arc::clone(&self.mailbox))
+    }
+
+    /// Forwards frames and handles messages until `stop`. `notice` gets lines for the user, `tick`
+    /// is called now and then.
+    ///
+    /// # Errors
+    /// The process cannot wait for its ports.
+    pub fn run(
+        &mut self,
+        stop: &Stop<'_>,
+        notice: &mut dyn FnMut(&str),
+        tick: &mut dyn FnMut(&mut PofSwitch),
+    ) -> Result<(), PofError> {
+        let mut next_look = Nanos::ZERO;
+        while !(stop.is_over)() {
+            let now = Nanos::from(self.start.elapsed());
+            let received = self.forward(now, notice);
+            let has_worked = self.control(now, notice);
+            if now >= next_look {
+                next_look = now + LOOK_EVERY;
+                self.look(now, notice);
+                tick(self);
+            }
+            self.let_out(now, notice);
+            if received == 0 && !has_worked {
+                self.sleep(stop)?;
+            }
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Receives frames of each port once and forwards them. Returns their number.
+    fn forward(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) -> usize {
+        let mut received = 0;
+        let is_flooding = self.fail == Fail::Standalone && !self.sessions.has_controller();
+        for place in 0..self.ports.len() {
+            self.batch.clear();
+            let port = &mut self.ports[place];
+            if let Some(news) = port.receive(&mut self.batch, now) {
+                self.take_news(place, news, notice);
+            }
+            received += self.batch.len();
+            let id = self.ports[place].id();
+            if !self.switch.receives(id) {
+                self.ports[place].refused += self.batch.len() as u64;
+                continue;
+            }
+            match is_flooding {
+                true => self.flood(id),
+                false => self.take(id),
+            }
+        }
+        if received > 0 {
+            self.switch.forwarder.device().step(now);
+        }
+        self.ports.iter_mut().for_each(ForwardingPort::flush);
+        received
+    }
+
+    /// Gives the frames of the batch to the device.
+    fn take(&mut self, id: u16) {
+        for frame in self.batch.frames() {
+            let device = self.switch.forwarder.device();
+            // A port gives no frame that is longer than the device takes.
+            let _ = device.receive(PortId(id.into()), frame.bytes());
+        }
+    }
+
+    /// Sends the frames of the batch to all ports but their own.
+    fn flood(&mut self, id: u16) {
+        let PofSwitch {
+            ports,
+            batch,
+            switch,
+            ..
+        } = self;
+        self.flooded += batch.len() as u64;
+        for port in ports.iter_mut().filter(|port| port.id() != id) {
+            port.is_sending = switch.sends(port.id());
+            let frames = batch.frames().iter();
+            frames.for_each(|frame| port.send(frame.bytes()));
+        }
+    }
+
+    /// Handles the messages of controllers for a while. Returns true if there were any.
+    fn control(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) -> bool {
+        let lines = self
+            .sessions
+            .take_news(&self.mailbox, &mut self.switch, now);
+        lines.iter().for_each(|line| notice(line));
+        let begin = Instant::now();
+        let is_over = || begin.elapsed() >= CONTROL_TURN;
+        let (has_worked, lines) = self.sessions.handle(&mut self.switch, now, is_over);
+        lines.iter().for_each(|line| notice(line));
+        if has_worked {
+            // Packets of a PACKET_OUT.
+            self.switch.forwarder.device().step(now);
+        }
+        has_worked
+    }
+
+    /// Sends the packets that the device has made, stores changes, and sends answers and reports.
+    fn let_out(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
+        let PofSwitch {
+            switch,
+            ports,
+            sessions,
+            keeper,
+            mailbox,
+            ..
+        } = self;
+        for port in ports.iter_mut() {
+            port.is_sending = switch.sends(port.id());
+        }
+        let events = switch.drain(|id, bytes| {
+            if let Some(port) = ports.iter_mut().find(|port| port.id() == id) {
+                port.send(bytes);
+            }
+        });
+        ports.iter_mut().for_each(ForwardingPort::flush);
+        for event in &events {
+            sessions.notify(event, switch, now);
+        }
+        let (mut appended, mut stored) = (0, 0);
+        if let Some(keeper) = keeper {
+            if let Some(line) = keeper.keep(&mut switch.forwarder, mailbox) {
+                notice(&line);
+            }
+            (appended, stored) = (keeper.appended(), keeper.stored());
+        } else {
+            switch.forwarder.take_changed();
+        }
+        let lines = sessions.send(switch, appended, stored);
+        lines.iter().for_each(|line| notice(line));
+    }
+
+    /// Looks at links, time-outs, and silent controllers.
+    fn look(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
+        for place in 0..self.ports.len() {
+            for news in self.ports[place].look(now) {
+                self.take_news(place, news, notice);
+            }
+        }
+        let counts = self.ports.iter_mut().map(|port| {
+            let id = port.id();
+            let stats = port.port().stats();
+            PortStats {
+                port: id.into(),
+                received_packets: stats.rx_frames,
+                sent_packets: stats.tx_frames,
+                received_bytes: stats.rx_bytes,
+                sent_bytes: stats.tx_bytes,
+            }
+        });
+        self.switch.set_port_counts(counts.collect());
+        self.switch.forwarder.device().step(now);
+        self.switch.forwarder.expire();
+        let lines = self.sessions.watch(&mut self.switch, now);
+        lines.iter().for_each(|line| notice(line));
+    }
+
+    fn take_news(&mut self, place: usize, news: PortNews, notice: &mut dyn FnMut(&str)) {
+        match news {
+            PortNews::Notice(line) => notice(&line),
+            PortNews::Link(is_up) => {
+                let id = self.ports[place].id();
+                if let Err(error) = self.switch.set_link(id, is_up) {
+                    notice(&format!("port {id}: its groups keep their ports: {error}"));
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, stop: &Stop<'_>) -> Result<(), PofError> {
+        let bell = self.mailbox.wakeup().before_sleep();
+        let stored = self.keeper.as_ref().map_or(0, Keeper::stored);
+        let has_work = !self.mailbox.is_empty() || self.sessions.has_work(stored);
+        let timeout = if has_work { Duration::ZERO } else { MAX_SLEEP };
+        let fds = self.ports.iter().filter_map(ForwardingPort::poll_fd);
+        let fds = fds.chain(stop.fd).chain([bell]);
+        let waited = self.poller.wait(fds, timeout);
+        self.mailbox.wakeup().after_sleep();
+        waited
+            .map(drop)
+            .map_err(PofError::system("wait for the ports"))
+    }
+
+    fn end(&mut self) {
+        self.hangup.end();
+        self.sessions.close(&mut self.switch);
+        self.ports.iter_mut().for_each(ForwardingPort::flush);
+    }
+
+    /// Returns the counts and states of the switch.
+    pub fn report(&mut self) -> PofReport {
+        let ports = self.ports.iter_mut().map(|port| {
+            let (id, up, refused) = (port.id(), port.is_up(), port.refused);
+            let name = port.port().name().to_owned();
+            let stats = port.port().stats();
+            PortReport {
+                port: id,
+                name,
+                up,
+                received: stats.rx_frames,
+                received_bytes: stats.rx_bytes,
+                sent: stats.tx_frames,
+                sent_bytes: stats.tx_bytes,
+                receive_dropped: stats.rx_dropped.total(),
+                send_dropped: stats.tx_dropped.total(),
+                refused,
+            }
+        });
+        let ports = ports.collect();
+        let forwarder = &self.switch.forwarder;
+        let tables = forwarder.tables().tables().map(|(number, table)| {
+            let (hits, misses) = forwarder.hits(number);
+            TableReport {
+                table: number.0,
+                name: table.name.to_string(),
+                entries: table.len() as u64,
+                hits,
+                misses,
+            }
+        });
+        let tables: Vec<TableReport> = tables.collect();
+        let (packet_ins_dropped, reports_dropped) = self.sessions.dropped();
+        PofReport {
+            seconds: self.start.elapsed().as_secs_f64(),
+            ports,
+            controllers: self.sessions.reports(&self.switch),
+            entries: tables.iter().map(|table| table.entries).sum(),
+            tables,
+            programs: forwarder.programs(),
+            connections: self.sessions.connections,
+            packet_ins_without_controller: self.sessions.without_controller,
+            packet_ins_dropped,
+            reports_dropped,
+            flooded: self.flooded,
+            faults: Fault::ALL.map(|fault| forwarder.faults(fault)),
+            state_failures: self.keeper.as_ref().map_or(0, Keeper::failures),
+        }
+    }
+}
