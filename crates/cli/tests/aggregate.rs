@@ -232,14 +232,31 @@ fn a_job_between_hosts_is_exact_where_links_lose_and_repeat_frames() {
     assert_eq!(reduced.status, Some(0), "{}\n{}", reduced.err, reduced.out);
     let direct = run("direct");
     assert_eq!(direct.status, Some(0), "{}\n{}", direct.err, direct.out);
-    let (reduced, direct) = (&reduced.json()[0], &direct.json()[0]);
+    let tcp = run("tcp");
+    assert_eq!(tcp.status, Some(0), "{}\n{}", tcp.err, tcp.out);
+    let [reduced, direct, tcp] = [reduced, direct, tcp].map(|said| said.json()[0].clone());
     assert_eq!(reduced["is_verified"], true);
-    assert_eq!(direct["is_verified"], true);
-    assert_eq!(reduced["result"], direct["result"]);
+    for unreduced in [&direct, &tcp] {
+        assert_eq!(unreduced["is_verified"], true);
+        assert_eq!(unreduced["result"], reduced["result"]);
+        assert_eq!(unreduced["absorbed"], 0);
+    }
     assert!(reduced["absorbed"].as_u64() > Some(0), "{reduced}");
     let bytes = |outcome: &serde_json::Value| outcome["reducer_link_bytes"].as_u64();
-    assert!(bytes(reduced) < bytes(direct), "{reduced} {direct}");
+    assert!(bytes(&reduced) < bytes(&direct), "{reduced} {direct}");
+    assert!(bytes(&reduced) < bytes(&tcp), "{reduced} {tcp}");
     assert!(!Path::new("/run/netns/aar").exists());
+    let simulated = said(&[
+        "aggregate",
+        "run",
+        &job,
+        "--fabric",
+        &file,
+        "--scheme",
+        "tcp",
+    ]);
+    assert_eq!(simulated.status, Some(1));
+    assert!(simulated.err.contains("give --real"), "{}", simulated.err);
 }
 
 #[test]

@@ -213,3 +213,39 @@ fn only_the_papers_algorithm_has_wrong_keys_under_loss() {
     assert_eq!((wrong(&rows[0]), wrong(&rows[3])), (0, 0));
     assert!(wrong(&rows[1]) > 0 && wrong(&rows[2]) > 0, "{rows:?}");
 }
+
+#[test]
+fn real_jobs_have_a_row_for_each_number_of_mappers() {
+    let dir = Directory::new("experiment-real");
+    let out = dir.file("out");
+    let words = [
+        "experiment",
+        "p4com",
+        "--real",
+        "--rounds",
+        "1",
+        "--scale",
+        "0.0002",
+        "--json",
+        "--out",
+    ];
+    let output = polyplane().args(words).arg(&out).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    if err.contains("network namespace") {
+        println!("skipped: {}", err.trim_end());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(Path::new(&out).join("figure7-real.svg").exists());
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in &rows {
+        assert_eq!(row["measured"], "wall");
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert!(
+            number("seconds") > 0.0 && number("tcp_seconds") > 0.0,
+            "{row}"
+        );
+        assert!(number("bytes") < number("tcp_bytes"), "{row}");
+    }
+}

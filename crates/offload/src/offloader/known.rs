@@ -9,6 +9,7 @@ use table::EntryId;
 
 use super::FlowState;
 use crate::flow::Flow;
+use crate::index::FlowIndex;
 use crate::target::{RuleCounts, RuleId};
 use crate::trace::Traced;
 
@@ -50,43 +51,14 @@ pub(super) struct Rule {
     pub(super) successor: Option<RuleId>,
 }
 
-/// Ranges of bytes with their masks: what a flow compares.
-type Shape = Vec<(u32, Vec<u8>)>;
-
-/// Ingress port and bytes that flows of a shape require.
-type Values = (PortId, Vec<u8>);
-
 /// All known flows.
 #[derive(Debug, Default)]
 pub(super) struct KnownFlows {
     flows: BTreeMap<FlowId, Known>,
     next: u64,
-    /// Flows by what they compare, and then by the values.
-    by_shape: HashMap<Shape, HashMap<Values, BTreeSet<FlowId>>>,
+    by_match: FlowIndex<FlowId>,
     by_table: HashMap<TableId, BTreeSet<FlowId>>,
     by_entry: HashMap<(TableId, Option<EntryId>), BTreeSet<FlowId>>,
-}
-
-fn shape_of(flow: &Flow) -> Shape {
-    let matched = flow.matched.iter();
-    matched
-        .map(|bits| (bits.offset, bits.mask.clone()))
-        .collect()
-}
-
-fn values_of(flow: &Flow) -> Values {
-    let values = flow.matched.iter().flat_map(|bits| &bits.value);
-    (flow.ingress, values.copied().collect())
-}
-
-/// Returns the values of a frame that flows of this shape compare.
-fn masked(shape: &Shape, frame: &[u8]) -> Option<Vec<u8>> {
-    let mut values = Vec::new();
-    for (offset, mask) in shape {
-        let bytes = frame.get(*offset as usize..)?.get(..mask.len())?;
-        values.extend(bytes.iter().zip(mask).map(|(byte, mask)| byte & mask));
-    }
-    Some(values)
 }
 
 impl KnownFlows {
@@ -120,22 +92,14 @@ impl KnownFlows {
 
     /// Returns the oldest flow that a frame matches.
     pub(super) fn find(&self, ingress: PortId, frame: &[u8]) -> Option<FlowId> {
-        let found = self.by_shape.iter().filter_map(|(shape, flows)| {
-            let values = masked(shape, frame)?;
-            let ids = flows.get(&(ingress, values))?;
-            let mut fits = ids
-                .iter()
-                .filter(|id| self.flows[id].flow.matches(ingress, frame));
-            fits.next().copied()
-        });
-        found.min()
+        let fits = |id: &FlowId| self.flows[id].flow.matches(ingress, frame);
+        self.by_match.candidates(ingress, frame).filter(fits).min()
     }
 
     /// Returns another known flow with the same packets.
     pub(super) fn twin(&self, of: FlowId, flow: &Flow) -> Option<FlowId> {
-        let ids = self.by_shape.get(&shape_of(flow))?.get(&values_of(flow))?;
-        let is_twin = |id: &&FlowId| **id != of && self.flows[id].flow.length == flow.length;
-        ids.iter().find(is_twin).copied()
+        let is_twin = |id: &FlowId| *id != of && self.flows[id].flow.length == flow.length;
+        self.by_match.with_match_of(flow).find(is_twin)
     }
 
     pub(super) fn add(&mut self, make: impl FnOnce() -> Known) -> FlowId {
@@ -182,11 +146,9 @@ impl KnownFlows {
             return;
         };
         let flow = &known.flow;
-        let shape = shape_of(flow);
-        let of_shape = self.by_shape.entry(shape.clone()).or_default();
-        put(of_shape, values_of(flow), id, is_added);
-        if of_shape.is_empty() {
-            self.by_shape.remove(&shape);
+        match is_added {
+            true => self.by_match.insert(flow, id),
+            false => self.by_match.remove(flow, id),
         }
         for met in &flow.met.lookups {
             put(&mut self.by_table, met.table, id, is_added);

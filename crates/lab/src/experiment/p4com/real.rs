@@ -172,6 +172,7 @@ fn write_parts(directory: &Path, inputs: &[Input]) -> Result<(), String> {
 }
 
 /// Writes the job and the topology: hosts 1 and so on have the mappers, the next one the reducer.
+/// Namespaces have the names of hosts, and other ones of the machine may be `h1`.
 fn write_job(directory: &Path, (mappers, rate): (usize, u32), slots: usize) -> Result<(), String> {
     let mut job = String::new();
     let mut fabric = format!(
@@ -179,13 +180,14 @@ fn write_job(directory: &Path, (mappers, rate): (usize, u32), slots: usize) -> R
          [[switch]]\nname = \"switch\"\nslots = {}\n",
         u32::MAX
     );
+    let own = std::process::id();
     // Writes to a string do not fail.
     for host in 0..=mappers {
         let number = host + 1;
         let _ = write!(
             fabric,
-            "\n[[host]]\nname = \"h{number}\"\nmac = \"02:00:00:00:00:{number:02x}\"\n\
-             ip = \"10.0.{number}.1/24\"\n\n[[link]]\nends = [\"h{number}\", \"switch:{host}\"]\n"
+            "\n[[host]]\nname = \"p{own}-{number}\"\nmac = \"02:00:00:00:00:{number:02x}\"\n\
+             ip = \"10.0.{number}.1/24\"\n\n[[link]]\nends = [\"p{own}-{number}\", \"switch:{host}\"]\n"
         );
     }
     for mapper in 0..mappers {
