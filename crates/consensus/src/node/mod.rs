@@ -1,0 +1,668 @@
+//! A node of a cluster: its state, inputs and outputs. The rules are in the files beside.
+
+mod election;
+mod follower;
+mod leader;
+mod outbox;
+mod persist;
+mod reads;
+
+use std::collections::VecDeque;
+
+use support::rng::{Rng, mix};
+
+pub use self::persist::{Persist, Saved};
+
+use self::election::Campaign;
+use self::leader::Leading;
+use self::outbox::Outbox;
+use self::persist::Writes;
+use self::reads::Reads;
+use crate::entry::{ElementId, Entry, Key, Payload, Request, Value};
+use crate::ids::{LogIndex, NodeId, Term};
+use crate::log::Log;
+use crate::members::Membership;
+use crate::message::{Body, Message, MessageError};
+use crate::mistake::{Mistake, Planted};
+use crate::state::{Answer, Capacity, ElementChange, Snapshot, State};
+
+/// Voters that must have an entry before its request is answered. A majority commits it in any
+/// case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ack {
+    /// A majority: Raft's rule.
+    #[default]
+    Majority,
+    /// All. While one voter is away, no request is answered.
+    All,
+}
+
+/// Place that keeps votes and entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Memory: a node that restarts must get a new name and join as a new member.
+    #[default]
+    Memory,
+    /// The caller's disk, by [`Node::persist`].
+    Disk,
+}
+
+/// Configuration of a node.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the cluster: messages of other ones are refused.
+    pub cluster: u64,
+    /// Name of this node.
+    pub id: NodeId,
+    /// Seed of random choices. It differs on each start of a node.
+    pub seed: u64,
+    /// Least time without a leader until an election. In the unit of the caller's clock.
+    pub election_timeout: u64,
+    /// Time between heartbeats.
+    pub heartbeat: u64,
+    /// Rule of answers.
+    pub ack: Ack,
+    /// Place that keeps votes and entries.
+    pub keep: Keep,
+    /// Entries in memory at most; a snapshot includes older ones. Rounded up to a power of two.
+    pub log_entries: usize,
+    /// Entries that are on their way to one node at most.
+    pub window: u64,
+    /// Reads that wait at most.
+    pub max_reads: usize,
+    /// Room of the replicated state.
+    pub capacity: Capacity,
+}
+
+/// Role of a node in its term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Follows a leader, or waits for one.
+    Follower,
+    /// Asks if it would be elected.
+    PreCandidate,
+    /// Asks for votes.
+    Candidate,
+    /// Leads.
+    Leader,
+}
+
+/// Reason for which a node takes no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This node does not lead: ask the leader, if it is known.
+    NotLeader(Option<NodeId>),
+    /// The leader has not committed an entry of its term yet: ask again soon.
+    TooEarly,
+    /// The log or the queue of reads is full: ask again when requests are answered.
+    Full,
+    /// Leadership is being given to another node: ask again soon.
+    Transferring,
+    /// A change of members is not committed yet: ask again soon.
+    ChangePending,
+    /// The learner does not have the log yet: ask again later.
+    NotCaughtUp,
+    /// The change does not apply to the members: read them.
+    NoSuchChange,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self {
+            Refusal::NotLeader(Some(leader)) => {
+                return write!(f, "this node does not lead: ask node {leader}");
+            }
+            Refusal::NotLeader(None) => "no leader is known: ask again soon",
+            Refusal::TooEarly => "the leader is new: ask again soon",
+            Refusal::Full => "the log is full: ask again when requests are answered",
+            Refusal::Transferring => "another node becomes leader: ask again soon",
+            Refusal::ChangePending => "a change of members is under way: ask again soon",
+            Refusal::NotCaughtUp => "the learner does not have the log yet: ask again later",
+            Refusal::NoSuchChange => "the change does not apply: read the members",
+        };
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Event for the caller. Tokens are those of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The request was committed and applied.
+    Answered {
+        /// Token of the request.
+        token: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// The request may have been applied, or may be later: repeat it in its session.
+    Unknown {
+        /// Token of the request.
+        token: u64,
+    },
+    /// The read is done: the value was current at some time since the request.
+    Read {
+        /// Token of the read.
+        token: u64,
+        /// The value.
+        value: Option<Value>,
+    },
+    /// The read failed without effect: ask again.
+    ReadFailed {
+        /// Token of the read.
+        token: u64,
+    },
+    /// This node leads and a change of an element is committed: send it with this term.
+    Change {
+        /// Term of this leader.
+        term: Term,
+        /// The change.
+        change: ElementChange,
+    },
+    /// This node begins to lead: send each element what [`Node::change_after`] has for it.
+    Leading {
+        /// Its term.
+        term: Term,
+    },
+}
+
+/// Counts of what a node did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages refused by [`Node::receive`].
+    pub refused: u64,
+    /// Messages that were not sent because too many waited.
+    pub dropped: u64,
+    /// Messages with fields that no correct node sends.
+    pub impossible: u64,
+    /// Elections won.
+    pub elections: u64,
+    /// Snapshots taken.
+    pub snapshots: u64,
+    /// Snapshots received.
+    pub installed: u64,
+    /// Times that a leader without a majority gave up.
+    pub deposed: u64,
+}
+
+/// Request that waits for its entry to be applied.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    index: LogIndex,
+    term: Term,
+    token: u64,
+    is_used: bool,
+}
+
+/// Answer that waits until all voters have the entry.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    index: LogIndex,
+    token: u64,
+    answer: Answer,
+}
+
+/// Node of a cluster.
+#[derive(Debug)]
+pub struct Node {
+    config: Config,
+    planted: Planted,
+    now: u64,
+    rng: Rng,
+    term: Term,
+    vote: Option<NodeId>,
+    log: Log,
+    state: State,
+    commit: LogIndex,
+    /// Members by the newest entry that has some, committed or not.
+    members: Membership,
+    members_index: LogIndex,
+    role: Role,
+    leader: Option<NodeId>,
+    /// Time at which the leader was heard.
+    heard: u64,
+    /// Time at which the node campaigns.
+    deadline: u64,
+    campaign: Campaign,
+    leading: Leading,
+    reads: Reads,
+    /// The snapshot that is received: its index and the next item.
+    receiving: Option<(LogIndex, u64)>,
+    writes: Writes,
+    outbox: Outbox,
+    events: VecDeque<Event>,
+    pending: Box<[Pending]>,
+    pending_count: usize,
+    /// Answers that wait until all voters have the entry.
+    held: VecDeque<Held>,
+    scratch: Vec<u8>,
+    counts: Counts,
+}
+
+impl Node {
+    /// Creates a node that was never started under this name. The first nodes of a cluster all get
+    /// the same members; a node that joins later gets none.
+    pub fn new(config: Config, members: Membership, now: u64) -> Node {
+        Node::planted(config, members, now, Planted::default())
+    }
+
+    pub(crate) fn planted(
+        config: Config,
+        members: Membership,
+        now: u64,
+        planted: Planted,
+    ) -> Node {
+        let log = Log::new(config.log_entries, members);
+        let state = State::new(config.cluster, config.capacity, log.capacity(), planted);
+        let mut rng = Rng::new(mix(config.seed ^ mix(config.id.0)));
+        let mut node = Node {
+            now,
+            term: Term(0),
+            vote: None,
+            commit: LogIndex(0),
+            members,
+            members_index: LogIndex(0),
+            role: Role::Follower,
+            leader: None,
+            heard: 0,
+            deadline: now,
+            campaign: Campaign::new(rng.bits()),
+            leading: Leading::new(),
+            reads: Reads::new(rng.bits(), config.max_reads),
+            receiving: None,
+            writes: Writes::new(config.keep, LogIndex(0)),
+            outbox: Outbox::new(),
+            events: VecDeque::with_capacity(64),
+            pending: vec![Pending::default(); log.capacity()].into(),
+            pending_count: 0,
+            held: VecDeque::new(),
+            scratch: Vec::with_capacity(crate::message::MAX_MESSAGE),
+            counts: Counts::default(),
+            log,
+            state,
+            rng,
+            planted,
+            config,
+        };
+        node.postpone_campaign();
+        node
+    }
+
+    /// Creates a node again from what its disk kept. Only for [`Keep::Disk`]. `members` is as it
+    /// was at the first start. Entries that do not follow the snapshot are not used.
+    pub fn restore(config: Config, members: Membership, saved: Saved, now: u64) -> Node {
+        Node::restore_planted(config, members, saved, now, Planted::default())
+    }
+
+    pub(crate) fn restore_planted(
+        config: Config,
+        members: Membership,
+        saved: Saved,
+        now: u64,
+        planted: Planted,
+    ) -> Node {
+        let mut node = Node::planted(config, members, now, planted);
+        (node.term, node.vote) = (saved.term, saved.vote);
+        if node.planted.is(Mistake::ForgetsVote) {
+            node.vote = None;
+        }
+        if let Some(snapshot) = saved.snapshot {
+            let (index, term, members) = (snapshot.index, snapshot.term, snapshot.members);
+            if node.state.install(snapshot) {
+                node.log.reset(index, term, members);
+                node.commit = index;
+            }
+        }
+        let skip = node.log.last().next().0.saturating_sub(saved.first.0);
+        if saved.first <= node.log.last().next() {
+            for entry in saved.entries.iter().skip(skip as usize) {
+                node.log.push(*entry);
+            }
+        }
+        // A crash may have kept entries and lost the term that came with them.
+        if node.log.last_term() > node.term {
+            (node.term, node.vote) = (node.log.last_term(), None);
+        }
+        node.members_changed();
+        node.writes = Writes::new(node.config.keep, node.log.last());
+        node
+    }
+
+    /// Returns the name of this node.
+    pub const fn id(&self) -> NodeId {
+        self.config.id
+    }
+
+    /// Returns the current term.
+    pub const fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Returns the role in the current term.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns the leader, if it is known.
+    pub const fn leader(&self) -> Option<NodeId> {
+        self.leader
+    }
+
+    /// Returns the index of the last committed entry.
+    pub const fn commit(&self) -> LogIndex {
+        self.commit
+    }
+
+    /// Returns the index of the last applied entry.
+    pub const fn applied(&self) -> LogIndex {
+        self.state.applied()
+    }
+
+    /// Returns the index up to which snapshots replace the entries.
+    pub const fn base(&self) -> LogIndex {
+        self.log.base()
+    }
+
+    /// Returns the index of the last entry.
+    pub const fn last(&self) -> LogIndex {
+        self.log.last()
+    }
+
+    /// Returns an entry of the log, or `None` if it is not there.
+    pub fn entry(&self, index: LogIndex) -> Option<&Entry> {
+        self.log.get(index)
+    }
+
+    /// Returns the members by the newest entry, and the index of that entry.
+    pub const fn members(&self) -> (&Membership, LogIndex) {
+        (&self.members, self.members_index)
+    }
+
+    /// Returns the newest snapshot.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.state.snapshot()
+    }
+
+    /// Returns the value of a key as of the last applied entry. It may be old.
+    pub fn local_value(&self, key: &Key) -> Option<Value> {
+        self.state.get(key)
+    }
+
+    /// Returns the first change of an element after an index, to send again.
+    pub fn change_after(&self, element: ElementId, after: LogIndex) -> Option<ElementChange> {
+        self.state.change_after(element, after)
+    }
+
+    /// Returns the index up to which an element confirmed its changes by an entry.
+    pub fn confirmed(&self, element: ElementId) -> LogIndex {
+        self.state.confirmed(element)
+    }
+
+    /// Returns the greatest time of the applied entries.
+    pub const fn log_time(&self) -> u64 {
+        self.state.time()
+    }
+
+    /// Returns a number that depends on the whole replicated state: replicas are compared by it.
+    pub fn digest(&self) -> u64 {
+        self.state.digest()
+    }
+
+    /// Returns the counts.
+    pub const fn counts(&self) -> Counts {
+        Counts { dropped: self.outbox.dropped, ..self.counts }
+    }
+
+    /// Takes the bytes of a message.
+    ///
+    /// # Errors
+    /// They are no message for this node. Nothing changed.
+    pub fn receive(&mut self, now: u64, bytes: &[u8]) -> Result<(), MessageError> {
+        self.now = self.now.max(now);
+        let checks_crc = !self.planted.is(Mistake::SkipsChecksum);
+        let message = Message::decode_checked(self.config.cluster, bytes, checks_crc);
+        let message = message.and_then(|message| match message.to == self.config.id {
+            true => Ok(message),
+            false => Err(MessageError::Receiver(message.to)),
+        });
+        match message {
+            Ok(message) => {
+                self.take(&message);
+                Ok(())
+            }
+            Err(error) => {
+                self.counts.refused += 1;
+                Err(error)
+            }
+        }
+    }
+
+    fn take(&mut self, message: &Message<'_>) {
+        if message.from == self.config.id || message.term.0 == u64::MAX {
+            self.counts.impossible += 1;
+            return;
+        }
+        if let Body::Vote { kind, campaign, last_index, last_term } = message.body {
+            self.asked_for_vote(message, kind, campaign, (last_term, last_index));
+            return;
+        }
+        if let Body::Voted { campaign, granted } = message.body {
+            self.voted(message, campaign, granted);
+            return;
+        }
+        if message.term > self.term {
+            self.follow(message.term, None);
+        }
+        let is_current = message.term == self.term;
+        match message.body {
+            Body::Append { .. } | Body::Piece { .. } if !is_current => {
+                // An old leader learns of the new term.
+                let (matches, zero) = (false, LogIndex(0));
+                let body = Body::Appended { matches, index: zero, previous: zero, round: 0 };
+                self.reply(message.from, body);
+            }
+            Body::Append { previous, previous_term, commit, round, entries } => {
+                if self.heard_leader(message.from) {
+                    self.append((previous, previous_term), commit, round, entries);
+                }
+            }
+            Body::Piece { .. } => {
+                if self.heard_leader(message.from) {
+                    self.take_piece(message);
+                }
+            }
+            Body::Appended { matches, index, previous, round } if is_current => {
+                self.appended(message.from, matches, index, previous, round);
+            }
+            Body::Received { index, next, round } if is_current => {
+                self.piece_received(message.from, index, next, round);
+            }
+            Body::CampaignNow if is_current => self.campaign_now(message.from),
+            Body::ReadIndex { number } if is_current => self.asked_index(message.from, number),
+            Body::ReadAt { number, index } if is_current => self.may_read_at(number, index),
+            _ => {}
+        }
+    }
+
+    /// Takes the time. The caller calls it at least once in each heartbeat.
+    pub fn tick(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        match self.role {
+            Role::Leader => self.tick_leader(),
+            _ if self.now >= self.deadline => self.begin_campaign(),
+            _ => {}
+        }
+        self.expire_reads();
+    }
+
+    /// Proposes a request of a client. `token` names it in [`Event::Answered`].
+    ///
+    /// # Errors
+    /// The request was not taken.
+    pub fn propose(&mut self, now: u64, request: Request, token: u64) -> Result<(), Refusal> {
+        self.now = self.now.max(now);
+        if self.role != Role::Leader {
+            return Err(Refusal::NotLeader(self.leader));
+        }
+        if self.leading.is_transferring() {
+            return Err(Refusal::Transferring);
+        }
+        if self.log.room() <= self.log.capacity() / 4 {
+            return Err(Refusal::Full);
+        }
+        let index = self.lead_entry(Payload::Request(request)).ok_or(Refusal::Full)?;
+        let term = self.term;
+        let place = index.0 as usize & (self.pending.len() - 1);
+        self.pending[place] = Pending { index, term, token, is_used: true };
+        self.pending_count += 1;
+        Ok(())
+    }
+
+    /// Makes the messages that follow from all inputs since the last call.
+    pub fn flush(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        if self.role == Role::Leader {
+            self.lead();
+        }
+        self.take_snapshot();
+    }
+
+    /// Sends the messages that may leave now.
+    pub fn send(&mut self, send: impl FnMut(NodeId, &[u8])) {
+        let done = self.sendable();
+        self.outbox.send(done, send);
+    }
+
+    /// Returns the next event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Sends an answer that holds what is on disk when all changes so far are.
+    fn reply(&mut self, to: NodeId, body: Body<'_>) {
+        let message = Message { from: self.config.id, to, term: self.term, body };
+        self.outbox.push(self.config.cluster, self.writes.needs(), &message);
+    }
+
+    /// Sends a message that holds the term and the vote only.
+    fn post(&mut self, to: NodeId, body: Body<'_>) {
+        let message = Message { from: self.config.id, to, term: self.term, body };
+        self.outbox.push(self.config.cluster, self.writes.vote, &message);
+    }
+
+    /// Finds the members again after the log changed.
+    fn members_changed(&mut self) {
+        (self.members, self.members_index) = self.log.members_at(self.log.last());
+    }
+
+    /// Commits and applies the entries up to an index of the log.
+    fn commit_to(&mut self, commit: LogIndex) {
+        self.commit = self.commit.max(commit.min(self.log.last()));
+        while self.state.applied() < self.commit {
+            let index = self.state.applied().next();
+            let Some(entry) = self.log.get(index) else {
+                return;
+            };
+            let term = entry.term;
+            let (answer, change) = self.state.apply(entry, self.now);
+            self.answer(index, term, answer);
+            if let Some(change) = change
+                && self.role == Role::Leader
+            {
+                let term = self.term;
+                self.events.push_back(Event::Change { term, change });
+            }
+            if self.state.is_taking() && self.state.advance_snapshot() {
+                self.snapshot_complete();
+            }
+        }
+        self.finish_reads();
+    }
+
+    /// Answers the request that waits for an entry.
+    fn answer(&mut self, index: LogIndex, term: Term, answer: Answer) {
+        let place = index.0 as usize & (self.pending.len() - 1);
+        let pending = &mut self.pending[place];
+        if !pending.is_used || pending.index != index {
+            return;
+        }
+        pending.is_used = false;
+        self.pending_count -= 1;
+        let token = pending.token;
+        if pending.term != term {
+            self.events.push_back(Event::Unknown { token });
+        } else if self.config.ack == Ack::All && self.role == Role::Leader {
+            self.held.push_back(Held { index, token, answer });
+        } else if self.config.ack == Ack::All {
+            // Another leader committed it; not all voters may have it.
+            self.events.push_back(Event::Unknown { token });
+        } else {
+            self.events.push_back(Event::Answered { token, answer });
+        }
+    }
+
+    /// Answers the requests of entries that all voters have.
+    fn release_held(&mut self, all: LogIndex) {
+        while let Some(&Held { token, answer, .. }) =
+            self.held.front().filter(|held| held.index <= all)
+        {
+            self.events.push_back(Event::Answered { token, answer });
+            self.held.pop_front();
+        }
+    }
+
+    /// Ends the held answers when this node leads no more.
+    fn lose_held(&mut self) {
+        for held in self.held.drain(..) {
+            self.events.push_back(Event::Unknown { token: held.token });
+        }
+    }
+
+    /// Ends the requests that wait for entries from an index on, or up to one.
+    fn lose_pending(&mut self, is_lost: impl Fn(LogIndex) -> bool) {
+        if self.pending_count == 0 {
+            return;
+        }
+        for pending in &mut self.pending {
+            if pending.is_used && is_lost(pending.index) {
+                pending.is_used = false;
+                self.pending_count -= 1;
+                self.events.push_back(Event::Unknown { token: pending.token });
+            }
+        }
+    }
+
+    /// Begins a snapshot if the log is half full, or goes on with one.
+    fn take_snapshot(&mut self) {
+        if self.state.is_taking() {
+            if self.state.advance_snapshot() {
+                self.snapshot_complete();
+            }
+            return;
+        }
+        let applied = self.state.applied();
+        let since_base = applied.0 - self.log.base().0;
+        let limit = match self.leading.sends_snapshot() {
+            // The snapshot on its way is not replaced until room is short.
+            true => self.log.capacity() - self.log.capacity() / 8,
+            false => self.log.capacity() / 2,
+        };
+        if self.receiving.is_none() && since_base as usize >= limit {
+            let mut members = self.log.members_at(applied).0;
+            if self.planted.is(Mistake::DropsMembersInSnapshots) {
+                members = self.log.members_at(self.log.base()).0;
+            }
+            self.state.begin_snapshot(members);
+        }
+    }
+
+    /// Drops the entries that the complete snapshot includes, except some for slow followers.
+    fn snapshot_complete(&mut self) {
+        self.counts.snapshots += 1;
+        self.writes.snapshot_made();
+        let index = self.state.snapshot().map_or(LogIndex(0), Snapshot::index);
+        let kept = (self.log.capacity() / 8) as u64;
+        self.log.compact(LogIndex(index.0.saturating_sub(kept)));
+    }
+}
