@@ -93,7 +93,7 @@ impl Client {
         woken: u64,
         attempt: u64,
         who: usize,
-        hosts: usize,
+        hosts: &[usize],
         (plan, rng, histories): (&Plan, &mut Rng, &mut Histories),
     ) -> Option<(usize, Question)> {
         let task = match self.task {
@@ -106,8 +106,9 @@ impl Client {
             None if self.has_ended => return None,
             None => self.task(now, attempt, who, plan, rng),
         };
-        if task.attempts > 1 && rng.one_in(2) {
-            self.target = rng.index(hosts);
+        let is_retried = task.attempts > 1 && !rng.one_in(4);
+        if is_retried || !hosts.contains(&self.target) {
+            self.target = rng.pick(hosts).copied().unwrap_or_default();
         }
         self.task = Some(task);
         Some((self.target, task.question))
@@ -177,11 +178,21 @@ impl Client {
     ) -> Option<(u64, bool)> {
         let task = self.task.filter(|task| attempt >= task.first_attempt)?;
         match reply {
-            Reply::Refused(Refusal::NotLeader(Some(NodeId(leader)))) => {
-                self.target = leader.saturating_sub(1) as usize;
-                return (attempt == task.attempt).then_some((attempt, false));
+            Reply::Refused(refusal) => {
+                if let Refusal::NotLeader(leader) = refusal {
+                    // Without a hint any other node is asked.
+                    let leader = leader.unwrap_or(NodeId(0));
+                    self.target = leader.0.wrapping_sub(1) as usize;
+                }
+                if attempt != task.attempt {
+                    return None;
+                }
+                // It was not taken: only attempts without an outcome count.
+                let attempts = task.attempts - 1;
+                self.task = Some(Task { attempts, ..task });
+                return Some((attempt, false));
             }
-            Reply::Refused(_) | Reply::Failed => {
+            Reply::Failed => {
                 return (attempt == task.attempt).then_some((attempt, false));
             }
             Reply::Answered(Answer::NoSession) => {
@@ -245,10 +256,10 @@ fn effect(question: &Question, answer: Answer) -> Option<Effect> {
         (Operation::Get(_), Answer::Value(value)) => Some(Effect::Read(number(value))),
         (Operation::Put(_, value), Answer::Done) => Some(Effect::Write(number(Some(value)))),
         (Operation::Delete(_), Answer::Done) => Some(Effect::Write(0)),
-        (Operation::CompareAndSet { expected, .. }, Answer::Swapped(false)) => {
-            Some(Effect::NoSwap(number(expected)))
+        (Operation::CompareAndSet { .. }, Answer::Differs(found)) => {
+            Some(Effect::Read(number(found)))
         }
-        (Operation::CompareAndSet { expected, new, .. }, Answer::Swapped(true) | Answer::Done) => {
+        (Operation::CompareAndSet { expected, new, .. }, Answer::Swapped | Answer::Done) => {
             Some(Effect::Swap(number(expected), number(Some(new))))
         }
         _ => None,

@@ -12,8 +12,6 @@ pub(super) enum Effect {
     Write(u64),
     /// Found the first value and set the second.
     Swap(u64, u64),
-    /// Did not find this value.
-    NoSwap(u64),
 }
 
 /// Operation of a history.
@@ -45,7 +43,6 @@ impl Effect {
             Effect::Read(seen) => (seen == value).then_some(value),
             Effect::Write(new) => Some(new),
             Effect::Swap(expected, new) => (expected == value).then_some(new),
-            Effect::NoSwap(expected) => (expected != value).then_some(value),
         }
     }
 
@@ -53,7 +50,7 @@ impl Effect {
     fn evidence(self) -> Option<u64> {
         match self {
             Effect::Read(seen) | Effect::Swap(seen, _) => Some(seen),
-            Effect::Write(_) | Effect::NoSwap(_) => None,
+            Effect::Write(_) => None,
         }
     }
 }
@@ -70,7 +67,7 @@ fn without_unseen(all: &[Operation]) -> Vec<Operation> {
                 || match op.effect {
                     Effect::Write(0) => true,
                     Effect::Write(new) | Effect::Swap(_, new) => seen.contains(&new),
-                    Effect::Read(_) | Effect::NoSwap(_) => false,
+                    Effect::Read(_) => false,
                 }
         });
         if kept.len() == before {

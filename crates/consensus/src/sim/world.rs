@@ -153,7 +153,9 @@ pub(crate) fn run(seed: u64, variant: Variant) -> Result<Report, String> {
     let healed = world.plan.faults;
     let outcome = world.run_phases(healed);
     let at = world.now;
-    outcome.map(|()| world.report).map_err(|error| format!("seed {seed}, at {at} us: {error}"))
+    outcome.map(|()| world.report).map_err(|error| {
+        format!("seed {seed}, at {at} us: {error}\n{}", world.describe())
+    })
 }
 
 impl World {
@@ -187,6 +189,32 @@ impl World {
         world.at(ELECTION, What::Fault);
         world.at(ELECTION, What::Administer);
         world
+    }
+
+    /// Describes the plan and the nodes, for a seed that fails.
+    fn describe(&self) -> String {
+        let mut text = format!("{:?}\n", self.plan);
+        for host in &self.hosts {
+            let Some(node) = &host.node else {
+                continue;
+            };
+            text += &format!(
+                "node {}: {:?} of term {}, leader {:?}, log {} to {}, commit {}, {:?}, members {:?}\n",
+                node.id(),
+                node.role(),
+                node.term(),
+                node.leader(),
+                node.base(),
+                node.last(),
+                node.commit(),
+                node.counts(),
+                node.members().0.all(),
+            );
+        }
+        for client in &self.clients {
+            text += &format!("{client:?}\n");
+        }
+        text
     }
 
     fn run_phases(&mut self, healed: u64) -> Result<(), String> {
@@ -477,19 +505,19 @@ impl World {
 
     fn wake(&mut self, client: usize, woken: u64) {
         self.attempts += 1;
-        let (now, attempt, hosts) = (self.now, self.attempts, self.hosts.len());
+        let (now, attempt) = (self.now, self.attempts);
+        let is_there = |at: &usize| !self.hosts[*at].is_lost;
+        let hosts: Vec<usize> = (0..self.hosts.len()).filter(is_there).collect();
         let with = (&self.plan, &mut self.rng, &mut self.histories);
-        let next = self.clients[client].wake(now, woken, attempt, client, hosts, with);
+        let next = self.clients[client].wake(now, woken, attempt, client, &hosts, with);
         let Some((host, question)) = next else {
             return;
         };
         self.attempt_clients.insert(attempt, client);
-        if let Some(delay) = self.delay()
-            && host < hosts
-        {
+        if let Some(delay) = self.delay() {
             self.at(delay, What::Ask { host, client, attempt, question });
         }
-        self.at(ELECTION * 4 / 5, What::Wake { client, attempt });
+        self.at(ELECTION / 2, What::Wake { client, attempt });
     }
 
     fn ask(&mut self, host: usize, client: usize, attempt: u64, question: Question) {

@@ -153,11 +153,12 @@ impl State {
                 Answer::Done
             }
             Operation::CompareAndSet { key, expected, new } => {
-                if self.get(key) != *expected {
-                    Answer::Swapped(false)
+                let found = self.get(key);
+                if found != *expected {
+                    Answer::Differs(found)
                 } else {
                     match self.put(key, new, term) {
-                        Answer::Done => Answer::Swapped(true),
+                        Answer::Done => Answer::Swapped,
                         refused => refused,
                     }
                 }

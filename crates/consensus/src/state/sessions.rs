@@ -19,8 +19,10 @@ pub enum Answer {
     Opened(ClientId),
     /// The value of the key.
     Value(Option<Value>),
-    /// True if the key had the expected value and was set.
-    Swapped(bool),
+    /// The key had the expected value and was set.
+    Swapped,
+    /// The key had this value and not the expected one: it was not set.
+    Differs(Option<Value>),
     /// The table is full: nothing was changed. Remove keys, or configure more.
     Full,
     /// All sessions are in use: none was opened. Try again later, or configure more.
@@ -46,12 +48,16 @@ impl Answer {
                 out.put_u8(3);
                 value.encode(out);
             }
-            Answer::Swapped(false) => out.put_u8(4),
-            Answer::Swapped(true) => out.put_u8(5),
-            Answer::Full => out.put_u8(6),
-            Answer::SessionsFull => out.put_u8(7),
-            Answer::NoSession => out.put_u8(8),
-            Answer::Stale => out.put_u8(9),
+            Answer::Swapped => out.put_u8(4),
+            Answer::Differs(None) => out.put_u8(5),
+            Answer::Differs(Some(value)) => {
+                out.put_u8(6);
+                value.encode(out);
+            }
+            Answer::Full => out.put_u8(7),
+            Answer::SessionsFull => out.put_u8(8),
+            Answer::NoSession => out.put_u8(9),
+            Answer::Stale => out.put_u8(10),
         }
     }
 
@@ -61,12 +67,13 @@ impl Answer {
             1 => Answer::Opened(ClientId(from.u64()?)),
             2 => Answer::Value(None),
             3 => Answer::Value(Some(Value::decode(from)?)),
-            4 => Answer::Swapped(false),
-            5 => Answer::Swapped(true),
-            6 => Answer::Full,
-            7 => Answer::SessionsFull,
-            8 => Answer::NoSession,
-            9 => Answer::Stale,
+            4 => Answer::Swapped,
+            5 => Answer::Differs(None),
+            6 => Answer::Differs(Some(Value::decode(from)?)),
+            7 => Answer::Full,
+            8 => Answer::SessionsFull,
+            9 => Answer::NoSession,
+            10 => Answer::Stale,
             _ => return None,
         })
     }
