@@ -31,7 +31,8 @@ pub(crate) enum Mistake {
     SkipsChecksum,
     KeepsNameWithoutDisk,
     SnapshotsWhileItChanges,
-    DropsTailAtSnapshot,
+    CountsUnsynced,
+    CountsPreVotes,
     SkipsFence,
 }
 

@@ -125,7 +125,11 @@ impl Node {
     }
 
     fn ask_for_votes(&mut self, kind: VoteKind) {
+        let before = self.campaign.count;
         self.campaign.begin(kind);
+        if self.planted.is(Mistake::CountsPreVotes) {
+            self.campaign.count = before;
+        }
         let body = Body::Vote {
             kind,
             campaign: self.campaign.number,

@@ -288,7 +288,8 @@ impl Node {
             let mut scratch = std::mem::take(&mut self.scratch);
             scratch.clear();
             let mut count = 0;
-            while has_more && scratch.len() + MAX_ENTRY <= MAX_ENTRIES_BYTES {
+            let max = self.config.max_batch.max(1);
+            while has_more && count < max && scratch.len() + MAX_ENTRY <= MAX_ENTRIES_BYTES {
                 let Some(entry) = self.log.get(one.next.plus(u64::from(count))) else {
                     break;
                 };
@@ -440,7 +441,10 @@ impl Node {
         if self.role != Role::Leader {
             return;
         }
-        let own = self.writes.own(self.log.last());
+        let own = match self.planted.is(Mistake::CountsUnsynced) {
+            true => self.log.last(),
+            false => self.writes.own(self.log.last()),
+        };
         let mut matched = [LogIndex(0); MAX_MEMBERS];
         let mut voters = 0;
         let counts_learners = self.planted.is(Mistake::CountsLearners);
@@ -454,8 +458,7 @@ impl Node {
         }
         let matched = &mut matched[..voters];
         matched.sort_unstable();
-        let quorum = if counts_learners { voters / 2 + 1 } else { self.quorum() };
-        let at = voters - quorum.min(voters);
+        let at = voters - self.quorum().min(voters);
         let index = matched.get(at).copied().unwrap_or_default();
         let all = matched.first().copied().unwrap_or_default();
         let is_own_term = self.log.term(index) == Some(self.term)

@@ -68,6 +68,8 @@ pub struct Config {
     pub log_entries: usize,
     /// Entries that are on their way to one node at most.
     pub window: u64,
+    /// Entries of one message at most, if they fit.
+    pub max_batch: u16,
     /// Reads that wait at most.
     pub max_reads: usize,
     /// Room of the replicated state.
@@ -379,6 +381,11 @@ impl Node {
         (&self.members, self.members_index)
     }
 
+    /// Returns the members by the newest applied entry that has some.
+    pub fn applied_members(&self) -> Membership {
+        self.log.members_at(self.state.applied()).0
+    }
+
     /// Returns the newest snapshot.
     pub fn snapshot(&self) -> Option<&Snapshot> {
         self.state.snapshot()
@@ -633,13 +640,22 @@ impl Node {
         }
     }
 
-    /// Begins a snapshot if the log is half full, or goes on with one.
+    /// Begins a snapshot if the log is half full or has little room, or goes on with one.
+    ///
+    /// Entries that are not committed yet fill at most three quarters of a log, since a leader then
+    /// refuses requests. So a node that drops all that it applied has room for what is missing;
+    /// without this a full follower could never take the entry that commits the others.
     fn take_snapshot(&mut self) {
         if self.state.is_taking() {
             if self.state.advance_snapshot() {
                 self.snapshot_complete();
             }
             return;
+        }
+        let is_short = self.log.room() <= self.log.capacity() / 4;
+        let index = self.state.snapshot().map_or(LogIndex(0), Snapshot::index);
+        if is_short {
+            self.log.compact(index);
         }
         let applied = self.state.applied();
         let since_base = applied.0 - self.log.base().0;
@@ -648,7 +664,8 @@ impl Node {
             true => self.log.capacity() - self.log.capacity() / 8,
             false => self.log.capacity() / 2,
         };
-        if self.receiving.is_none() && since_base as usize >= limit {
+        let is_due = since_base as usize >= limit || is_short && applied > index;
+        if self.receiving.is_none() && is_due {
             let mut members = self.log.members_at(applied).0;
             if self.planted.is(Mistake::DropsMembersInSnapshots) {
                 members = self.log.members_at(self.log.base()).0;

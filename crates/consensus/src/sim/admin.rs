@@ -50,7 +50,13 @@ impl World {
         let is_short = voters.len() < wanted;
         let is_time = self.plan.changes_members && !self.is_healed() && self.rng.one_in(4);
         if (is_short || is_time) && self.hosts.len() < MAX_HOSTS {
-            return Some(MembershipChange::AddLearner(self.start_host()));
+            let is_unused = |at: &usize| {
+                let node = self.hosts[*at].node.as_ref();
+                node.is_some_and(|node| node.members().0.all().is_empty())
+            };
+            let unused = (0..self.hosts.len()).find(is_unused);
+            let node = unused.map_or_else(|| self.start_host(), |at| NodeId(at as u64 + 1));
+            return Some(MembershipChange::AddLearner(node));
         }
         None
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use consensus::{Entry, LogIndex, Node, NodeId, Role, Term};
+use consensus::{Entry, LogIndex, Membership, Node, NodeId, Role, Term};
 
 /// What all nodes showed so far.
 #[derive(Debug, Default)]
@@ -14,6 +14,7 @@ pub(super) struct Checker {
     /// For a committed index: the term of its entry, its hash, and the term that committed it.
     committed: HashMap<LogIndex, (Term, u64, Term)>,
     digests: HashMap<LogIndex, u64>,
+    members: HashMap<LogIndex, Membership>,
     seen: HashMap<NodeId, Seen>,
 }
 
@@ -136,6 +137,13 @@ impl Checker {
     fn equal_states(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
         if node.applied() == seen.applied {
             return Ok(());
+        }
+        let members = node.applied_members();
+        // A node that joins does not know the members before it applied an entry with them.
+        if !members.all().is_empty()
+            && self.members.insert(node.applied(), members).is_some_and(|other| other != members)
+        {
+            return Err(format!("{} has other members at {}", node.id(), node.applied()));
         }
         let digest = node.digest();
         match self.digests.insert(node.applied(), digest) {

@@ -106,7 +106,7 @@ impl Client {
             None if self.has_ended => return None,
             None => self.task(now, attempt, who, plan, rng),
         };
-        let is_retried = task.attempts > 1 && !rng.one_in(4);
+        let is_retried = task.attempts > 1 && !rng.one_in(if who < plan.readers { 2 } else { 4 });
         if is_retried || !hosts.contains(&self.target) {
             self.target = rng.pick(hosts).copied().unwrap_or_default();
         }
@@ -128,7 +128,8 @@ impl Client {
             }),
             (false, Some(client)) => {
                 let name = key(key_number);
-                let operation = match rng.below(20) {
+                let is_reader = who < plan.readers && !rng.one_in(20);
+                let operation = match if is_reader { 0 } else { rng.below(20) } {
                     0..=6 => None,
                     7..=8 => Some(Operation::Get(name)),
                     9..=14 => Some(Operation::Put(name, value(unique))),

@@ -34,6 +34,16 @@ pub(super) struct Plan {
     pub(super) think: u64,
     /// True if the members change.
     pub(super) changes_members: bool,
+    /// Time that most messages take at most.
+    pub(super) delay: u64,
+    /// Entries of one message at most.
+    max_batch: u16,
+    /// Clients that mostly read, and stay with their node.
+    pub(super) readers: usize,
+    /// Deviation of clocks, in thousandths.
+    pub(super) drift: u64,
+    /// Crashes soon after a node comes to a new term, per mille.
+    pub(super) term_crashes: u32,
     /// Seed of the nodes.
     seed: u64,
 }
@@ -67,6 +77,11 @@ impl Plan {
             slow: often(rng, 150),
             think: if rng.one_in(4) { 500 } else { 4_000 },
             changes_members: rng.one_in(2),
+            delay: if rng.one_in(4) { 3_000 } else { 200 },
+            max_batch: if rng.one_in(3) { 1 } else { 64 },
+            readers: rng.index(3),
+            drift: if rng.one_in(3) { 400 } else { 50 },
+            term_crashes: often(rng, 300),
             seed: rng.bits(),
         }
     }
@@ -83,6 +98,7 @@ impl Plan {
             keep: self.keep,
             log_entries: self.log_entries,
             window: self.window,
+            max_batch: self.max_batch,
             max_reads: 64,
             capacity: self.capacity,
         }

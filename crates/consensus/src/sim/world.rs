@@ -67,6 +67,8 @@ pub(super) struct Host {
     rate: u64,
     offset: u64,
     paused_until: u64,
+    /// Term when the node was last looked at.
+    term: Term,
     /// True if the node lost its memory: its name is not used again.
     pub(super) is_lost: bool,
     /// Last change that each element answered to this leader.
@@ -78,6 +80,8 @@ pub(super) struct Host {
 struct Element {
     fence: Fence,
     content: BTreeMap<Key, ChangeBytes>,
+    /// Index of the last change that is in effect.
+    shown: LogIndex,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +94,7 @@ enum What {
     Wake { client: usize, attempt: u64 },
     Command { from: usize, term: Term, change: ElementChange },
     Confirmed { host: usize, element: ElementId, index: LogIndex },
+    Crash(usize),
     Restart(usize),
     Unblock(Vec<(usize, usize)>),
     Fault,
@@ -304,9 +309,10 @@ impl World {
             disk: Disk::default(),
             first_members: members,
             starts: 0,
-            rate: self.rng.between(950, 1050),
+            rate: self.rng.between(1000 - self.plan.drift, 1000 + self.plan.drift),
             offset: self.rng.below(5 * ELECTION),
             paused_until: 0,
+            term: Term(0),
             is_lost: false,
             confirmed: Default::default(),
         });
@@ -365,14 +371,14 @@ impl World {
                 return Ok(());
             }
         }
-        self.happen(what);
+        self.happen(what)?;
         match touched {
             Some(host) => self.settle(host),
             None => Ok(()),
         }
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: What) -> Result<(), String> {
         match what {
             What::Message { to, bytes } => {
                 let now = self.local_time(to);
@@ -410,10 +416,15 @@ impl World {
                 }
             }
             What::Wake { client, attempt } => self.wake(client, attempt),
-            What::Command { from, term, change } => self.command(from, term, change),
+            What::Command { from, term, change } => return self.command(from, term, change),
             What::Confirmed { host, element, index } => {
                 let confirmed = &mut self.hosts[host].confirmed[element.0 as usize - 1];
                 *confirmed = index.max(*confirmed);
+            }
+            What::Crash(host) => {
+                if !self.is_healed() {
+                    self.crash(host, ELECTION / 50);
+                }
             }
             What::Restart(host) => {
                 if self.hosts[host].node.is_none() && !self.hosts[host].is_lost {
@@ -437,6 +448,7 @@ impl World {
                 self.at(ELECTION / 2, What::Administer);
             }
         }
+        Ok(())
     }
 
     /// Takes the outputs of a node and checks it.
@@ -444,6 +456,7 @@ impl World {
         let now = self.local_time(at);
         // Sometimes the next event comes before the outputs of this one are taken.
         let waits = self.rng.one_in(5);
+        let crashes = !self.is_healed() && self.rng.per_mille(self.plan.term_crashes);
         let host = &mut self.hosts[at];
         let Some(node) = &mut host.node else {
             return Ok(());
@@ -451,6 +464,7 @@ impl World {
         if !waits {
             node.flush(now);
         }
+        let is_new_term = std::mem::replace(&mut host.term, node.term()) != node.term();
         let mut written = None;
         if let Some(persist) = node.persist() {
             host.disk.begin(&persist);
@@ -473,6 +487,10 @@ impl World {
         }
         for event in events {
             self.event(at, event);
+        }
+        if is_new_term && crashes {
+            let delay = self.rng.below(2 * self.plan.delay);
+            self.at(delay, What::Crash(at));
         }
         Ok(())
     }
@@ -566,23 +584,33 @@ impl World {
         }
     }
 
-    fn command(&mut self, from: usize, term: Term, change: ElementChange) {
+    fn command(
+        &mut self,
+        from: usize,
+        term: Term,
+        change: ElementChange,
+    ) -> Result<(), String> {
         let skips_fence = self.variant.skips_fence();
         let element = &mut self.elements[change.element.0 as usize - 1];
         let admission = element.fence.admit(term, change.previous, change.index);
         if admission == Admission::Apply || skips_fence {
+            if change.index < element.shown {
+                return Err(format!("element {} goes back to an old change", change.element.0));
+            }
+            element.shown = change.index;
             match change.change {
                 Some(bytes) => element.content.insert(change.key, bytes),
                 None => element.content.remove(&change.key),
             };
         }
         let index = match admission {
-            Admission::OldTerm(_) | Admission::Gap(_) => return,
+            Admission::OldTerm(_) | Admission::Gap(_) => return Ok(()),
             Admission::Apply | Admission::Repeat(_) => element.fence.applied(),
         };
         if let Some(delay) = self.delay() {
             self.at(delay, What::Confirmed { host: from, element: change.element, index });
         }
+        Ok(())
     }
 
     /// Returns the time that a message takes, or `None` if it is lost.
@@ -595,7 +623,7 @@ impl World {
         }
         match self.rng.per_mille(self.plan.slow) {
             true => Some(self.rng.between(300, 15_000)),
-            false => Some(20 + self.rng.below(200)),
+            false => Some(20 + self.rng.below(self.plan.delay)),
         }
     }
 
