@@ -55,7 +55,10 @@ impl<const N: usize> ShortBytes<N> {
 
 impl<const N: usize> Default for ShortBytes<N> {
     fn default() -> Self {
-        ShortBytes { len: 0, bytes: [0; N] }
+        ShortBytes {
+            len: 0,
+            bytes: [0; N],
+        }
     }
 }
 
@@ -171,7 +174,11 @@ impl Entry {
             1 => Payload::Membership(Membership::decode(from)?),
             kind => Payload::Request(decode_request(kind, from)?),
         };
-        Some(Entry { term, time, payload })
+        Some(Entry {
+            term,
+            time,
+            payload,
+        })
     }
 }
 
@@ -204,7 +211,11 @@ fn encode_request(request: &Request, out: &mut Vec<u8>) {
             }
             new.encode(out);
         }
-        Operation::Change { element, key, change } => {
+        Operation::Change {
+            element,
+            key,
+            change,
+        } => {
             out.put_u32(element.0);
             out.put(key);
             if let Some(change) = change {
@@ -227,13 +238,21 @@ fn decode_request(kind: u8, from: &mut Reader<'_>) -> Option<Request> {
         5 => Operation::Delete(from.array()?),
         6 | 7 => Operation::CompareAndSet {
             key: from.array()?,
-            expected: if kind == 7 { Some(Value::decode(from)?) } else { None },
+            expected: if kind == 7 {
+                Some(Value::decode(from)?)
+            } else {
+                None
+            },
             new: Value::decode(from)?,
         },
         8 | 9 => Operation::Change {
             element: ElementId(from.u32()?),
             key: from.array()?,
-            change: if kind == 9 { Some(ChangeBytes::decode(from)?) } else { None },
+            change: if kind == 9 {
+                Some(ChangeBytes::decode(from)?)
+            } else {
+                None
+            },
         },
         10 => Operation::Confirm {
             element: ElementId(from.u32()?),
@@ -241,5 +260,9 @@ fn decode_request(kind: u8, from: &mut Reader<'_>) -> Option<Request> {
         },
         _ => return None,
     };
-    Some(Request { client, sequence, operation })
+    Some(Request {
+        client,
+        sequence,
+        operation,
+    })
 }

@@ -53,9 +53,8 @@ mod tests {
     #[test]
     fn old_terms_repeats_and_gaps_are_told_apart() {
         let mut fence = Fence::default();
-        let mut admit = |term, previous, index| {
-            fence.admit(Term(term), LogIndex(previous), LogIndex(index))
-        };
+        let mut admit =
+            |term, previous, index| fence.admit(Term(term), LogIndex(previous), LogIndex(index));
         assert_eq!(admit(2, 0, 5), Admission::Apply);
         assert_eq!(admit(2, 0, 5), Admission::Repeat(LogIndex(5)));
         assert_eq!(admit(2, 7, 9), Admission::Gap(LogIndex(5)));

@@ -128,7 +128,10 @@ mod tests {
     use super::*;
 
     fn entry(term: u64) -> Entry {
-        Entry { term: Term(term), ..Entry::EMPTY }
+        Entry {
+            term: Term(term),
+            ..Entry::EMPTY
+        }
     }
 
     #[test]
@@ -156,7 +159,10 @@ mod tests {
         let two = Membership::of_voters(&[crate::ids::NodeId(2)]).unwrap();
         let mut log = Log::new(16, one);
         log.push(entry(1));
-        log.push(Entry { payload: Payload::Membership(two), ..entry(1) });
+        log.push(Entry {
+            payload: Payload::Membership(two),
+            ..entry(1)
+        });
         log.push(entry(1));
         assert_eq!(log.members_at(LogIndex(1)), (one, LogIndex(0)));
         assert_eq!(log.members_at(LogIndex(9)), (two, LogIndex(2)));

@@ -151,7 +151,10 @@ mod tests {
         assert_eq!(abc.after(MembershipChange::Promote(NodeId(1))), None);
         assert_eq!(abc.after(MembershipChange::Remove(NodeId(9))), None);
         let with = abc.after(MembershipChange::AddLearner(NodeId(0))).unwrap();
-        assert_eq!((with.quorum(), with.role(NodeId(0))), (2, Some(MemberRole::Learner)));
+        assert_eq!(
+            (with.quorum(), with.role(NodeId(0))),
+            (2, Some(MemberRole::Learner))
+        );
         let with = with.after(MembershipChange::Promote(NodeId(0))).unwrap();
         assert_eq!(with.quorum(), 3);
         let without = with.after(MembershipChange::Remove(NodeId(0))).unwrap();

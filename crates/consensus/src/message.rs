@@ -185,7 +185,10 @@ pub struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     /// No entries.
-    pub const NONE: Entries<'static> = Entries { count: 0, bytes: &[] };
+    pub const NONE: Entries<'static> = Entries {
+        count: 0,
+        bytes: &[],
+    };
 
     /// Returns encoded entries. Their bytes are what [`Entry::encode`] wrote.
     pub(crate) const fn of(count: u16, bytes: &'a [u8]) -> Entries<'a> {
@@ -302,7 +305,12 @@ impl<'a> Body<'a> {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Body::Vote { kind, campaign, last_index, last_term } => {
+            Body::Vote {
+                kind,
+                campaign,
+                last_index,
+                last_term,
+            } => {
                 out.put_u8(match kind {
                     VoteKind::Pre => 0,
                     VoteKind::Real => 1,
@@ -316,7 +324,13 @@ impl<'a> Body<'a> {
                 out.put_u64(*campaign);
                 out.put_u8(u8::from(*granted));
             }
-            Body::Append { previous, previous_term, commit, round, entries } => {
+            Body::Append {
+                previous,
+                previous_term,
+                commit,
+                round,
+                entries,
+            } => {
                 out.put_u64(previous.0);
                 out.put_u64(previous_term.0);
                 out.put_u64(commit.0);
@@ -324,13 +338,26 @@ impl<'a> Body<'a> {
                 out.put_u16(entries.count);
                 out.put(entries.bytes);
             }
-            Body::Appended { matches, index, previous, round } => {
+            Body::Appended {
+                matches,
+                index,
+                previous,
+                round,
+            } => {
                 out.put_u8(u8::from(*matches));
                 out.put_u64(index.0);
                 out.put_u64(previous.0);
                 out.put_u64(*round);
             }
-            Body::Piece { index, index_term, first, next, items, round, bytes } => {
+            Body::Piece {
+                index,
+                index_term,
+                first,
+                next,
+                items,
+                round,
+                bytes,
+            } => {
                 for number in [index.0, index_term.0, *first, *next, *items, *round] {
                     out.put_u64(number);
                 }
@@ -400,11 +427,16 @@ impl<'a> Body<'a> {
                 round: from.u64()?,
             },
             7 => Body::CampaignNow,
-            8 => Body::ReadIndex { number: from.u64()? },
+            8 => Body::ReadIndex {
+                number: from.u64()?,
+            },
             9 => {
                 let (number, is_some) = (from.u64()?, from.flag()?);
                 let index = LogIndex(from.u64()?);
-                Body::ReadAt { number, index: is_some.then_some(index) }
+                Body::ReadAt {
+                    number,
+                    index: is_some.then_some(index),
+                }
             }
             _ => return None,
         };

@@ -227,7 +227,8 @@ impl Node {
         self.leader = Some(self.config.id);
         self.receiving = None;
         let (id, last, now) = (self.config.id, self.log.last(), self.now);
-        self.leading.begin(id, &self.members, last, now, self.config.election_timeout);
+        self.leading
+            .begin(id, &self.members, last, now, self.config.election_timeout);
         match self.lead_entry(Payload::Noop) {
             Some(index) => {
                 self.leading.noop = index;

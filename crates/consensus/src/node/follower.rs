@@ -23,7 +23,12 @@ impl Node {
             || self.planted.is(Mistake::AppendsWithoutPreviousTerm) && previous <= self.log.last();
         if !is_known {
             let index = self.hint(previous);
-            let body = Body::Appended { matches: false, index, previous, round };
+            let body = Body::Appended {
+                matches: false,
+                index,
+                previous,
+                round,
+            };
             self.reply(leader, body);
             return;
         }
@@ -47,7 +52,12 @@ impl Node {
             false => commit.min(index),
         };
         self.commit_to(commit);
-        let body = Body::Appended { matches: true, index, previous, round };
+        let body = Body::Appended {
+            matches: true,
+            index,
+            previous,
+            round,
+        };
         self.reply(leader, body);
     }
 
@@ -104,7 +114,15 @@ impl Node {
 
     /// Takes a piece of a snapshot.
     pub(super) fn take_piece(&mut self, message: &Message<'_>) {
-        let Body::Piece { index, index_term, first, next, items, round, bytes } = message.body
+        let Body::Piece {
+            index,
+            index_term,
+            first,
+            next,
+            items,
+            round,
+            bytes,
+        } = message.body
         else {
             return;
         };
@@ -150,7 +168,10 @@ impl Node {
         self.counts.installed += 1;
         self.lose_pending(|_| true);
         self.state.install_received();
-        let members = self.state.snapshot().map_or(self.members, |snapshot| snapshot.members);
+        let members = self
+            .state
+            .snapshot()
+            .map_or(self.members, |snapshot| snapshot.members);
         self.log.reset(index, term, members);
         self.commit = index;
         self.members_changed();

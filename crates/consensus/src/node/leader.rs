@@ -133,7 +133,9 @@ impl Leading {
     }
 
     fn get(&mut self, node: NodeId) -> Option<&mut Progress> {
-        self.others[..self.count].iter_mut().find(|one| one.node == node)
+        self.others[..self.count]
+            .iter_mut()
+            .find(|one| one.node == node)
     }
 
     fn due(&mut self) {
@@ -146,7 +148,11 @@ impl Leading {
 impl Node {
     /// Appends an entry of this leader. `None` if the log is full.
     pub(super) fn lead_entry(&mut self, payload: Payload) -> Option<LogIndex> {
-        let entry = Entry { term: self.term, time: self.now, payload };
+        let entry = Entry {
+            term: self.term,
+            time: self.now,
+            payload,
+        };
         let index = self.log.push(entry)?;
         self.writes.entry_added(index);
         if let Payload::Membership(_) = payload {
@@ -183,7 +189,8 @@ impl Node {
             }
         }
         let members = self.members.after(change).ok_or(Refusal::NoSuchChange)?;
-        self.lead_entry(Payload::Membership(members)).ok_or(Refusal::Full)?;
+        self.lead_entry(Payload::Membership(members))
+            .ok_or(Refusal::Full)?;
         Ok(())
     }
 
@@ -201,7 +208,11 @@ impl Node {
             return Err(Refusal::NoSuchChange);
         }
         let end = self.now.saturating_add(self.config.election_timeout);
-        self.leading.transfer = Some(Transfer { to, end, is_asked: false });
+        self.leading.transfer = Some(Transfer {
+            to,
+            end,
+            is_asked: false,
+        });
         if let Some(one) = self.leading.get(to) {
             one.is_due = true;
         }
@@ -215,7 +226,11 @@ impl Node {
             self.leading.check = self.now.saturating_add(timeout);
             let (id, members) = (self.config.id, self.members);
             let mut is_heard = |voter: &NodeId| {
-                *voter == id || self.leading.get(*voter).is_some_and(|one| one.heard >= since)
+                *voter == id
+                    || self
+                        .leading
+                        .get(*voter)
+                        .is_some_and(|one| one.heard >= since)
             };
             if members.voters().filter(&mut is_heard).count() < members.quorum() {
                 self.counts.deposed += 1;
@@ -223,7 +238,11 @@ impl Node {
                 return;
             }
         }
-        if self.leading.transfer.is_some_and(|transfer| self.now >= transfer.end) {
+        if self
+            .leading
+            .transfer
+            .is_some_and(|transfer| self.now >= transfer.end)
+        {
             self.leading.transfer = None;
         }
         if self.now >= self.leading.heartbeat {
@@ -252,8 +271,15 @@ impl Node {
         for at in 0..self.leading.count {
             self.send_entries(at);
         }
-        if let Some(Transfer { to, is_asked: false, .. }) = self.leading.transfer
-            && self.leading.get(to).is_some_and(|one| one.matched == self.log.last())
+        if let Some(Transfer {
+            to,
+            is_asked: false,
+            ..
+        }) = self.leading.transfer
+            && self
+                .leading
+                .get(to)
+                .is_some_and(|one| one.matched == self.log.last())
         {
             self.post(to, Body::CampaignNow);
             if let Some(transfer) = &mut self.leading.transfer {
@@ -317,7 +343,10 @@ impl Node {
     }
 
     fn begin_sending_snapshot(&mut self, at: usize) {
-        let index = self.state.snapshot().map_or(LogIndex(0), |snapshot| snapshot.index());
+        let index = self
+            .state
+            .snapshot()
+            .map_or(LogIndex(0), |snapshot| snapshot.index());
         let one = &mut self.leading.others[at];
         one.sending = Sending::Snapshot(index, 0);
         one.is_waiting = false;
@@ -452,7 +481,11 @@ impl Node {
         for &(node, role) in members.all() {
             if role == MemberRole::Voter || counts_learners {
                 let other = self.leading.get(node).map(|one| one.matched);
-                matched[voters] = if node == self.config.id { own } else { other.unwrap_or_default() };
+                matched[voters] = if node == self.config.id {
+                    own
+                } else {
+                    other.unwrap_or_default()
+                };
                 voters += 1;
             }
         }
@@ -461,8 +494,8 @@ impl Node {
         let at = voters - self.quorum().min(voters);
         let index = matched.get(at).copied().unwrap_or_default();
         let all = matched.first().copied().unwrap_or_default();
-        let is_own_term = self.log.term(index) == Some(self.term)
-            || self.planted.is(Mistake::CommitsOldTerms);
+        let is_own_term =
+            self.log.term(index) == Some(self.term) || self.planted.is(Mistake::CommitsOldTerms);
         if index > self.commit && is_own_term {
             self.commit_to(index);
         }
@@ -480,11 +513,19 @@ impl Node {
         let mut voters = 0;
         for node in members.voters() {
             let other = self.leading.get(node).map_or(0, |one| one.round);
-            rounds[voters] = if node == self.config.id { u64::MAX } else { other };
+            rounds[voters] = if node == self.config.id {
+                u64::MAX
+            } else {
+                other
+            };
             voters += 1;
         }
         let rounds = &mut rounds[..voters];
         rounds.sort_unstable();
-        rounds.get(voters - self.quorum().min(voters)).copied().unwrap_or(0).min(self.leading.round)
+        rounds
+            .get(voters - self.quorum().min(voters))
+            .copied()
+            .unwrap_or(0)
+            .min(self.leading.round)
     }
 }

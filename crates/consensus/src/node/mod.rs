@@ -249,12 +249,7 @@ impl Node {
         Node::planted(config, members, now, Planted::default())
     }
 
-    pub(crate) fn planted(
-        config: Config,
-        members: Membership,
-        now: u64,
-        planted: Planted,
-    ) -> Node {
+    pub(crate) fn planted(config: Config, members: Membership, now: u64, planted: Planted) -> Node {
         let log = Log::new(config.log_entries, members);
         let state = State::new(config.cluster, config.capacity, log.capacity(), planted);
         let mut rng = Rng::new(mix(config.seed ^ mix(config.id.0)));
@@ -418,7 +413,10 @@ impl Node {
 
     /// Returns the counts.
     pub const fn counts(&self) -> Counts {
-        Counts { dropped: self.outbox.dropped, ..self.counts }
+        Counts {
+            dropped: self.outbox.dropped,
+            ..self.counts
+        }
     }
 
     /// Takes the bytes of a message.
@@ -450,7 +448,13 @@ impl Node {
             self.counts.impossible += 1;
             return;
         }
-        if let Body::Vote { kind, campaign, last_index, last_term } = message.body {
+        if let Body::Vote {
+            kind,
+            campaign,
+            last_index,
+            last_term,
+        } = message.body
+        {
             self.asked_for_vote(message, kind, campaign, (last_term, last_index));
             return;
         }
@@ -466,10 +470,21 @@ impl Node {
             Body::Append { .. } | Body::Piece { .. } if !is_current => {
                 // An old leader learns of the new term.
                 let (matches, zero) = (false, LogIndex(0));
-                let body = Body::Appended { matches, index: zero, previous: zero, round: 0 };
+                let body = Body::Appended {
+                    matches,
+                    index: zero,
+                    previous: zero,
+                    round: 0,
+                };
                 self.reply(message.from, body);
             }
-            Body::Append { previous, previous_term, commit, round, entries } => {
+            Body::Append {
+                previous,
+                previous_term,
+                commit,
+                round,
+                entries,
+            } => {
                 if self.heard_leader(message.from) {
                     self.append((previous, previous_term), commit, round, entries);
                 }
@@ -479,7 +494,12 @@ impl Node {
                     self.take_piece(message);
                 }
             }
-            Body::Appended { matches, index, previous, round } if is_current => {
+            Body::Appended {
+                matches,
+                index,
+                previous,
+                round,
+            } if is_current => {
                 self.appended(message.from, matches, index, previous, round);
             }
             Body::Received { index, next, round } if is_current => {
@@ -518,10 +538,17 @@ impl Node {
         if self.log.room() <= self.log.capacity() / 4 {
             return Err(Refusal::Full);
         }
-        let index = self.lead_entry(Payload::Request(request)).ok_or(Refusal::Full)?;
+        let index = self
+            .lead_entry(Payload::Request(request))
+            .ok_or(Refusal::Full)?;
         let term = self.term;
         let place = index.0 as usize & (self.pending.len() - 1);
-        self.pending[place] = Pending { index, term, token, is_used: true };
+        self.pending[place] = Pending {
+            index,
+            term,
+            token,
+            is_used: true,
+        };
         self.pending_count += 1;
         Ok(())
     }
@@ -548,14 +575,26 @@ impl Node {
 
     /// Sends an answer that holds what is on disk when all changes so far are.
     fn reply(&mut self, to: NodeId, body: Body<'_>) {
-        let message = Message { from: self.config.id, to, term: self.term, body };
-        self.outbox.push(self.config.cluster, self.writes.needs(), &message);
+        let message = Message {
+            from: self.config.id,
+            to,
+            term: self.term,
+            body,
+        };
+        self.outbox
+            .push(self.config.cluster, self.writes.needs(), &message);
     }
 
     /// Sends a message that holds the term and the vote only.
     fn post(&mut self, to: NodeId, body: Body<'_>) {
-        let message = Message { from: self.config.id, to, term: self.term, body };
-        self.outbox.push(self.config.cluster, self.writes.vote, &message);
+        let message = Message {
+            from: self.config.id,
+            to,
+            term: self.term,
+            body,
+        };
+        self.outbox
+            .push(self.config.cluster, self.writes.vote, &message);
     }
 
     /// Finds the members again after the log changed.
@@ -600,7 +639,11 @@ impl Node {
         if pending.term != term {
             self.events.push_back(Event::Unknown { token });
         } else if self.config.ack == Ack::All && self.role == Role::Leader {
-            self.held.push_back(Held { index, token, answer });
+            self.held.push_back(Held {
+                index,
+                token,
+                answer,
+            });
         } else if self.config.ack == Ack::All {
             // Another leader committed it; not all voters may have it.
             self.events.push_back(Event::Unknown { token });
@@ -635,7 +678,9 @@ impl Node {
             if pending.is_used && is_lost(pending.index) {
                 pending.is_used = false;
                 self.pending_count -= 1;
-                self.events.push_back(Event::Unknown { token: pending.token });
+                self.events.push_back(Event::Unknown {
+                    token: pending.token,
+                });
             }
         }
     }

@@ -40,7 +40,12 @@ impl Outbox {
         let begin = self.bytes.len();
         message.encode(cluster, &mut self.bytes);
         let end = self.bytes.len();
-        self.messages.push(Waiting { to: message.to, needs, begin, end });
+        self.messages.push(Waiting {
+            to: message.to,
+            needs,
+            begin,
+            end,
+        });
     }
 
     /// Sends all messages that need no later write than `done`.

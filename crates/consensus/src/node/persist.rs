@@ -141,7 +141,10 @@ impl Node {
         }
         writes.taken += 1;
         writes.is_dirty = false;
-        let from = writes.from.min(self.log.last().next()).max(self.log.base().next());
+        let from = writes
+            .from
+            .min(self.log.last().next())
+            .max(self.log.base().next());
         writes.from = LogIndex(u64::MAX);
         writes.under_way = self.log.last();
         let has_snapshot = std::mem::take(&mut writes.has_snapshot);

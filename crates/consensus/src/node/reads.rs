@@ -126,7 +126,12 @@ impl Node {
         self.reads.number = self.reads.number.wrapping_add(1);
         let number = self.reads.number;
         let end = self.now.saturating_add(self.config.election_timeout);
-        self.reads.asked.push(Asked { number, token, key, end });
+        self.reads.asked.push(Asked {
+            number,
+            token,
+            key,
+            end,
+        });
         self.post(leader, Body::ReadIndex { number });
         Ok(())
     }
@@ -138,13 +143,23 @@ impl Node {
 
     fn confirm_later(&mut self, origin: Origin) {
         let index = self.commit;
-        self.reads.unconfirmed.push_back(Unconfirmed { round: 0, index, origin });
+        self.reads.unconfirmed.push_back(Unconfirmed {
+            round: 0,
+            index,
+            origin,
+        });
     }
 
     /// Takes the request of another node.
     pub(super) fn asked_index(&mut self, node: NodeId, number: u64) {
         if self.role != Role::Leader || !self.may_confirm() || self.reads.is_full() {
-            self.post(node, Body::ReadAt { number, index: None });
+            self.post(
+                node,
+                Body::ReadAt {
+                    number,
+                    index: None,
+                },
+            );
             return;
         }
         self.confirm_later(Origin::Node { node, number });
@@ -172,7 +187,13 @@ impl Node {
                     self.reads.confirmed.push(Confirmed { index, token, key });
                 }
                 Origin::Node { node, number } => {
-                    self.post(node, Body::ReadAt { number, index: Some(index) });
+                    self.post(
+                        node,
+                        Body::ReadAt {
+                            number,
+                            index: Some(index),
+                        },
+                    );
                 }
             }
             self.reads.unconfirmed.pop_front();
@@ -182,7 +203,12 @@ impl Node {
 
     /// Takes the leader's answer.
     pub(super) fn may_read_at(&mut self, number: u64, index: Option<LogIndex>) {
-        let Some(at) = self.reads.asked.iter().position(|read| read.number == number) else {
+        let Some(at) = self
+            .reads
+            .asked
+            .iter()
+            .position(|read| read.number == number)
+        else {
             return;
         };
         let Asked { token, key, .. } = self.reads.asked.swap_remove(at);

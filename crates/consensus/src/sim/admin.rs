@@ -10,8 +10,11 @@ const MAX_HOSTS: usize = 16;
 impl World {
     /// Returns the host that leads the greatest term of all nodes that run.
     pub(super) fn leading_host(&self) -> Option<usize> {
-        let nodes = (0..).zip(&self.hosts).filter_map(|(at, host)| Some((at, host.node.as_ref()?)));
-        let (at, node) = nodes.max_by_key(|(_, node)| (node.term(), node.role() == Role::Leader))?;
+        let nodes = (0..)
+            .zip(&self.hosts)
+            .filter_map(|(at, host)| Some((at, host.node.as_ref()?)));
+        let (at, node) =
+            nodes.max_by_key(|(_, node)| (node.term(), node.role() == Role::Leader))?;
         (node.role() == Role::Leader).then_some(at)
     }
 
@@ -45,7 +48,11 @@ impl World {
         let voters: Vec<NodeId> = members.voters().collect();
         let wanted = self.plan.nodes as usize;
         if voters.len() > wanted {
-            return self.rng.pick(&voters).copied().map(MembershipChange::Remove);
+            return self
+                .rng
+                .pick(&voters)
+                .copied()
+                .map(MembershipChange::Remove);
         }
         let is_short = voters.len() < wanted;
         let is_time = self.plan.changes_members && !self.is_healed() && self.rng.one_in(4);
@@ -66,7 +73,10 @@ impl World {
         if self.plan.keep == Keep::Disk || self.variant.keeps_name() {
             return true;
         }
-        let Some(node) = self.leading_host().and_then(|at| self.hosts[at].node.as_ref()) else {
+        let Some(node) = self
+            .leading_host()
+            .and_then(|at| self.hosts[at].node.as_ref())
+        else {
             return false;
         };
         let (members, index) = node.members();

@@ -77,9 +77,9 @@ impl Checker {
             return Ok(());
         }
         match self.leaders.insert(term, id) {
-            Some(other) if other != id => {
-                Err(format!("election safety: {other} and {id} lead term {term}"))
-            }
+            Some(other) if other != id => Err(format!(
+                "election safety: {other} and {id} lead term {term}"
+            )),
             _ => Ok(()),
         }
     }
@@ -87,14 +87,21 @@ impl Checker {
     fn log_matching(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
         // Entries up to one that was checked were checked with it.
         let is_kept = seen.last <= node.base() || term(node, seen.last) == Some(seen.last_term);
-        let from = if is_kept { seen.last.max(node.base()) } else { node.base() };
+        let from = if is_kept {
+            seen.last.max(node.base())
+        } else {
+            node.base()
+        };
         for index in from.0 + 1..=node.last().0 {
             let index = LogIndex(index);
             let Some(entry) = node.entry(index) else {
                 return Err(format!("log of {}: no entry {index}", node.id()));
             };
             let (hash, before) = (hash(entry), term(node, index.previous()));
-            let known = self.entries.entry((index, entry.term)).or_insert((hash, before));
+            let known = self
+                .entries
+                .entry((index, entry.term))
+                .or_insert((hash, before));
             let differs = before.is_some() && known.1.is_some() && before != known.1;
             if known.0 != hash || differs {
                 return Err(format!("log matching: {} differs at {index}", node.id()));
@@ -112,7 +119,10 @@ impl Checker {
                 return Err(format!("{} committed {index} without an entry", node.id()));
             };
             let (hash, term) = (hash(entry), node.term());
-            let known = self.committed.entry(index).or_insert((entry.term, hash, term));
+            let known = self
+                .committed
+                .entry(index)
+                .or_insert((entry.term, hash, term));
             if (known.0, known.1) != (entry.term, hash) {
                 return Err(format!("{} committed another entry at {index}", node.id()));
             }
@@ -128,7 +138,9 @@ impl Checker {
             let must = committed_in < node.term() && index > node.base();
             if must && term(node, index) != Some(entry_term) {
                 let id = node.id();
-                return Err(format!("leader completeness: {id} leads without entry {index}"));
+                return Err(format!(
+                    "leader completeness: {id} leads without entry {index}"
+                ));
             }
         }
         Ok(())
@@ -141,9 +153,16 @@ impl Checker {
         let members = node.applied_members();
         // A node that joins does not know the members before it applied an entry with them.
         if !members.all().is_empty()
-            && self.members.insert(node.applied(), members).is_some_and(|other| other != members)
+            && self
+                .members
+                .insert(node.applied(), members)
+                .is_some_and(|other| other != members)
         {
-            return Err(format!("{} has other members at {}", node.id(), node.applied()));
+            return Err(format!(
+                "{} has other members at {}",
+                node.id(),
+                node.applied()
+            ));
         }
         let digest = node.digest();
         match self.digests.insert(node.applied(), digest) {

@@ -93,7 +93,7 @@ impl Client {
         woken: u64,
         attempt: u64,
         who: usize,
-        hosts: &[usize],
+        (hosts, oldest_leader): (&[usize], Option<usize>),
         (plan, rng, histories): (&Plan, &mut Rng, &mut Histories),
     ) -> Option<(usize, Question)> {
         let task = match self.task {
@@ -102,13 +102,22 @@ impl Client {
                 self.leave_open(&task, histories);
                 self.task(now, attempt, who, plan, rng)
             }
-            Some(task) => Task { attempt, attempts: task.attempts + 1, ..task },
+            Some(task) => Task {
+                attempt,
+                attempts: task.attempts + 1,
+                ..task
+            },
             None if self.has_ended => return None,
             None => self.task(now, attempt, who, plan, rng),
         };
-        let is_retried = task.attempts > 1 && !rng.one_in(if who < plan.readers { 2 } else { 4 });
+        let is_retried = task.attempts > 1 && !rng.one_in(4);
         if is_retried || !hosts.contains(&self.target) {
             self.target = rng.pick(hosts).copied().unwrap_or_default();
+        }
+        if let Some(leader) = oldest_leader
+            && who < plan.readers
+        {
+            self.target = leader;
         }
         self.task = Some(task);
         Some((self.target, task.question))
@@ -136,16 +145,23 @@ impl Client {
                     15 => Some(Operation::Delete(name)),
                     16 => {
                         let element = ElementId(rng.between(1, ELEMENTS) as u32);
-                        let change = (!rng.one_in(3)).then(|| {
-                            ChangeBytes::new(&unique.to_le_bytes()).unwrap_or_default()
-                        });
-                        Some(Operation::Change { element, key: name, change })
+                        let change = (!rng.one_in(3))
+                            .then(|| ChangeBytes::new(&unique.to_le_bytes()).unwrap_or_default());
+                        Some(Operation::Change {
+                            element,
+                            key: name,
+                            change,
+                        })
                     }
                     _ => {
                         let back = rng.below(3 * plan.clients as u64);
                         let expected = rng.one_in(4).then(|| value(unique.saturating_sub(back)));
                         let new = value(unique);
-                        Some(Operation::CompareAndSet { key: name, expected, new })
+                        Some(Operation::CompareAndSet {
+                            key: name,
+                            expected,
+                            new,
+                        })
                     }
                 };
                 match operation {
@@ -153,7 +169,11 @@ impl Client {
                     Some(operation) => {
                         self.sequence += 1;
                         let sequence = self.sequence;
-                        Question::Propose(Request { client, sequence, operation })
+                        Question::Propose(Request {
+                            client,
+                            sequence,
+                            operation,
+                        })
                     }
                 }
             }
@@ -210,7 +230,12 @@ impl Client {
                 self.record(&task, Some(now), effect, histories);
             }
             Reply::Value(value) => {
-                self.record(&task, Some(now), Some(Effect::Read(number(value))), histories);
+                self.record(
+                    &task,
+                    Some(now),
+                    Some(Effect::Read(number(value))),
+                    histories,
+                );
             }
         }
         self.task = None;
@@ -241,7 +266,11 @@ impl Client {
     ) {
         if let Some(effect) = effect {
             let history = histories.entry(task.key).or_default();
-            history.push(linear::Operation { call: task.call, done, effect });
+            history.push(linear::Operation {
+                call: task.call,
+                done,
+                effect,
+            });
         }
     }
 }

@@ -40,7 +40,11 @@ impl Disk {
 
     /// Completes the write with this number. Returns false if a crash ended it.
     pub(super) fn complete(&mut self, number: u64) -> bool {
-        if self.under_way.as_ref().is_none_or(|write| write.number != number) {
+        if self
+            .under_way
+            .as_ref()
+            .is_none_or(|write| write.number != number)
+        {
             return false;
         }
         self.write(usize::MAX);
@@ -49,7 +53,10 @@ impl Disk {
 
     /// Loses the write that is under way, or all but its first parts.
     pub(super) fn crash(&mut self, rng: &mut Rng) {
-        let parts = self.under_way.as_ref().map_or(0, |write| 3 + write.entries.len());
+        let parts = self
+            .under_way
+            .as_ref()
+            .map_or(0, |write| 3 + write.entries.len());
         self.write(rng.index(parts + 1));
     }
 
@@ -81,7 +88,10 @@ impl Disk {
 
     /// Returns what is kept.
     pub(super) fn read(&self) -> Saved {
-        let first = self.entries.first_key_value().map_or(LogIndex(0), |entry| *entry.0);
+        let first = self
+            .entries
+            .first_key_value()
+            .map_or(LogIndex(0), |entry| *entry.0);
         let follows = |&(at, (index, _)): &(u64, (&LogIndex, &Entry))| first.plus(at) == *index;
         let entries = (0..).zip(&self.entries).take_while(follows);
         Saved {

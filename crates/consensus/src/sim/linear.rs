@@ -139,7 +139,9 @@ pub(super) fn check(history: &[Operation]) -> Verdict {
 
 fn bits(all: &[bool]) -> Vec<u64> {
     let word = |part: &[bool]| {
-        part.iter().enumerate().fold(0, |word, (at, bit)| word | u64::from(*bit) << at)
+        part.iter()
+            .enumerate()
+            .fold(0, |word, (at, bit)| word | u64::from(*bit) << at)
     };
     all.chunks(64).map(word).collect()
 }
@@ -155,11 +157,19 @@ mod tests {
         if !all.iter().any(|op| is_open(&op)) {
             return true;
         }
-        let end = all.iter().filter_map(|op| op.done).min().unwrap_or(u64::MAX);
+        let end = all
+            .iter()
+            .filter_map(|op| op.done)
+            .min()
+            .unwrap_or(u64::MAX);
         (0..all.len()).any(|at| {
             let mut rest = all.to_vec();
             let op = rest.remove(at);
-            op.call <= end && op.effect.apply(value).is_some_and(|after| naive(&rest, after))
+            op.call <= end
+                && op
+                    .effect
+                    .apply(value)
+                    .is_some_and(|after| naive(&rest, after))
         })
     }
 

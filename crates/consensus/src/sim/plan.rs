@@ -11,6 +11,9 @@ pub(super) const CLUSTER: u64 = 0x706f_6c79;
 /// Parameters of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// True if leaders fail more often than others, soon after their election, and messages are
+    /// slow.
+    pub(super) is_storm: bool,
     pub(super) nodes: u64,
     pub(super) clients: usize,
     pub(super) ack: Ack,
@@ -38,7 +41,7 @@ pub(super) struct Plan {
     pub(super) delay: u64,
     /// Entries of one message at most.
     max_batch: u16,
-    /// Clients that mostly read, and stay with their node.
+    /// Clients that mostly read, from the node that led first of those that lead.
     pub(super) readers: usize,
     /// Deviation of clocks, in thousandths.
     pub(super) drift: u64,
@@ -56,17 +59,31 @@ impl Plan {
             true => 0,
             false => rng.below(most) as u32,
         };
+        let is_storm = rng.one_in(4);
         Plan {
+            is_storm,
             nodes: if rng.one_in(2) { 3 } else { 5 },
             clients: rng.between(4, 8) as usize,
-            ack: if rng.one_in(4) { Ack::All } else { Ack::Majority },
-            keep: if rng.one_in(3) { Keep::Memory } else { Keep::Disk },
+            ack: if rng.one_in(4) {
+                Ack::All
+            } else {
+                Ack::Majority
+            },
+            keep: if rng.one_in(3) {
+                Keep::Memory
+            } else {
+                Keep::Disk
+            },
             log_entries: if rng.one_in(2) { 32 } else { 128 },
             window: rng.between(4, 32),
             capacity: Capacity {
                 keys: if rng.one_in(4) { 3 } else { 16 },
                 sessions: 24,
-                session_life: if rng.one_in(4) { 2 * ELECTION } else { 100 * ELECTION },
+                session_life: if rng.one_in(4) {
+                    2 * ELECTION
+                } else {
+                    100 * ELECTION
+                },
             },
             keys: rng.between(2, 4),
             faults: 12 * ELECTION + rng.below(8 * ELECTION),
@@ -77,11 +94,15 @@ impl Plan {
             slow: often(rng, 150),
             think: if rng.one_in(4) { 500 } else { 4_000 },
             changes_members: rng.one_in(2),
-            delay: if rng.one_in(4) { 3_000 } else { 200 },
-            max_batch: if rng.one_in(3) { 1 } else { 64 },
+            delay: if is_storm { 3_000 } else { 200 },
+            max_batch: if rng.one_in(2) { 1 } else { 64 },
             readers: rng.index(3),
             drift: if rng.one_in(3) { 400 } else { 50 },
-            term_crashes: often(rng, 300),
+            term_crashes: if is_storm {
+                300 + rng.below(400) as u32
+            } else {
+                often(rng, 300)
+            },
             seed: rng.bits(),
         }
     }

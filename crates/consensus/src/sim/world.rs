@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
 use consensus::{
     Admission, ChangeBytes, ElementChange, ElementId, Event, Fence, Keep, Key, LogIndex,
-    Membership, Node, NodeId, Term,
+    Membership, Node, NodeId, Role, Term,
 };
 use support::rng::{Rng, mix};
 
@@ -86,14 +86,41 @@ struct Element {
 
 #[derive(Clone, Debug)]
 enum What {
-    Message { to: usize, bytes: Vec<u8> },
+    Message {
+        to: usize,
+        bytes: Vec<u8>,
+    },
     Tick(usize),
-    Written { host: usize, start: u64, number: u64 },
-    Ask { host: usize, client: usize, attempt: u64, question: Question },
-    Reply { client: usize, attempt: u64, reply: Reply },
-    Wake { client: usize, attempt: u64 },
-    Command { from: usize, term: Term, change: ElementChange },
-    Confirmed { host: usize, element: ElementId, index: LogIndex },
+    Written {
+        host: usize,
+        start: u64,
+        number: u64,
+    },
+    Ask {
+        host: usize,
+        client: usize,
+        attempt: u64,
+        question: Question,
+    },
+    Reply {
+        client: usize,
+        attempt: u64,
+        reply: Reply,
+    },
+    Wake {
+        client: usize,
+        attempt: u64,
+    },
+    Command {
+        from: usize,
+        term: Term,
+        change: ElementChange,
+    },
+    Confirmed {
+        host: usize,
+        element: ElementId,
+        index: LogIndex,
+    },
     Crash(usize),
     Restart(usize),
     Unblock(Vec<(usize, usize)>),
@@ -158,9 +185,9 @@ pub(crate) fn run(seed: u64, variant: Variant) -> Result<Report, String> {
     let healed = world.plan.faults;
     let outcome = world.run_phases(healed);
     let at = world.now;
-    outcome.map(|()| world.report).map_err(|error| {
-        format!("seed {seed}, at {at} us: {error}\n{}", world.describe())
-    })
+    outcome
+        .map(|()| world.report)
+        .map_err(|error| format!("seed {seed}, at {at} us: {error}\n{}", world.describe()))
 }
 
 impl World {
@@ -269,7 +296,9 @@ impl World {
 
     /// Checks that each element has what the store says.
     fn check_elements(&self) -> Result<(), String> {
-        let leader = self.leading_host().and_then(|at| self.hosts[at].node.as_ref());
+        let leader = self
+            .leading_host()
+            .and_then(|at| self.hosts[at].node.as_ref());
         let leader = leader.ok_or("no leader at the end")?;
         for (number, element) in (1..).zip(&self.elements) {
             let (id, mut after) = (ElementId(number), LogIndex(0));
@@ -309,7 +338,9 @@ impl World {
             disk: Disk::default(),
             first_members: members,
             starts: 0,
-            rate: self.rng.between(1000 - self.plan.drift, 1000 + self.plan.drift),
+            rate: self
+                .rng
+                .between(1000 - self.plan.drift, 1000 + self.plan.drift),
             offset: self.rng.below(5 * ELECTION),
             paused_until: 0,
             term: Term(0),
@@ -336,7 +367,9 @@ impl World {
         let members = host.first_members;
         let is_again = host.starts > 1 && self.plan.keep == Keep::Disk;
         host.node = Some(match is_again {
-            true => self.variant.restored(config, members, host.disk.read(), now),
+            true => self
+                .variant
+                .restored(config, members, host.disk.read(), now),
             false => self.variant.node(config, members, now),
         });
         self.checker.restarts(id);
@@ -395,7 +428,11 @@ impl World {
                 self.send_changes_again(host);
                 self.at(ELECTION / 12, What::Tick(host));
             }
-            What::Written { host, start, number } => {
+            What::Written {
+                host,
+                start,
+                number,
+            } => {
                 let host = &mut self.hosts[host];
                 if host.starts == start
                     && let Some(node) = &mut host.node
@@ -404,20 +441,37 @@ impl World {
                     node.persisted(number);
                 }
             }
-            What::Ask { host, client, attempt, question } => {
+            What::Ask {
+                host,
+                client,
+                attempt,
+                question,
+            } => {
                 self.ask(host, client, attempt, question);
             }
-            What::Reply { client, attempt, reply } => {
+            What::Reply {
+                client,
+                attempt,
+                reply,
+            } => {
                 let now = self.now;
                 let next = self.clients[client].reply(now, attempt, reply, &mut self.histories);
                 if let Some((attempt, is_done)) = next {
-                    let think = if is_done { self.rng.below(self.plan.think) } else { 300 };
+                    let think = if is_done {
+                        self.rng.below(self.plan.think)
+                    } else {
+                        300
+                    };
                     self.at(1 + think, What::Wake { client, attempt });
                 }
             }
             What::Wake { client, attempt } => self.wake(client, attempt),
             What::Command { from, term, change } => return self.command(from, term, change),
-            What::Confirmed { host, element, index } => {
+            What::Confirmed {
+                host,
+                element,
+                index,
+            } => {
                 let confirmed = &mut self.hosts[host].confirmed[element.0 as usize - 1];
                 *confirmed = index.max(*confirmed);
             }
@@ -468,7 +522,11 @@ impl World {
         let mut written = None;
         if let Some(persist) = node.persist() {
             host.disk.begin(&persist);
-            written = Some(What::Written { host: at, start: host.starts, number: persist.number });
+            written = Some(What::Written {
+                host: at,
+                start: host.starts,
+                number: persist.number,
+            });
         }
         let mut messages = Vec::new();
         node.send(|to, bytes| messages.push((to, bytes.to_vec())));
@@ -489,7 +547,7 @@ impl World {
             self.event(at, event);
         }
         if is_new_term && crashes {
-            let delay = self.rng.below(2 * self.plan.delay);
+            let delay = self.rng.below(3 * self.plan.delay);
             self.at(delay, What::Crash(at));
         }
         Ok(())
@@ -517,7 +575,14 @@ impl World {
             return;
         };
         if let Some(delay) = self.delay() {
-            self.at(delay, What::Reply { client, attempt, reply });
+            self.at(
+                delay,
+                What::Reply {
+                    client,
+                    attempt,
+                    reply,
+                },
+            );
         }
     }
 
@@ -526,14 +591,27 @@ impl World {
         let (now, attempt) = (self.now, self.attempts);
         let is_there = |at: &usize| !self.hosts[*at].is_lost;
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(is_there).collect();
+        let leads = |at: &usize| {
+            let node = self.hosts[*at].node.as_ref()?;
+            (node.role() == Role::Leader).then(|| (node.term(), *at))
+        };
+        let oldest = hosts.iter().filter_map(leads).min().map(|(_, at)| at);
         let with = (&self.plan, &mut self.rng, &mut self.histories);
-        let next = self.clients[client].wake(now, woken, attempt, client, &hosts, with);
+        let next = self.clients[client].wake(now, woken, attempt, client, (&hosts, oldest), with);
         let Some((host, question)) = next else {
             return;
         };
         self.attempt_clients.insert(attempt, client);
         if let Some(delay) = self.delay() {
-            self.at(delay, What::Ask { host, client, attempt, question });
+            self.at(
+                delay,
+                What::Ask {
+                    host,
+                    client,
+                    attempt,
+                    question,
+                },
+            );
         }
         self.at(ELECTION / 2, What::Wake { client, attempt });
     }
@@ -551,7 +629,14 @@ impl World {
             && let Some(delay) = self.delay()
         {
             let reply = Reply::Refused(refusal);
-            self.at(delay, What::Reply { client, attempt, reply });
+            self.at(
+                delay,
+                What::Reply {
+                    client,
+                    attempt,
+                    reply,
+                },
+            );
         }
     }
 
@@ -571,31 +656,28 @@ impl World {
         let Some(node) = &self.hosts[at].node else {
             return;
         };
-        if node.role() != consensus::Role::Leader {
+        if node.role() != Role::Leader {
             return;
         }
         let term = node.term();
         let changes = (1..).zip(self.hosts[at].confirmed);
-        let changes = changes.filter_map(|(element, after)| {
-            node.change_after(ElementId(element), after)
-        });
+        let changes =
+            changes.filter_map(|(element, after)| node.change_after(ElementId(element), after));
         for change in changes.collect::<Vec<_>>() {
             self.send_command(at, term, change);
         }
     }
 
-    fn command(
-        &mut self,
-        from: usize,
-        term: Term,
-        change: ElementChange,
-    ) -> Result<(), String> {
+    fn command(&mut self, from: usize, term: Term, change: ElementChange) -> Result<(), String> {
         let skips_fence = self.variant.skips_fence();
         let element = &mut self.elements[change.element.0 as usize - 1];
         let admission = element.fence.admit(term, change.previous, change.index);
         if admission == Admission::Apply || skips_fence {
             if change.index < element.shown {
-                return Err(format!("element {} goes back to an old change", change.element.0));
+                return Err(format!(
+                    "element {} goes back to an old change",
+                    change.element.0
+                ));
             }
             element.shown = change.index;
             match change.change {
@@ -608,7 +690,14 @@ impl World {
             Admission::Apply | Admission::Repeat(_) => element.fence.applied(),
         };
         if let Some(delay) = self.delay() {
-            self.at(delay, What::Confirmed { host: from, element: change.element, index });
+            self.at(
+                delay,
+                What::Confirmed {
+                    host: from,
+                    element: change.element,
+                    index,
+                },
+            );
         }
         Ok(())
     }
@@ -652,7 +741,10 @@ impl World {
 
     fn fault(&mut self) {
         let hosts = self.hosts.len();
-        let victim = match self.leading_host().filter(|_| self.rng.one_in(2)) {
+        let victim = match self
+            .leading_host()
+            .filter(|_| self.plan.is_storm || self.rng.one_in(2))
+        {
             Some(leader) => leader,
             None => self.rng.index(hosts),
         };
@@ -707,7 +799,11 @@ impl World {
             Keep::Disk => host.disk.crash(&mut self.rng),
             Keep::Memory => host.is_lost = !keeps_name,
         }
-        let length = if self.rng.one_in(2) { length } else { length / 20 };
+        let length = if self.rng.one_in(2) {
+            length
+        } else {
+            length / 20
+        };
         self.at(1 + length, What::Restart(at));
     }
 

@@ -139,11 +139,7 @@ impl State {
         outcome
     }
 
-    fn operation(
-        &mut self,
-        operation: &Operation,
-        term: Term,
-    ) -> (Answer, Option<ElementChange>) {
+    fn operation(&mut self, operation: &Operation, term: Term) -> (Answer, Option<ElementChange>) {
         let answer = match operation {
             Operation::OpenSession => Answer::Done,
             Operation::Get(key) => Answer::Value(self.get(key)),
@@ -163,7 +159,11 @@ impl State {
                     }
                 }
             }
-            Operation::Change { element, key, change } => {
+            Operation::Change {
+                element,
+                key,
+                change,
+            } => {
                 return self.change(*element, *key, *change, term);
             }
             Operation::Confirm { element, index } => {
@@ -216,7 +216,11 @@ impl State {
             ..Cell::default()
         });
         let cell = Cell {
-            kind: if change.is_some() { CellKind::Change } else { CellKind::Removal },
+            kind: if change.is_some() {
+                CellKind::Change
+            } else {
+                CellKind::Removal
+            },
             element,
             key,
             value: change.unwrap_or_default(),
@@ -233,7 +237,8 @@ impl State {
         if !self.table.set(cell, &mut self.taking) {
             // The element is as before the change.
             if is_new_element {
-                self.table.remove(&Name::of_element(element), &mut self.taking);
+                self.table
+                    .remove(&Name::of_element(element), &mut self.taking);
             } else {
                 head.index = previous;
                 self.table.set(head, &mut self.taking);
@@ -241,7 +246,16 @@ impl State {
             return (Answer::Full, None);
         }
         let index = self.applied;
-        (Answer::Done, Some(ElementChange { element, key, change, previous, index }))
+        (
+            Answer::Done,
+            Some(ElementChange {
+                element,
+                key,
+                change,
+                previous,
+                index,
+            }),
+        )
     }
 
     fn confirm(&mut self, element: ElementId, index: LogIndex) {
@@ -250,7 +264,8 @@ impl State {
         };
         head.previous = head.previous.max(index.min(head.index));
         self.table.set(head, &mut self.taking);
-        self.table.forget_removals(element, head.previous, &mut self.taking);
+        self.table
+            .forget_removals(element, head.previous, &mut self.taking);
     }
 
     /// Returns the first change of an element after an index that it confirmed to the caller, to
@@ -263,7 +278,9 @@ impl State {
         let is_change = |kind| matches!(kind, CellKind::Change | CellKind::Removal);
         let cells = self.table.cells().iter();
         let cells = cells.filter(|cell| is_change(cell.kind) && cell.element == element);
-        let cell = cells.filter(|cell| cell.index > after).min_by_key(|cell| cell.index)?;
+        let cell = cells
+            .filter(|cell| cell.index > after)
+            .min_by_key(|cell| cell.index)?;
         Some(ElementChange {
             element,
             key: cell.key,
@@ -346,7 +363,10 @@ impl State {
     }
 
     /// Returns a number that depends on the whole state.
-    #[cfg_attr(not(test), allow(dead_code, reason = "only simulations compare states"))]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "only simulations compare states")
+    )]
     pub(crate) fn digest(&self) -> u64 {
         use std::hash::{Hash, Hasher};
         let mut hasher = std::hash::DefaultHasher::new();

@@ -134,7 +134,11 @@ pub(crate) fn open(sessions: &mut [Session], index: LogIndex, time: u64, life: u
         return Answer::SessionsFull;
     };
     let client = ClientId(index.0 << SLOT_BITS | slot as u64);
-    sessions[slot] = Session { client, used: time, ..Session::default() };
+    sessions[slot] = Session {
+        client,
+        used: time,
+        ..Session::default()
+    };
     Answer::Opened(client)
 }
 
@@ -147,7 +151,9 @@ pub(crate) fn find(
     life: u64,
 ) -> Found<'_> {
     let slot = client.0 as usize & (MAX_SESSIONS - 1);
-    let session = sessions.get_mut(slot).filter(|session| session.client == client);
+    let session = sessions
+        .get_mut(slot)
+        .filter(|session| session.client == client);
     let Some(session) = session.filter(|session| !session.is_free()) else {
         return Found::Answer(Answer::NoSession);
     };

@@ -97,7 +97,10 @@ impl Snapshot {
         let mut from = Reader::new(bytes);
         while !from.is_empty() {
             let item = from.u64().filter(|item| (first..next).contains(item));
-            if item.and_then(|item| self.read_item(item, &mut from)).is_none() {
+            if item
+                .and_then(|item| self.read_item(item, &mut from))
+                .is_none()
+            {
                 return false;
             }
         }

@@ -47,11 +47,19 @@ pub(crate) struct Name {
 
 impl Name {
     pub(crate) const fn of_key(key: Key) -> Name {
-        Name { element: ElementId(0), is_element: false, key }
+        Name {
+            element: ElementId(0),
+            is_element: false,
+            key,
+        }
     }
 
     pub(crate) const fn of_element(element: ElementId) -> Name {
-        Name { element, is_element: true, key: [0; 16] }
+        Name {
+            element,
+            is_element: true,
+            key: [0; 16],
+        }
     }
 }
 
@@ -276,7 +284,12 @@ mod tests {
                 } else {
                     let has_room = map.contains_key(&key) || map.len() < 24;
                     let kind = CellKind::Value;
-                    let cell = Cell { kind, key, index: LogIndex(step), ..Cell::default() };
+                    let cell = Cell {
+                        kind,
+                        key,
+                        index: LogIndex(step),
+                        ..Cell::default()
+                    };
                     assert_eq!(table.set(cell, &mut ()), has_room);
                     if has_room {
                         map.insert(key, step);
