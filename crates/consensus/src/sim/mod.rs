@@ -9,6 +9,8 @@ mod disk;
 mod linear;
 mod plan;
 #[cfg(test)]
+mod scripts;
+#[cfg(test)]
 mod tests;
 mod variant;
 mod world;

@@ -59,7 +59,7 @@ impl Plan {
             true => 0,
             false => rng.below(most) as u32,
         };
-        let is_storm = rng.one_in(4);
+        let is_storm = rng.one_in(3);
         Plan {
             is_storm,
             nodes: if rng.one_in(2) { 3 } else { 5 },

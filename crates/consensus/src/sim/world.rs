@@ -24,6 +24,8 @@ pub(crate) struct Report {
     pub(crate) operations: u64,
     pub(crate) unknown: u64,
     pub(crate) elections: u64,
+    /// Terms with two candidates.
+    pub(crate) rivals: u64,
     pub(crate) crashes: u64,
     pub(crate) partitions: u64,
     pub(crate) changes: u64,
@@ -44,6 +46,7 @@ impl Report {
         self.operations += other.operations;
         self.unknown += other.unknown;
         self.elections += other.elections;
+        self.rivals += other.rivals;
         self.crashes += other.crashes;
         self.partitions += other.partitions;
         self.changes += other.changes;
@@ -174,6 +177,8 @@ pub(super) struct World {
     checker: Checker,
     pub(super) report: Report,
     attempt_clients: BTreeMap<u64, usize>,
+    /// Last candidate of each term.
+    candidates: BTreeMap<Term, usize>,
 }
 
 /// Runs a seed.
@@ -208,6 +213,7 @@ impl World {
             checker: Checker::default(),
             report: Report::default(),
             attempt_clients: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             plan,
         };
         let voters: Vec<NodeId> = (1..=world.plan.nodes).map(NodeId).collect();
@@ -271,7 +277,6 @@ impl World {
         self.check_histories()?;
         for host in &self.hosts {
             let counts = host.node.as_ref().map(Node::counts).unwrap_or_default();
-            self.report.elections += counts.elections;
             self.report.snapshots += counts.snapshots;
             self.report.installed += counts.installed;
             self.report.refused += counts.refused;
@@ -518,6 +523,10 @@ impl World {
         if !waits {
             node.flush(now);
         }
+        if node.role() == Role::Candidate {
+            let other = self.candidates.insert(node.term(), at);
+            self.report.rivals += u64::from(other.is_some_and(|other| other < at));
+        }
         let is_new_term = std::mem::replace(&mut host.term, node.term()) != node.term();
         let mut written = None;
         if let Some(persist) = node.persist() {
@@ -547,7 +556,7 @@ impl World {
             self.event(at, event);
         }
         if is_new_term && crashes {
-            let delay = self.rng.below(3 * self.plan.delay);
+            let delay = self.rng.below(self.plan.delay);
             self.at(delay, What::Crash(at));
         }
         Ok(())
@@ -563,6 +572,7 @@ impl World {
                 return;
             }
             Event::Leading { .. } => {
+                self.report.elections += 1;
                 self.hosts[host].confirmed = Default::default();
                 return;
             }
