@@ -19,6 +19,8 @@ struct Script {
     disks: Vec<Disk>,
     messages: Vec<(u64, u64, Vec<u8>)>,
     now: u64,
+    /// Node with a disk that completes no write.
+    stuck: Option<u64>,
 }
 
 impl Script {
@@ -34,6 +36,7 @@ impl Script {
             disks: voters.map(|_| Disk::default()).into(),
             messages: Vec::new(),
             now: 0,
+            stuck: None,
         }
     }
 
@@ -62,7 +65,7 @@ impl Script {
         &mut self.nodes[id as usize - 1]
     }
 
-    /// Takes the outputs of a node; its writes are complete at once.
+    /// Takes the outputs of a node; its writes are complete at once, unless its disk is stuck.
     fn flush(&mut self, id: u64) {
         let now = self.now;
         let at = id as usize - 1;
@@ -70,9 +73,11 @@ impl Script {
         if let Some(persist) = self.nodes[at].persist() {
             let number = persist.number;
             self.disks[at].begin(&persist);
-            self.disks[at].complete(number);
-            self.nodes[at].persisted(number);
-            self.nodes[at].flush(now);
+            if self.stuck != Some(id) {
+                self.disks[at].complete(number);
+                self.nodes[at].persisted(number);
+                self.nodes[at].flush(now);
+            }
         }
         let messages = &mut self.messages;
         self.nodes[at].send(|to, bytes| messages.push((id, to.0, bytes.to_vec())));
@@ -119,11 +124,21 @@ impl Script {
         }
     }
 
+    /// Opens a session at a leader: a request like any other.
+    fn propose(&mut self, id: u64) {
+        let (client, operation) = (ClientId(0), Operation::OpenSession);
+        let request = Request { client, sequence: 0, operation };
+        let now = self.now;
+        self.node(id).propose(now, request, 0).unwrap();
+        self.flush(id);
+    }
+
     fn restart(&mut self, id: u64) {
         let config = Script::config(NodeId(id), 1);
         let saved = self.disks[id as usize - 1].read();
         let node = self.variant.restored(config, self.members, saved, self.now);
         *self.node(id) = node;
+        self.stuck = self.stuck.filter(|stuck| *stuck != id);
     }
 }
 
@@ -135,15 +150,7 @@ fn an_old_entry_is_counted(mistake: Option<Mistake>) -> bool {
     script.exchange(1, 2, |_| false);
     script.exchange(1, 3, |_| false);
     // Only node 1 has the second entry, of term 1.
-    let operation = Operation::OpenSession;
-    let now = script.now;
-    let request = Request {
-        client: ClientId(0),
-        sequence: 0,
-        operation,
-    };
-    script.node(1).propose(now, request, 0).unwrap();
-    script.flush(1);
+    script.propose(1);
     // Only node 2 has the first entry of the next term, at the same index.
     script.elect(2, 3);
     assert_eq!(script.node(2).last(), LogIndex(2));
@@ -180,6 +187,28 @@ fn a_node_restarts_after_its_vote(mistake: Option<Mistake>) -> bool {
     let leads = |node: &Node| node.role() == Role::Leader && node.term() == Term(1);
     assert!(leads(script.node(1)));
     leads(script.node(2))
+}
+
+/// A leader restarts before its own write of an entry is complete. Returns true if it committed
+/// the entry and two nodes without it go on.
+fn a_leader_restarts_before_its_write(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.elect(1, 2);
+    script.exchange(1, 2, |_| false);
+    script.exchange(1, 3, |_| false);
+    script.stuck = Some(1);
+    script.propose(1);
+    script.exchange(1, 2, |_| false);
+    let is_committed = script.node(1).commit() == LogIndex(2);
+    script.restart(1);
+    script.elect(3, 1);
+    is_committed
+}
+
+#[test]
+fn finds_own_entries_that_count_before_their_write() {
+    assert!(!a_leader_restarts_before_its_write(None));
+    assert!(a_leader_restarts_before_its_write(Some(Mistake::CountsUnsynced)));
 }
 
 #[test]

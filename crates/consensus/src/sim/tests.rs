@@ -84,7 +84,6 @@ mistakes_are_found! {
     finds_learners_in_a_majority: CountsLearners,
     finds_half_as_a_majority: CountsHalf,
     finds_pre_votes_counted_as_votes: CountsPreVotes,
-    finds_own_entries_counted_before_their_write: CountsUnsynced,
     finds_a_cut_that_is_not_needed: TruncatesAlways,
     finds_entries_after_unknown_ones: AppendsWithoutPreviousTerm,
     finds_commitment_of_unverified_entries: CommitsUnverified,
