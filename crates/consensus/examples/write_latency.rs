@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use consensus::{
-    Ack, Answer, Capacity, ClientId, Config, Event, Keep, LogIndex, Membership, Node, NodeId,
-    Operation, Refusal, Request, Role, Value,
+    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
+    RaftNode, RaftRole, Refusal, Request, RequestAnswer, StoredValue,
 };
 
 const NODES: u64 = 3;
@@ -14,7 +14,7 @@ const WRITES: u64 = 200_000;
 
 /// Three nodes, and messages between them as bytes in a buffer.
 struct Cluster {
-    nodes: Vec<Node>,
+    nodes: Vec<RaftNode>,
     bytes: Vec<u8>,
     /// Receiver and end of each message in `bytes`.
     messages: Vec<(usize, usize)>,
@@ -46,7 +46,7 @@ impl Cluster {
         Cluster {
             nodes: voters
                 .iter()
-                .map(|id| Node::new(config(*id), members, 0))
+                .map(|id| RaftNode::new(config(*id), members, 0))
                 .collect(),
             bytes: Vec::with_capacity(1 << 16),
             messages: Vec::with_capacity(64),
@@ -86,22 +86,22 @@ impl Cluster {
                 node.tick(self.now);
             }
             self.settle();
-            if let Some(leader) = self.nodes.iter().position(|n| n.role() == Role::Leader) {
+            if let Some(leader) = self.nodes.iter().position(|n| n.role() == RaftRole::Leader) {
                 return leader;
             }
         }
     }
 
     /// Proposes a request and returns its answer when all nodes have committed it.
-    fn request(&mut self, leader: usize, request: Request) -> Result<Answer, Refusal> {
+    fn request(&mut self, leader: usize, request: Request) -> Result<RequestAnswer, Refusal> {
         self.nodes[leader].propose(self.now, request, request.sequence)?;
         let index: LogIndex = self.nodes[leader].last();
-        let mut answer = Answer::Stale;
+        let mut answer = RequestAnswer::Stale;
         while self.nodes.iter().any(|node| node.commit() < index) {
             self.settle();
         }
         while let Some(event) = self.nodes[leader].next_event() {
-            if let Event::Answered { answer: found, .. } = event {
+            if let NodeEvent::Answered { answer: found, .. } = event {
                 answer = found;
             }
         }
@@ -117,11 +117,11 @@ fn main() -> Result<(), Refusal> {
         sequence: 0,
         operation: Operation::OpenSession,
     };
-    let Answer::Opened(client) = cluster.request(leader, open)? else {
+    let RequestAnswer::Opened(client) = cluster.request(leader, open)? else {
         eprintln!("no session was opened");
         std::process::exit(1);
     };
-    let value = Value::new(&[7; 64]).expect("64 bytes fit");
+    let value = StoredValue::new(&[7; 64]).expect("64 bytes fit");
     let mut times = Vec::with_capacity(WRITES as usize);
     for sequence in 1..=WARM + WRITES {
         let key = u128::from(sequence % 512).to_le_bytes();
@@ -133,7 +133,7 @@ fn main() -> Result<(), Refusal> {
         let from = Instant::now();
         let answer = cluster.request(leader, request)?;
         let time = from.elapsed().as_nanos();
-        assert_eq!(answer, Answer::Done);
+        assert_eq!(answer, RequestAnswer::Done);
         if sequence > WARM {
             times.push(time);
         }

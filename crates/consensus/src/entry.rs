@@ -24,7 +24,7 @@ pub struct ShortBytes<const N: usize> {
 }
 
 /// Value of a key.
-pub type Value = ShortBytes<MAX_VALUE>;
+pub type StoredValue = ShortBytes<MAX_VALUE>;
 /// Change of an element: bytes that only the element reads.
 pub type ChangeBytes = ShortBytes<MAX_CHANGE>;
 
@@ -80,7 +80,7 @@ pub enum Operation {
     /// Reads a key, in its place in the log.
     Get(Key),
     /// Sets a key.
-    Put(Key, Value),
+    Put(Key, StoredValue),
     /// Removes a key.
     Delete(Key),
     /// Sets a key if it has the expected value; `None` is no value.
@@ -88,15 +88,15 @@ pub enum Operation {
         /// The key.
         key: Key,
         /// The value that the key must have.
-        expected: Option<Value>,
+        expected: Option<StoredValue>,
         /// The value that it gets.
-        new: Value,
+        new: StoredValue,
     },
     /// Changes an element: sets what it has under a key, or removes it.
     Change {
         /// The element.
         element: ElementId,
-        /// What is changed.
+        /// Name of the changed content.
         key: Key,
         /// The new content; `None` removes it.
         change: Option<ChangeBytes>,
@@ -234,16 +234,16 @@ fn decode_request(kind: u8, from: &mut Reader<'_>) -> Option<Request> {
     let operation = match kind {
         2 => Operation::OpenSession,
         3 => Operation::Get(from.array()?),
-        4 => Operation::Put(from.array()?, Value::decode(from)?),
+        4 => Operation::Put(from.array()?, StoredValue::decode(from)?),
         5 => Operation::Delete(from.array()?),
         6 | 7 => Operation::CompareAndSet {
             key: from.array()?,
             expected: if kind == 7 {
-                Some(Value::decode(from)?)
+                Some(StoredValue::decode(from)?)
             } else {
                 None
             },
-            new: Value::decode(from)?,
+            new: StoredValue::decode(from)?,
         },
         8 | 9 => Operation::Change {
             element: ElementId(from.u32()?),

@@ -2,14 +2,14 @@
 //! layout, and each applies them to an equal state: a key-value table, what managed elements have,
 //! and the sessions of clients.
 //!
-//! **In:** bytes of messages of other nodes, requests and reads of clients, the time of the caller's
-//! clock, and the notice that a write to disk is complete. **Out:** bytes of messages, writes to
-//! keep on disk, events: answers, changes to send to elements.
+//! **In:** bytes of messages of other nodes, requests and reads of clients, the time of the
+//! caller's clock, and the notice that a write to disk is complete. **Out:** bytes of messages,
+//! writes to keep on disk, events: answers, changes to send to elements.
 //!
-//! The caller drives a [`Node`]. Inputs ([`Node::receive`], [`Node::tick`], [`Node::propose`],
-//! [`Node::read`], [`Node::persisted`] and others) change the node. Then the caller calls
-//! [`Node::flush`], which makes the messages for all of them together, and takes the outputs:
-//! [`Node::persist`], [`Node::send`], [`Node::next_event`]. So one message carries the entries of
+//! The caller drives a [`RaftNode`]. Inputs ([`RaftNode::receive`], [`RaftNode::tick`], [`RaftNode::propose`],
+//! [`RaftNode::read`], [`RaftNode::persisted`] and others) change the node. Then the caller calls
+//! [`RaftNode::flush`], which makes the messages for all of them together, and takes the outputs:
+//! [`RaftNode::persist`], [`RaftNode::send`], [`RaftNode::next_event`]. So one message carries the entries of
 //! many requests, one sync keeps them, and the batch is the caller's choice. A message that
 //! promises what is not on disk yet is held until the caller reports the write as complete.
 //!
@@ -47,11 +47,13 @@ mod wire;
 
 pub use entry::{
     ChangeBytes, ElementId, Entry, KEY_BYTES, Key, MAX_CHANGE, MAX_ENTRY, MAX_VALUE, Operation,
-    Payload, Request, ShortBytes, Value,
+    Payload, Request, ShortBytes, StoredValue,
 };
 pub use fence::{Admission, Fence};
 pub use ids::{ClientId, LogIndex, NodeId, Term};
 pub use members::{MAX_MEMBERS, MemberRole, Membership, MembershipChange};
-pub use message::{Body, Entries, HEADER, MAX_MESSAGE, Message, MessageError, VoteKind, crc32c};
-pub use node::{Ack, Config, Counts, Event, Keep, Node, Persist, Refusal, Role, Saved};
-pub use state::{Answer, Capacity, ElementChange, MAX_SESSIONS, Snapshot};
+pub use message::{
+    Entries, HEADER, MAX_MESSAGE, MessageBody, MessageError, PeerMessage, VoteKind, crc32c,
+};
+pub use node::{Ack, Config, Counts, Keep, NodeEvent, Persist, RaftNode, RaftRole, Refusal, Saved};
+pub use state::{Capacity, ElementChange, MAX_SESSIONS, RequestAnswer, Snapshot};

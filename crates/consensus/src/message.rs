@@ -1,6 +1,6 @@
 //! Messages between nodes: a header with CRC-32C and the cluster's name, and a body of each kind.
 //!
-//! A message is checked once, by [`Message::decode`]. docs/internals/consensus.md has the layout.
+//! A message is checked once, by [`PeerMessage::decode`]. docs/internals/consensus.md has the layout.
 
 use support::crc::CrcTables;
 
@@ -12,9 +12,9 @@ use crate::wire::{Reader, Write};
 pub const MAX_MESSAGE: usize = 2048;
 /// Bytes of the header.
 pub const HEADER: usize = 40;
-/// Bytes of the entries of one message at most: what other fields of [`Body::Append`] leave.
+/// Bytes of the entries of one message at most: what other fields of [`MessageBody::Append`] leave.
 pub(crate) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE - HEADER - 35;
-/// Bytes of a piece of a snapshot at most: what other fields of [`Body::Piece`] leave.
+/// Bytes of a piece of a snapshot at most: what other fields of [`MessageBody::Piece`] leave.
 pub(crate) const MAX_PIECE: usize = MAX_MESSAGE - HEADER - 50;
 
 const VERSION: u8 = 1;
@@ -67,7 +67,7 @@ impl std::error::Error for MessageError {}
 
 /// Message of one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct PeerMessage<'a> {
     /// Sender.
     pub from: NodeId,
     /// Receiver.
@@ -75,7 +75,7 @@ pub struct Message<'a> {
     /// Term of the sender.
     pub term: Term,
     /// Content.
-    pub body: Body<'a>,
+    pub body: MessageBody<'a>,
 }
 
 /// Reason for which a candidate asks for votes.
@@ -91,7 +91,7 @@ pub enum VoteKind {
 
 /// Content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body<'a> {
+pub enum MessageBody<'a> {
     /// A candidate asks for a vote.
     Vote {
         /// Reason.
@@ -221,7 +221,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> Message<'a> {
+impl<'a> PeerMessage<'a> {
     /// Appends the encoded message, at most [`MAX_MESSAGE`] bytes.
     pub fn encode(&self, cluster: u64, out: &mut Vec<u8>) {
         let begin = out.len();
@@ -244,15 +244,15 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// The bytes are no message of this cluster.
-    pub fn decode(cluster: u64, bytes: &'a [u8]) -> Result<Message<'a>, MessageError> {
-        Message::decode_checked(cluster, bytes, true)
+    pub fn decode(cluster: u64, bytes: &'a [u8]) -> Result<PeerMessage<'a>, MessageError> {
+        PeerMessage::decode_checked(cluster, bytes, true)
     }
 
     pub(crate) fn decode_checked(
         cluster: u64,
         bytes: &'a [u8],
         checks_crc: bool,
-    ) -> Result<Message<'a>, MessageError> {
+    ) -> Result<PeerMessage<'a>, MessageError> {
         let mut from = Reader::new(bytes);
         if bytes.len() < HEADER || bytes.len() > MAX_MESSAGE {
             return Err(MessageError::Length);
@@ -273,39 +273,39 @@ impl<'a> Message<'a> {
         if sender != cluster {
             return Err(MessageError::Cluster(sender));
         }
-        Message::fields(kind, &mut from)
+        PeerMessage::fields(kind, &mut from)
             .filter(|_| from.is_empty())
             .ok_or(MessageError::Fields)
     }
 
-    fn fields(kind: u8, from: &mut Reader<'a>) -> Option<Message<'a>> {
-        Some(Message {
+    fn fields(kind: u8, from: &mut Reader<'a>) -> Option<PeerMessage<'a>> {
+        Some(PeerMessage {
             from: NodeId(from.u64()?),
             to: NodeId(from.u64()?),
             term: Term(from.u64()?),
-            body: Body::decode(kind, from)?,
+            body: MessageBody::decode(kind, from)?,
         })
     }
 }
 
-impl<'a> Body<'a> {
+impl<'a> MessageBody<'a> {
     const fn kind(&self) -> u8 {
         match self {
-            Body::Vote { .. } => 1,
-            Body::Voted { .. } => 2,
-            Body::Append { .. } => 3,
-            Body::Appended { .. } => 4,
-            Body::Piece { .. } => 5,
-            Body::Received { .. } => 6,
-            Body::CampaignNow => 7,
-            Body::ReadIndex { .. } => 8,
-            Body::ReadAt { .. } => 9,
+            MessageBody::Vote { .. } => 1,
+            MessageBody::Voted { .. } => 2,
+            MessageBody::Append { .. } => 3,
+            MessageBody::Appended { .. } => 4,
+            MessageBody::Piece { .. } => 5,
+            MessageBody::Received { .. } => 6,
+            MessageBody::CampaignNow => 7,
+            MessageBody::ReadIndex { .. } => 8,
+            MessageBody::ReadAt { .. } => 9,
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Body::Vote {
+            MessageBody::Vote {
                 kind,
                 campaign,
                 last_index,
@@ -320,11 +320,11 @@ impl<'a> Body<'a> {
                 out.put_u64(last_index.0);
                 out.put_u64(last_term.0);
             }
-            Body::Voted { campaign, granted } => {
+            MessageBody::Voted { campaign, granted } => {
                 out.put_u64(*campaign);
                 out.put_u8(u8::from(*granted));
             }
-            Body::Append {
+            MessageBody::Append {
                 previous,
                 previous_term,
                 commit,
@@ -338,7 +338,7 @@ impl<'a> Body<'a> {
                 out.put_u16(entries.count);
                 out.put(entries.bytes);
             }
-            Body::Appended {
+            MessageBody::Appended {
                 matches,
                 index,
                 previous,
@@ -349,7 +349,7 @@ impl<'a> Body<'a> {
                 out.put_u64(previous.0);
                 out.put_u64(*round);
             }
-            Body::Piece {
+            MessageBody::Piece {
                 index,
                 index_term,
                 first,
@@ -364,14 +364,14 @@ impl<'a> Body<'a> {
                 out.put_u16(bytes.len() as u16);
                 out.put(bytes);
             }
-            Body::Received { index, next, round } => {
+            MessageBody::Received { index, next, round } => {
                 for number in [index.0, *next, *round] {
                     out.put_u64(number);
                 }
             }
-            Body::CampaignNow => {}
-            Body::ReadIndex { number } => out.put_u64(*number),
-            Body::ReadAt { number, index } => {
+            MessageBody::CampaignNow => {}
+            MessageBody::ReadIndex { number } => out.put_u64(*number),
+            MessageBody::ReadAt { number, index } => {
                 out.put_u64(*number);
                 out.put_u8(u8::from(index.is_some()));
                 out.put_u64(index.map_or(0, |index| index.0));
@@ -379,9 +379,9 @@ impl<'a> Body<'a> {
         }
     }
 
-    fn decode(kind: u8, from: &mut Reader<'a>) -> Option<Body<'a>> {
+    fn decode(kind: u8, from: &mut Reader<'a>) -> Option<MessageBody<'a>> {
         let body = match kind {
-            1 => Body::Vote {
+            1 => MessageBody::Vote {
                 kind: match from.u8()? {
                     0 => VoteKind::Pre,
                     1 => VoteKind::Real,
@@ -392,24 +392,24 @@ impl<'a> Body<'a> {
                 last_index: LogIndex(from.u64()?),
                 last_term: Term(from.u64()?),
             },
-            2 => Body::Voted {
+            2 => MessageBody::Voted {
                 campaign: from.u64()?,
                 granted: from.flag()?,
             },
-            3 => Body::Append {
+            3 => MessageBody::Append {
                 previous: LogIndex(from.u64()?),
                 previous_term: Term(from.u64()?),
                 commit: LogIndex(from.u64()?),
                 round: from.u64()?,
                 entries: Entries::decode(from)?,
             },
-            4 => Body::Appended {
+            4 => MessageBody::Appended {
                 matches: from.flag()?,
                 index: LogIndex(from.u64()?),
                 previous: LogIndex(from.u64()?),
                 round: from.u64()?,
             },
-            5 => Body::Piece {
+            5 => MessageBody::Piece {
                 index: LogIndex(from.u64()?),
                 index_term: Term(from.u64()?),
                 first: from.u64()?,
@@ -421,19 +421,19 @@ impl<'a> Body<'a> {
                     from.bytes(usize::from(len))?
                 },
             },
-            6 => Body::Received {
+            6 => MessageBody::Received {
                 index: LogIndex(from.u64()?),
                 next: from.u64()?,
                 round: from.u64()?,
             },
-            7 => Body::CampaignNow,
-            8 => Body::ReadIndex {
+            7 => MessageBody::CampaignNow,
+            8 => MessageBody::ReadIndex {
                 number: from.u64()?,
             },
             9 => {
                 let (number, is_some) = (from.u64()?, from.flag()?);
                 let index = LogIndex(from.u64()?);
-                Body::ReadAt {
+                MessageBody::ReadAt {
                     number,
                     index: is_some.then_some(index),
                 }

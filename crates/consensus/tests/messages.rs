@@ -1,8 +1,9 @@
 //! Messages: every message is read as it was written, and no bytes make a node panic.
 
 use consensus::{
-    Ack, Body, Capacity, ClientId, Config, Entries, Keep, LogIndex, MAX_MESSAGE, Membership,
-    Message, MessageError, Node, NodeId, Operation, Request, Term, Value, VoteKind, crc32c,
+    Ack, Capacity, ClientId, Config, Entries, Keep, LogIndex, MAX_MESSAGE, Membership, MessageBody,
+    MessageError, NodeId, Operation, PeerMessage, RaftNode, Request, StoredValue, Term, VoteKind,
+    crc32c,
 };
 use proptest::prelude::*;
 use support::rng::Rng;
@@ -18,34 +19,34 @@ fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-fn body(rng: &mut Rng) -> Body<'static> {
+fn body(rng: &mut Rng) -> MessageBody<'static> {
     let (a, b) = (LogIndex(number(rng)), LogIndex(number(rng)));
     let (round, next) = (number(rng), number(rng));
     match rng.below(9) {
-        0 => Body::Vote {
+        0 => MessageBody::Vote {
             kind: [VoteKind::Pre, VoteKind::Real, VoteKind::Transfer][rng.index(3)],
             campaign: round,
             last_index: a,
             last_term: Term(number(rng)),
         },
-        1 => Body::Voted {
+        1 => MessageBody::Voted {
             campaign: round,
             granted: rng.one_in(2),
         },
-        2 => Body::Append {
+        2 => MessageBody::Append {
             previous: a,
             previous_term: Term(number(rng)),
             commit: b,
             round,
             entries: Entries::NONE,
         },
-        3 => Body::Appended {
+        3 => MessageBody::Appended {
             matches: rng.one_in(2),
             index: a,
             previous: b,
             round,
         },
-        4 => Body::Piece {
+        4 => MessageBody::Piece {
             index: a,
             index_term: Term(number(rng)),
             first: if rng.one_in(2) { 0 } else { number(rng) },
@@ -58,21 +59,21 @@ fn body(rng: &mut Rng) -> Body<'static> {
             round,
             bytes: &[],
         },
-        5 => Body::Received {
+        5 => MessageBody::Received {
             index: a,
             next,
             round,
         },
-        6 => Body::CampaignNow,
-        7 => Body::ReadIndex { number: round },
-        _ => Body::ReadAt {
+        6 => MessageBody::CampaignNow,
+        7 => MessageBody::ReadIndex { number: round },
+        _ => MessageBody::ReadAt {
             number: round,
             index: rng.one_in(2).then_some(a),
         },
     }
 }
 
-fn node() -> Node {
+fn node() -> RaftNode {
     let config = Config {
         cluster: CLUSTER,
         id: NodeId(1),
@@ -92,10 +93,10 @@ fn node() -> Node {
         },
     };
     let members = Membership::of_voters(&[NodeId(1), NodeId(2), NodeId(3)]);
-    Node::new(config, members.expect("three are few"), 0)
+    RaftNode::new(config, members.expect("three are few"), 0)
 }
 
-fn encoded(message: &Message<'_>) -> Vec<u8> {
+fn encoded(message: &PeerMessage<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.encode(CLUSTER, &mut bytes);
     bytes
@@ -110,27 +111,30 @@ fn the_check_value_of_crc_32c_is_computed() {
 fn messages_are_read_as_written_and_refused_when_damaged() {
     let mut rng = Rng::new(1);
     for _ in 0..2_000 {
-        let message = Message {
+        let message = PeerMessage {
             from: NodeId(number(&mut rng)),
             to: NodeId(number(&mut rng)),
             term: Term(number(&mut rng)),
             body: body(&mut rng),
         };
         let mut bytes = encoded(&message);
-        assert_eq!(Message::decode(CLUSTER, &bytes), Ok(message));
+        assert_eq!(PeerMessage::decode(CLUSTER, &bytes), Ok(message));
         assert_eq!(
-            Message::decode(8, &bytes),
+            PeerMessage::decode(8, &bytes),
             Err(MessageError::Cluster(CLUSTER))
         );
         bytes[4..]
             .iter_mut()
             .for_each(|byte| *byte = byte.wrapping_add(1));
         assert_eq!(
-            Message::decode(CLUSTER, &bytes),
+            PeerMessage::decode(CLUSTER, &bytes),
             Err(MessageError::Checksum)
         );
         bytes.resize(MAX_MESSAGE + 1, 0);
-        assert_eq!(Message::decode(CLUSTER, &bytes), Err(MessageError::Length));
+        assert_eq!(
+            PeerMessage::decode(CLUSTER, &bytes),
+            Err(MessageError::Length)
+        );
     }
 }
 
@@ -147,7 +151,7 @@ fn no_sequence_of_fields_makes_a_node_panic() {
                 _ => node.term(),
             };
             let from = NodeId(rng.below(5));
-            let message = Message {
+            let message = PeerMessage {
                 from,
                 to: NodeId(1),
                 term,
@@ -165,7 +169,7 @@ fn no_sequence_of_fields_makes_a_node_panic() {
                 bytes[..4].copy_from_slice(&crc);
             }
             let _ = node.receive(now, &bytes);
-            let operation = Operation::Put([step as u8; 16], Value::default());
+            let operation = Operation::Put([step as u8; 16], StoredValue::default());
             let request = Request {
                 client: ClientId(number(&mut rng)),
                 sequence: 1,

@@ -1,10 +1,10 @@
 //! Elections: campaigns, votes, and leadership given to another node.
 
-use super::{Event, Node, Role};
+use super::{NodeEvent, RaftNode, RaftRole};
 use crate::entry::Payload;
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::members::MAX_MEMBERS;
-use crate::message::{Body, Message, VoteKind};
+use crate::message::{MessageBody, PeerMessage, VoteKind};
 use crate::mistake::Mistake;
 
 /// Campaign of this node: its number and the nodes that are for it.
@@ -45,7 +45,7 @@ impl Campaign {
     }
 }
 
-impl Node {
+impl RaftNode {
     /// Sets the time of the next campaign: between one and two election timeouts from now.
     pub(super) fn postpone_campaign(&mut self) {
         let timeout = self.config.election_timeout.max(1);
@@ -59,26 +59,26 @@ impl Node {
             (self.term, self.vote) = (term, None);
             self.writes.vote_changed();
         }
-        if self.role == Role::Leader {
+        if self.role == RaftRole::Leader {
             self.leading.end();
             self.reads.fail_leading(&mut self.events);
             self.lose_held();
         }
-        if self.role != Role::Follower {
+        if self.role != RaftRole::Follower {
             self.postpone_campaign();
         }
-        self.role = Role::Follower;
+        self.role = RaftRole::Follower;
         self.leader = leader;
     }
 
     /// Takes note that the leader of this term was heard. Returns false if it cannot be: this node
     /// leads the term.
     pub(super) fn heard_leader(&mut self, from: NodeId) -> bool {
-        if self.role == Role::Leader || self.leader.is_some_and(|leader| leader != from) {
+        if self.role == RaftRole::Leader || self.leader.is_some_and(|leader| leader != from) {
             self.counts.impossible += 1;
             return false;
         }
-        if self.role != Role::Follower || self.leader.is_none() {
+        if self.role != RaftRole::Follower || self.leader.is_none() {
             self.follow(self.term, Some(from));
         }
         self.heard = self.now;
@@ -87,7 +87,7 @@ impl Node {
     }
 
     /// Returns true if this node may lead: it is a voter, or was one before a change that is not
-    /// known as committed. Without the second rule nobody could lead if only this node has the
+    /// known as committed. Without the second rule no node could lead if only this node has the
     /// entry that removes it.
     fn may_lead(&self) -> bool {
         let id = self.config.id;
@@ -102,14 +102,14 @@ impl Node {
         self.postpone_campaign();
         self.leader = None;
         if self.may_lead() {
-            self.role = Role::PreCandidate;
+            self.role = RaftRole::PreCandidate;
             self.ask_for_votes(VoteKind::Pre);
         }
     }
 
     /// Takes the leader's request to campaign now.
     pub(super) fn campaign_now(&mut self, from: NodeId) {
-        if self.leader == Some(from) && self.role == Role::Follower && self.may_lead() {
+        if self.leader == Some(from) && self.role == RaftRole::Follower && self.may_lead() {
             self.become_candidate(VoteKind::Transfer);
         }
     }
@@ -119,7 +119,7 @@ impl Node {
         self.vote = Some(self.config.id);
         self.writes.vote_changed();
         self.leader = None;
-        self.role = Role::Candidate;
+        self.role = RaftRole::Candidate;
         self.postpone_campaign();
         self.ask_for_votes(kind);
     }
@@ -130,7 +130,7 @@ impl Node {
         if self.planted.is(Mistake::CountsPreVotes) {
             self.campaign.count = before;
         }
-        let body = Body::Vote {
+        let body = MessageBody::Vote {
             kind,
             campaign: self.campaign.number,
             last_index: self.log.last(),
@@ -146,14 +146,14 @@ impl Node {
     /// Answers a request for a vote. Only a real request that may succeed changes the term.
     pub(super) fn asked_for_vote(
         &mut self,
-        message: &Message<'_>,
+        message: &PeerMessage<'_>,
         kind: VoteKind,
         campaign: u64,
         last: (Term, LogIndex),
     ) {
         let heard_since = self.now.saturating_sub(self.heard);
         let hears = self.leader.is_some() && heard_since < self.config.election_timeout;
-        let hears_leader = self.role == Role::Leader || hears;
+        let hears_leader = self.role == RaftRole::Leader || hears;
         let is_long_enough = last >= (self.log.last_term(), self.log.last())
             || self.planted.is(Mistake::VotesForShortLogs);
         let granted = match kind {
@@ -165,7 +165,7 @@ impl Node {
                 }
                 let is_free = self.vote.is_none_or(|vote| vote == message.from)
                     || self.planted.is(Mistake::VotesTwice);
-                let is_follower = self.role == Role::Follower;
+                let is_follower = self.role == RaftRole::Follower;
                 let grants = message.term == self.term && is_follower && is_free && is_long_enough;
                 if grants && self.vote.is_none() {
                     self.vote = Some(message.from);
@@ -175,16 +175,16 @@ impl Node {
                 grants
             }
         };
-        self.reply(message.from, Body::Voted { campaign, granted });
+        self.reply(message.from, MessageBody::Voted { campaign, granted });
     }
 
     /// Takes the answer to a request for a vote.
-    pub(super) fn voted(&mut self, message: &Message<'_>, campaign: u64, granted: bool) {
+    pub(super) fn voted(&mut self, message: &PeerMessage<'_>, campaign: u64, granted: bool) {
         if message.term > self.term {
             self.follow(message.term, None);
             return;
         }
-        let asks = matches!(self.role, Role::PreCandidate | Role::Candidate);
+        let asks = matches!(self.role, RaftRole::PreCandidate | RaftRole::Candidate);
         if asks && granted && campaign == self.campaign.number {
             self.campaign.add(message.from);
             self.count_votes();
@@ -194,9 +194,9 @@ impl Node {
     /// Goes on if a majority is for this node. Its own vote counts when it is kept.
     pub(super) fn count_votes(&mut self) {
         let own = match self.role {
-            Role::PreCandidate => true,
-            Role::Candidate => self.writes.vote <= self.sendable(),
-            Role::Follower | Role::Leader => return,
+            RaftRole::PreCandidate => true,
+            RaftRole::Candidate => self.writes.vote <= self.sendable(),
+            RaftRole::Follower | RaftRole::Leader => return,
         };
         let id = self.config.id;
         let is_for = |voter: &NodeId| match *voter == id {
@@ -208,7 +208,7 @@ impl Node {
             return;
         }
         match self.role {
-            Role::PreCandidate => self.become_candidate(VoteKind::Real),
+            RaftRole::PreCandidate => self.become_candidate(VoteKind::Real),
             _ => self.become_leader(),
         }
     }
@@ -223,7 +223,7 @@ impl Node {
 
     fn become_leader(&mut self) {
         self.counts.elections += 1;
-        self.role = Role::Leader;
+        self.role = RaftRole::Leader;
         self.leader = Some(self.config.id);
         self.receiving = None;
         let (id, last, now) = (self.config.id, self.log.last(), self.now);
@@ -232,7 +232,8 @@ impl Node {
         match self.lead_entry(Payload::Noop) {
             Some(index) => {
                 self.leading.noop = index;
-                self.events.push_back(Event::Leading { term: self.term });
+                self.events
+                    .push_back(NodeEvent::Leading { term: self.term });
             }
             // Without room for the entry this node cannot commit anything.
             None => self.follow(self.term, None),

@@ -1,29 +1,30 @@
 //! The follower: entries and snapshots of a leader.
 
-use super::{Event, Node, Role};
+use super::{NodeEvent, RaftNode, RaftRole};
 use crate::entry::{Entry, Payload};
-use crate::ids::{LogIndex, Term};
-use crate::message::{Body, Entries, Message};
+use crate::ids::{LogIndex, NodeId, Term};
+use crate::message::{Entries, MessageBody, PeerMessage};
 use crate::mistake::Mistake;
 
-impl Node {
+impl RaftNode {
     /// Takes entries of the leader of this term.
     pub(super) fn append(
         &mut self,
+        leader: NodeId,
         (previous, previous_term): (LogIndex, Term),
         commit: LogIndex,
         round: u64,
         entries: Entries<'_>,
     ) {
-        let Some(leader) = self.leader else {
+        if !self.heard_leader(leader) {
             return;
-        };
+        }
         let is_known = previous < self.log.base()
             || self.log.term(previous) == Some(previous_term)
             || self.planted.is(Mistake::AppendsWithoutPreviousTerm) && previous <= self.log.last();
         if !is_known {
             let index = self.hint(previous);
-            let body = Body::Appended {
+            let body = MessageBody::Appended {
                 matches: false,
                 index,
                 previous,
@@ -52,7 +53,7 @@ impl Node {
             false => commit.min(index),
         };
         self.commit_to(commit);
-        let body = Body::Appended {
+        let body = MessageBody::Appended {
             matches: true,
             index,
             previous,
@@ -113,8 +114,8 @@ impl Node {
     }
 
     /// Takes a piece of a snapshot.
-    pub(super) fn take_piece(&mut self, message: &Message<'_>) {
-        let Body::Piece {
+    pub(super) fn take_piece(&mut self, message: &PeerMessage<'_>) {
+        let MessageBody::Piece {
             index,
             index_term,
             first,
@@ -126,12 +127,15 @@ impl Node {
         else {
             return;
         };
+        if !self.heard_leader(message.from) {
+            return;
+        }
         if items != self.state.receiving().items() || first >= next || next > items {
             self.counts.impossible += 1;
             return;
         }
-        let answer = |node: &mut Node, next| {
-            node.reply(message.from, Body::Received { index, next, round });
+        let answer = |node: &mut RaftNode, next| {
+            node.reply(message.from, MessageBody::Received { index, next, round });
         };
         // An entry that the leader has committed and this node has needs no snapshot. To drop the
         // entries after it would break the promise of earlier answers.
@@ -181,7 +185,7 @@ impl Node {
 
     /// Ends the reads that wait too long for the leader.
     pub(super) fn expire_reads(&mut self) {
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             let now = self.now;
             self.reads.expire(now, &mut self.events);
         }
@@ -189,6 +193,6 @@ impl Node {
 }
 
 /// Adds the event of a read that failed.
-pub(super) fn read_failed(events: &mut std::collections::VecDeque<Event>, token: u64) {
-    events.push_back(Event::ReadFailed { token });
+pub(super) fn read_failed(events: &mut std::collections::VecDeque<NodeEvent>, token: u64) {
+    events.push_back(NodeEvent::ReadFailed { token });
 }

@@ -1,10 +1,10 @@
 //! The leader: replication to each member, commitment, changes of members, transfers.
 
-use super::{Node, Refusal, Role};
+use super::{RaftNode, RaftRole, Refusal};
 use crate::entry::{Entry, MAX_ENTRY, Payload};
 use crate::ids::{LogIndex, NodeId};
 use crate::members::{MAX_MEMBERS, MemberRole, Membership, MembershipChange};
-use crate::message::{Body, Entries, MAX_ENTRIES_BYTES, MAX_PIECE};
+use crate::message::{Entries, MAX_ENTRIES_BYTES, MAX_PIECE, MessageBody};
 use crate::mistake::Mistake;
 
 /// Way in which a leader sends to a member.
@@ -56,7 +56,7 @@ pub(super) struct Leading {
     count: usize,
     /// Index of the first entry of the term.
     pub(super) noop: LogIndex,
-    /// Number of the newest round. Rounds of other terms are told apart by the term.
+    /// Number of the newest round. Rounds of other terms are distinguished by the term.
     pub(super) round: u64,
     heartbeat: u64,
     check: u64,
@@ -145,7 +145,7 @@ impl Leading {
     }
 }
 
-impl Node {
+impl RaftNode {
     /// Appends an entry of this leader. `None` if the log is full.
     pub(super) fn lead_entry(&mut self, payload: Payload) -> Option<LogIndex> {
         let entry = Entry {
@@ -169,7 +169,7 @@ impl Node {
     /// The change was not taken.
     pub fn change_members(&mut self, now: u64, change: MembershipChange) -> Result<(), Refusal> {
         self.now = self.now.max(now);
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return Err(Refusal::NotLeader(self.leader));
         }
         let is_early = self.planted.is(Mistake::ChangesMembersEarly);
@@ -201,7 +201,7 @@ impl Node {
     /// This node does not lead, or the other one is no other voter.
     pub fn transfer(&mut self, now: u64, to: NodeId) -> Result<(), Refusal> {
         self.now = self.now.max(now);
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return Err(Refusal::NotLeader(self.leader));
         }
         if !self.members.is_voter(to) || to == self.config.id {
@@ -260,7 +260,7 @@ impl Node {
     /// Sends what is due to each member.
     pub(super) fn lead(&mut self) {
         self.advance_commit();
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return;
         }
         if self.reads.begin_round(self.leading.round.saturating_add(1)) {
@@ -281,7 +281,7 @@ impl Node {
                 .get(to)
                 .is_some_and(|one| one.matched == self.log.last())
         {
-            self.post(to, Body::CampaignNow);
+            self.post(to, MessageBody::CampaignNow);
             if let Some(transfer) = &mut self.leading.transfer {
                 transfer.is_asked = true;
             }
@@ -322,7 +322,7 @@ impl Node {
                 entry.encode(&mut scratch);
                 count += 1;
             }
-            let body = Body::Append {
+            let body = MessageBody::Append {
                 previous,
                 previous_term,
                 commit: self.commit,
@@ -372,7 +372,7 @@ impl Node {
         scratch.clear();
         let next = snapshot.write_piece(first, &mut scratch);
         debug_assert!(scratch.len() <= MAX_PIECE);
-        let body = Body::Piece {
+        let body = MessageBody::Piece {
             index: snapshot.index(),
             index_term: snapshot.term,
             first,
@@ -387,7 +387,7 @@ impl Node {
 
     /// Takes the answer of a member, and returns what is known of it.
     fn heard_member(&mut self, from: NodeId, round: u64) -> Option<&mut Progress> {
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return None;
         }
         let (now, newest) = (self.now, self.leading.round);
@@ -467,7 +467,7 @@ impl Node {
 
     /// Commits what enough voters have, if the last of it is of this term.
     pub(super) fn advance_commit(&mut self) {
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return;
         }
         let own = match self.planted.is(Mistake::CountsUnsynced) {

@@ -18,13 +18,13 @@ use self::leader::Leading;
 use self::outbox::Outbox;
 use self::persist::Writes;
 use self::reads::Reads;
-use crate::entry::{ElementId, Entry, Key, Payload, Request, Value};
+use crate::entry::{ElementId, Entry, Key, Payload, Request, StoredValue};
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::log::Log;
 use crate::members::Membership;
-use crate::message::{Body, Message, MessageError};
+use crate::message::{MessageBody, MessageError, PeerMessage};
 use crate::mistake::{Mistake, Planted};
-use crate::state::{Answer, Capacity, ElementChange, Snapshot, State};
+use crate::state::{Capacity, ElementChange, RequestAnswer, Snapshot, State};
 
 /// Voters that must have an entry before its request is answered. A majority commits it in any
 /// case.
@@ -43,7 +43,7 @@ pub enum Keep {
     /// Memory: a node that restarts must get a new name and join as a new member.
     #[default]
     Memory,
-    /// The caller's disk, by [`Node::persist`].
+    /// The caller's disk, by [`RaftNode::persist`].
     Disk,
 }
 
@@ -78,7 +78,7 @@ pub struct Config {
 
 /// Role of a node in its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum RaftRole {
     /// Follows a leader, or waits for one.
     Follower,
     /// Asks if it would be elected.
@@ -130,13 +130,13 @@ impl std::error::Error for Refusal {}
 
 /// Event for the caller. Tokens are those of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum NodeEvent {
     /// The request was committed and applied.
     Answered {
         /// Token of the request.
         token: u64,
         /// The answer.
-        answer: Answer,
+        answer: RequestAnswer,
     },
     /// The request may have been applied, or may be later: repeat it in its session.
     Unknown {
@@ -148,7 +148,7 @@ pub enum Event {
         /// Token of the read.
         token: u64,
         /// The value.
-        value: Option<Value>,
+        value: Option<StoredValue>,
     },
     /// The read failed without effect: ask again.
     ReadFailed {
@@ -162,7 +162,7 @@ pub enum Event {
         /// The change.
         change: ElementChange,
     },
-    /// This node begins to lead: send each element what [`Node::change_after`] has for it.
+    /// This node begins to lead: send each element what [`RaftNode::change_after`] has for it.
     Leading {
         /// Its term.
         term: Term,
@@ -172,7 +172,7 @@ pub enum Event {
 /// Counts of what a node did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages refused by [`Node::receive`].
+    /// Messages refused by [`RaftNode::receive`].
     pub refused: u64,
     /// Messages that were not sent because too many waited.
     pub dropped: u64,
@@ -202,12 +202,12 @@ struct Pending {
 struct Held {
     index: LogIndex,
     token: u64,
-    answer: Answer,
+    answer: RequestAnswer,
 }
 
 /// Node of a cluster.
 #[derive(Debug)]
-pub struct Node {
+pub struct RaftNode {
     config: Config,
     planted: Planted,
     now: u64,
@@ -220,7 +220,7 @@ pub struct Node {
     /// Members by the newest entry that has some, committed or not.
     members: Membership,
     members_index: LogIndex,
-    role: Role,
+    role: RaftRole,
     leader: Option<NodeId>,
     /// Time at which the leader was heard.
     heard: u64,
@@ -233,7 +233,7 @@ pub struct Node {
     receiving: Option<(LogIndex, u64)>,
     writes: Writes,
     outbox: Outbox,
-    events: VecDeque<Event>,
+    events: VecDeque<NodeEvent>,
     pending: Box<[Pending]>,
     pending_count: usize,
     /// Answers that wait until all voters have the entry.
@@ -242,25 +242,30 @@ pub struct Node {
     counts: Counts,
 }
 
-impl Node {
+impl RaftNode {
     /// Creates a node that was never started under this name. The first nodes of a cluster all get
     /// the same members; a node that joins later gets none.
-    pub fn new(config: Config, members: Membership, now: u64) -> Node {
-        Node::planted(config, members, now, Planted::default())
+    pub fn new(config: Config, members: Membership, now: u64) -> RaftNode {
+        RaftNode::planted(config, members, now, Planted::default())
     }
 
-    pub(crate) fn planted(config: Config, members: Membership, now: u64, planted: Planted) -> Node {
+    pub(crate) fn planted(
+        config: Config,
+        members: Membership,
+        now: u64,
+        planted: Planted,
+    ) -> RaftNode {
         let log = Log::new(config.log_entries, members);
         let state = State::new(config.cluster, config.capacity, log.capacity(), planted);
         let mut rng = Rng::new(mix(config.seed ^ mix(config.id.0)));
-        let mut node = Node {
+        let mut node = RaftNode {
             now,
             term: Term(0),
             vote: None,
             commit: LogIndex(0),
             members,
             members_index: LogIndex(0),
-            role: Role::Follower,
+            role: RaftRole::Follower,
             leader: None,
             heard: 0,
             deadline: now,
@@ -288,8 +293,8 @@ impl Node {
 
     /// Creates a node again from what its disk kept. Only for [`Keep::Disk`]. `members` is as it
     /// was at the first start. Entries that do not follow the snapshot are not used.
-    pub fn restore(config: Config, members: Membership, saved: Saved, now: u64) -> Node {
-        Node::restore_planted(config, members, saved, now, Planted::default())
+    pub fn restore(config: Config, members: Membership, saved: Saved, now: u64) -> RaftNode {
+        RaftNode::restore_planted(config, members, saved, now, Planted::default())
     }
 
     pub(crate) fn restore_planted(
@@ -298,8 +303,8 @@ impl Node {
         saved: Saved,
         now: u64,
         planted: Planted,
-    ) -> Node {
-        let mut node = Node::planted(config, members, now, planted);
+    ) -> RaftNode {
+        let mut node = RaftNode::planted(config, members, now, planted);
         (node.term, node.vote) = (saved.term, saved.vote);
         if node.planted.is(Mistake::ForgetsVote) {
             node.vote = None;
@@ -337,7 +342,7 @@ impl Node {
     }
 
     /// Returns the role in the current term.
-    pub const fn role(&self) -> Role {
+    pub const fn role(&self) -> RaftRole {
         self.role
     }
 
@@ -387,7 +392,7 @@ impl Node {
     }
 
     /// Returns the value of a key as of the last applied entry. It may be old.
-    pub fn local_value(&self, key: &Key) -> Option<Value> {
+    pub fn local_value(&self, key: &Key) -> Option<StoredValue> {
         self.state.get(key)
     }
 
@@ -426,7 +431,7 @@ impl Node {
     pub fn receive(&mut self, now: u64, bytes: &[u8]) -> Result<(), MessageError> {
         self.now = self.now.max(now);
         let checks_crc = !self.planted.is(Mistake::SkipsChecksum);
-        let message = Message::decode_checked(self.config.cluster, bytes, checks_crc);
+        let message = PeerMessage::decode_checked(self.config.cluster, bytes, checks_crc);
         let message = message.and_then(|message| match message.to == self.config.id {
             true => Ok(message),
             false => Err(MessageError::Receiver(message.to)),
@@ -443,12 +448,12 @@ impl Node {
         }
     }
 
-    fn take(&mut self, message: &Message<'_>) {
+    fn take(&mut self, message: &PeerMessage<'_>) {
         if message.from == self.config.id || message.term.0 == u64::MAX {
             self.counts.impossible += 1;
             return;
         }
-        if let Body::Vote {
+        if let MessageBody::Vote {
             kind,
             campaign,
             last_index,
@@ -458,7 +463,7 @@ impl Node {
             self.asked_for_vote(message, kind, campaign, (last_term, last_index));
             return;
         }
-        if let Body::Voted { campaign, granted } = message.body {
+        if let MessageBody::Voted { campaign, granted } = message.body {
             self.voted(message, campaign, granted);
             return;
         }
@@ -467,10 +472,10 @@ impl Node {
         }
         let is_current = message.term == self.term;
         match message.body {
-            Body::Append { .. } | Body::Piece { .. } if !is_current => {
+            MessageBody::Append { .. } | MessageBody::Piece { .. } if !is_current => {
                 // An old leader learns of the new term.
                 let (matches, zero) = (false, LogIndex(0));
-                let body = Body::Appended {
+                let body = MessageBody::Appended {
                     matches,
                     index: zero,
                     previous: zero,
@@ -478,23 +483,20 @@ impl Node {
                 };
                 self.reply(message.from, body);
             }
-            Body::Append {
+            MessageBody::Append {
                 previous,
                 previous_term,
                 commit,
                 round,
                 entries,
             } => {
-                if self.heard_leader(message.from) {
-                    self.append((previous, previous_term), commit, round, entries);
-                }
+                let previous = (previous, previous_term);
+                self.append(message.from, previous, commit, round, entries);
             }
-            Body::Piece { .. } => {
-                if self.heard_leader(message.from) {
-                    self.take_piece(message);
-                }
+            MessageBody::Piece { .. } => {
+                self.take_piece(message);
             }
-            Body::Appended {
+            MessageBody::Appended {
                 matches,
                 index,
                 previous,
@@ -502,12 +504,14 @@ impl Node {
             } if is_current => {
                 self.appended(message.from, matches, index, previous, round);
             }
-            Body::Received { index, next, round } if is_current => {
+            MessageBody::Received { index, next, round } if is_current => {
                 self.piece_received(message.from, index, next, round);
             }
-            Body::CampaignNow if is_current => self.campaign_now(message.from),
-            Body::ReadIndex { number } if is_current => self.asked_index(message.from, number),
-            Body::ReadAt { number, index } if is_current => self.may_read_at(number, index),
+            MessageBody::CampaignNow if is_current => self.campaign_now(message.from),
+            MessageBody::ReadIndex { number } if is_current => {
+                self.asked_index(message.from, number)
+            }
+            MessageBody::ReadAt { number, index } if is_current => self.may_read_at(number, index),
             _ => {}
         }
     }
@@ -516,20 +520,20 @@ impl Node {
     pub fn tick(&mut self, now: u64) {
         self.now = self.now.max(now);
         match self.role {
-            Role::Leader => self.tick_leader(),
+            RaftRole::Leader => self.tick_leader(),
             _ if self.now >= self.deadline => self.begin_campaign(),
             _ => {}
         }
         self.expire_reads();
     }
 
-    /// Proposes a request of a client. `token` names it in [`Event::Answered`].
+    /// Proposes a request of a client. `token` names it in [`NodeEvent::Answered`].
     ///
     /// # Errors
     /// The request was not taken.
     pub fn propose(&mut self, now: u64, request: Request, token: u64) -> Result<(), Refusal> {
         self.now = self.now.max(now);
-        if self.role != Role::Leader {
+        if self.role != RaftRole::Leader {
             return Err(Refusal::NotLeader(self.leader));
         }
         if self.leading.is_transferring() {
@@ -556,7 +560,7 @@ impl Node {
     /// Makes the messages that follow from all inputs since the last call.
     pub fn flush(&mut self, now: u64) {
         self.now = self.now.max(now);
-        if self.role == Role::Leader {
+        if self.role == RaftRole::Leader {
             self.lead();
         }
         self.take_snapshot();
@@ -569,13 +573,13 @@ impl Node {
     }
 
     /// Returns the next event.
-    pub fn next_event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<NodeEvent> {
         self.events.pop_front()
     }
 
     /// Sends an answer that holds what is on disk when all changes so far are.
-    fn reply(&mut self, to: NodeId, body: Body<'_>) {
-        let message = Message {
+    fn reply(&mut self, to: NodeId, body: MessageBody<'_>) {
+        let message = PeerMessage {
             from: self.config.id,
             to,
             term: self.term,
@@ -586,8 +590,8 @@ impl Node {
     }
 
     /// Sends a message that holds the term and the vote only.
-    fn post(&mut self, to: NodeId, body: Body<'_>) {
-        let message = Message {
+    fn post(&mut self, to: NodeId, body: MessageBody<'_>) {
+        let message = PeerMessage {
             from: self.config.id,
             to,
             term: self.term,
@@ -614,10 +618,10 @@ impl Node {
             let (answer, change) = self.state.apply(entry, self.now);
             self.answer(index, term, answer);
             if let Some(change) = change
-                && self.role == Role::Leader
+                && self.role == RaftRole::Leader
             {
                 let term = self.term;
-                self.events.push_back(Event::Change { term, change });
+                self.events.push_back(NodeEvent::Change { term, change });
             }
             if self.state.is_taking() && self.state.advance_snapshot() {
                 self.snapshot_complete();
@@ -627,7 +631,7 @@ impl Node {
     }
 
     /// Answers the request that waits for an entry.
-    fn answer(&mut self, index: LogIndex, term: Term, answer: Answer) {
+    fn answer(&mut self, index: LogIndex, term: Term, answer: RequestAnswer) {
         let place = index.0 as usize & (self.pending.len() - 1);
         let pending = &mut self.pending[place];
         if !pending.is_used || pending.index != index {
@@ -637,8 +641,8 @@ impl Node {
         self.pending_count -= 1;
         let token = pending.token;
         if pending.term != term {
-            self.events.push_back(Event::Unknown { token });
-        } else if self.config.ack == Ack::All && self.role == Role::Leader {
+            self.events.push_back(NodeEvent::Unknown { token });
+        } else if self.config.ack == Ack::All && self.role == RaftRole::Leader {
             self.held.push_back(Held {
                 index,
                 token,
@@ -646,9 +650,9 @@ impl Node {
             });
         } else if self.config.ack == Ack::All {
             // Another leader committed it; not all voters may have it.
-            self.events.push_back(Event::Unknown { token });
+            self.events.push_back(NodeEvent::Unknown { token });
         } else {
-            self.events.push_back(Event::Answered { token, answer });
+            self.events.push_back(NodeEvent::Answered { token, answer });
         }
     }
 
@@ -657,7 +661,7 @@ impl Node {
         while let Some(&Held { token, answer, .. }) =
             self.held.front().filter(|held| held.index <= all)
         {
-            self.events.push_back(Event::Answered { token, answer });
+            self.events.push_back(NodeEvent::Answered { token, answer });
             self.held.pop_front();
         }
     }
@@ -665,7 +669,8 @@ impl Node {
     /// Ends the held answers when this node leads no more.
     fn lose_held(&mut self) {
         for held in self.held.drain(..) {
-            self.events.push_back(Event::Unknown { token: held.token });
+            self.events
+                .push_back(NodeEvent::Unknown { token: held.token });
         }
     }
 
@@ -678,7 +683,7 @@ impl Node {
             if pending.is_used && is_lost(pending.index) {
                 pending.is_used = false;
                 self.pending_count -= 1;
-                self.events.push_back(Event::Unknown {
+                self.events.push_back(NodeEvent::Unknown {
                     token: pending.token,
                 });
             }

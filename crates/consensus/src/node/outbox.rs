@@ -1,7 +1,7 @@
 //! Messages that wait to be sent: for the caller, and for the disk.
 
 use crate::ids::NodeId;
-use crate::message::{MAX_MESSAGE, Message};
+use crate::message::{MAX_MESSAGE, PeerMessage};
 
 /// Bytes that wait at most. Further messages are dropped, as a network does.
 const MAX_WAITING: usize = 256 * MAX_MESSAGE;
@@ -32,7 +32,7 @@ impl Outbox {
         }
     }
 
-    pub(super) fn push(&mut self, cluster: u64, needs: u64, message: &Message<'_>) {
+    pub(super) fn push(&mut self, cluster: u64, needs: u64, message: &PeerMessage<'_>) {
         if self.bytes.len() + MAX_MESSAGE > MAX_WAITING {
             self.dropped += 1;
             return;

@@ -1,6 +1,6 @@
 //! Writes to disk: what changed since the last one, and what is on disk.
 
-use super::{Keep, Node};
+use super::{Keep, RaftNode};
 use crate::entry::Entry;
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::mistake::Mistake;
@@ -95,7 +95,7 @@ impl Writes {
 /// or newer snapshot, the older or newer vote, and entries without a gap after the snapshot.
 #[derive(Debug)]
 pub struct Persist<'a> {
-    /// Number for [`Node::persisted`].
+    /// Number for [`RaftNode::persisted`].
     pub number: u64,
     /// Current term.
     pub term: Term,
@@ -105,7 +105,7 @@ pub struct Persist<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// Index of the first entry.
     pub from: LogIndex,
-    node: &'a Node,
+    node: &'a RaftNode,
 }
 
 impl<'a> Persist<'a> {
@@ -131,9 +131,9 @@ pub struct Saved {
     pub entries: Vec<Entry>,
 }
 
-impl Node {
+impl RaftNode {
     /// Returns the next write, or `None` if there is none or one is under way. Ends with
-    /// [`Node::persisted`].
+    /// [`RaftNode::persisted`].
     pub fn persist(&mut self) -> Option<Persist<'_>> {
         let writes = &mut self.writes;
         if !writes.is_dirty || writes.done < writes.taken {

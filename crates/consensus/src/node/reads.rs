@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use super::follower::read_failed;
-use super::{Event, Node, Refusal, Role};
+use super::{NodeEvent, RaftNode, RaftRole, Refusal};
 use crate::entry::Key;
 use crate::ids::{LogIndex, NodeId};
-use crate::message::Body;
+use crate::message::MessageBody;
 use crate::mistake::Mistake;
 
 /// Origin of a read that a leader confirms.
@@ -86,7 +86,7 @@ impl Reads {
     }
 
     /// Fails the reads that this node would confirm as a leader.
-    pub(super) fn fail_leading(&mut self, events: &mut VecDeque<Event>) {
+    pub(super) fn fail_leading(&mut self, events: &mut VecDeque<NodeEvent>) {
         for read in self.unconfirmed.drain(..) {
             if let Origin::Here { token, .. } = read.origin {
                 read_failed(events, token);
@@ -94,7 +94,7 @@ impl Reads {
         }
     }
 
-    pub(super) fn expire(&mut self, now: u64, events: &mut VecDeque<Event>) {
+    pub(super) fn expire(&mut self, now: u64, events: &mut VecDeque<NodeEvent>) {
         self.asked.retain(|read| {
             let stays = now < read.end;
             if !stays {
@@ -105,8 +105,8 @@ impl Reads {
     }
 }
 
-impl Node {
-    /// Reads a key: [`Event::Read`] has a value that was current at some time since now.
+impl RaftNode {
+    /// Reads a key: [`NodeEvent::Read`] has a value that was current at some time since now.
     ///
     /// # Errors
     /// The read was not taken.
@@ -115,7 +115,7 @@ impl Node {
         if self.reads.is_full() {
             return Err(Refusal::Full);
         }
-        if self.role == Role::Leader {
+        if self.role == RaftRole::Leader {
             if !self.may_confirm() {
                 return Err(Refusal::TooEarly);
             }
@@ -132,7 +132,7 @@ impl Node {
             key,
             end,
         });
-        self.post(leader, Body::ReadIndex { number });
+        self.post(leader, MessageBody::ReadIndex { number });
         Ok(())
     }
 
@@ -152,10 +152,10 @@ impl Node {
 
     /// Takes the request of another node.
     pub(super) fn asked_index(&mut self, node: NodeId, number: u64) {
-        if self.role != Role::Leader || !self.may_confirm() || self.reads.is_full() {
+        if self.role != RaftRole::Leader || !self.may_confirm() || self.reads.is_full() {
             self.post(
                 node,
-                Body::ReadAt {
+                MessageBody::ReadAt {
                     number,
                     index: None,
                 },
@@ -189,7 +189,7 @@ impl Node {
                 Origin::Node { node, number } => {
                     self.post(
                         node,
-                        Body::ReadAt {
+                        MessageBody::ReadAt {
                             number,
                             index: Some(index),
                         },
@@ -230,7 +230,7 @@ impl Node {
             let stays = read.index > applied;
             if !stays {
                 let (token, value) = (read.token, self.state.get(&read.key));
-                self.events.push_back(Event::Read { token, value });
+                self.events.push_back(NodeEvent::Read { token, value });
             }
             stays
         });

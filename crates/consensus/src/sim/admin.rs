@@ -1,6 +1,6 @@
 //! An operator: replaces lost nodes, changes the members, gives the leadership to others.
 
-use consensus::{Keep, MemberRole, MembershipChange, NodeId, Role};
+use consensus::{Keep, MemberRole, MembershipChange, NodeId, RaftRole};
 
 use super::world::World;
 
@@ -14,8 +14,8 @@ impl World {
             .zip(&self.hosts)
             .filter_map(|(at, host)| Some((at, host.node.as_ref()?)));
         let (at, node) =
-            nodes.max_by_key(|(_, node)| (node.term(), node.role() == Role::Leader))?;
-        (node.role() == Role::Leader).then_some(at)
+            nodes.max_by_key(|(_, node)| (node.term(), node.role() == RaftRole::Leader))?;
+        (node.role() == RaftRole::Leader).then_some(at)
     }
 
     /// Does one step: what the leader refuses is tried again later.

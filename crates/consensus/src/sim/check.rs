@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use consensus::{Entry, LogIndex, Membership, Node, NodeId, Role, Term};
+use consensus::{Entry, LogIndex, Membership, NodeId, RaftNode, RaftRole, Term};
 
-/// What all nodes showed so far.
+/// Facts that all nodes showed so far.
 #[derive(Debug, Default)]
 pub(super) struct Checker {
     leaders: HashMap<Term, NodeId>,
@@ -34,7 +34,7 @@ fn hash(entry: &Entry) -> u64 {
     hasher.finish()
 }
 
-fn term(node: &Node, index: LogIndex) -> Option<Term> {
+fn term(node: &RaftNode, index: LogIndex) -> Option<Term> {
     match index {
         LogIndex(0) => Some(Term(0)),
         _ => node.entry(index).map(|entry| entry.term),
@@ -53,7 +53,7 @@ impl Checker {
     }
 
     /// Checks a node after a step.
-    pub(super) fn check(&mut self, node: &Node) -> Result<(), String> {
+    pub(super) fn check(&mut self, node: &RaftNode) -> Result<(), String> {
         let seen = self.seen.get(&node.id()).copied().unwrap_or_default();
         self.election_safety(node, seen)?;
         self.log_matching(node, seen)?;
@@ -65,15 +65,15 @@ impl Checker {
             last_term: term(node, node.last()).unwrap_or_default(),
             commit: node.commit(),
             applied: node.applied(),
-            leads: (node.role() == Role::Leader).then_some(node.term()),
+            leads: (node.role() == RaftRole::Leader).then_some(node.term()),
         };
         self.seen.insert(node.id(), now);
         Ok(())
     }
 
-    fn election_safety(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
+    fn election_safety(&mut self, node: &RaftNode, seen: Seen) -> Result<(), String> {
         let (id, term) = (node.id(), node.term());
-        if node.role() != Role::Leader || seen.leads == Some(term) {
+        if node.role() != RaftRole::Leader || seen.leads == Some(term) {
             return Ok(());
         }
         match self.leaders.insert(term, id) {
@@ -84,7 +84,7 @@ impl Checker {
         }
     }
 
-    fn log_matching(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
+    fn log_matching(&mut self, node: &RaftNode, seen: Seen) -> Result<(), String> {
         // Entries up to one that was checked were checked with it.
         let is_kept = seen.last <= node.base() || term(node, seen.last) == Some(seen.last_term);
         let from = if is_kept {
@@ -111,7 +111,7 @@ impl Checker {
         Ok(())
     }
 
-    fn commitment(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
+    fn commitment(&mut self, node: &RaftNode, seen: Seen) -> Result<(), String> {
         let from = seen.commit.max(node.base());
         for index in from.0 + 1..=node.commit().0 {
             let index = LogIndex(index);
@@ -130,8 +130,8 @@ impl Checker {
         Ok(())
     }
 
-    fn leader_completeness(&self, node: &Node, seen: Seen) -> Result<(), String> {
-        if node.role() != Role::Leader || seen.leads == Some(node.term()) {
+    fn leader_completeness(&self, node: &RaftNode, seen: Seen) -> Result<(), String> {
+        if node.role() != RaftRole::Leader || seen.leads == Some(node.term()) {
             return Ok(());
         }
         for (&index, &(entry_term, _, committed_in)) in &self.committed {
@@ -146,7 +146,7 @@ impl Checker {
         Ok(())
     }
 
-    fn equal_states(&mut self, node: &Node, seen: Seen) -> Result<(), String> {
+    fn equal_states(&mut self, node: &RaftNode, seen: Seen) -> Result<(), String> {
         if node.applied() == seen.applied {
             return Ok(());
         }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use consensus::{
-    Answer, ChangeBytes, ClientId, ElementId, Key, NodeId, Operation, Refusal, Request, Value,
+    ChangeBytes, ClientId, ElementId, Key, NodeId, Operation, Refusal, Request, RequestAnswer,
+    StoredValue,
 };
 use support::rng::Rng;
 
@@ -30,8 +31,8 @@ pub(super) enum Question {
 pub(super) enum Reply {
     Refused(Refusal),
     Failed,
-    Answered(Answer),
-    Value(Option<Value>),
+    Answered(RequestAnswer),
+    Value(Option<StoredValue>),
 }
 
 /// The task under way.
@@ -63,11 +64,11 @@ pub(super) fn key(number: u64) -> Key {
     u128::from(number).to_le_bytes()
 }
 
-fn value(number: u64) -> Value {
-    Value::new(&number.to_le_bytes()).unwrap_or_default()
+fn value(number: u64) -> StoredValue {
+    StoredValue::new(&number.to_le_bytes()).unwrap_or_default()
 }
 
-fn number(value: Option<Value>) -> u64 {
+fn number(value: Option<StoredValue>) -> u64 {
     let bytes = value.and_then(|value| value.get().try_into().ok());
     bytes.map_or(0, u64::from_le_bytes)
 }
@@ -216,12 +217,12 @@ impl Client {
             Reply::Failed => {
                 return (attempt == task.attempt).then_some((attempt, false));
             }
-            Reply::Answered(Answer::NoSession) => {
+            Reply::Answered(RequestAnswer::NoSession) => {
                 self.session = None;
                 self.leave_open(&task, histories);
             }
-            Reply::Answered(Answer::Stale) => self.leave_open(&task, histories),
-            Reply::Answered(Answer::Opened(client)) => {
+            Reply::Answered(RequestAnswer::Stale) => self.leave_open(&task, histories),
+            Reply::Answered(RequestAnswer::Opened(client)) => {
                 self.session = Some(client);
                 self.sequence = 0;
             }
@@ -244,9 +245,9 @@ impl Client {
         Some((task.attempt, true))
     }
 
-    /// Records a request whose outcome is unknown.
+    /// Records a request of unknown outcome.
     fn leave_open(&self, task: &Task, histories: &mut Histories) {
-        let effect = effect(&task.question, Answer::Done);
+        let effect = effect(&task.question, RequestAnswer::Done);
         self.record(task, None, effect, histories);
     }
 
@@ -275,23 +276,24 @@ impl Client {
     }
 }
 
-/// Returns the effect of a request with this answer; [`Answer::Done`] stands for the greatest
+/// Returns the effect of a request with this answer; [`RequestAnswer::Done`] stands for the greatest
 /// effect that it may have.
-fn effect(question: &Question, answer: Answer) -> Option<Effect> {
+fn effect(question: &Question, answer: RequestAnswer) -> Option<Effect> {
     let Question::Propose(request) = question else {
         return None;
     };
     match (request.operation, answer) {
-        (_, Answer::Full | Answer::SessionsFull) => None,
-        (Operation::Get(_), Answer::Value(value)) => Some(Effect::Read(number(value))),
-        (Operation::Put(_, value), Answer::Done) => Some(Effect::Write(number(Some(value)))),
-        (Operation::Delete(_), Answer::Done) => Some(Effect::Write(0)),
-        (Operation::CompareAndSet { .. }, Answer::Differs(found)) => {
+        (_, RequestAnswer::Full | RequestAnswer::SessionsFull) => None,
+        (Operation::Get(_), RequestAnswer::Value(value)) => Some(Effect::Read(number(value))),
+        (Operation::Put(_, value), RequestAnswer::Done) => Some(Effect::Write(number(Some(value)))),
+        (Operation::Delete(_), RequestAnswer::Done) => Some(Effect::Write(0)),
+        (Operation::CompareAndSet { .. }, RequestAnswer::Differs(found)) => {
             Some(Effect::Read(number(found)))
         }
-        (Operation::CompareAndSet { expected, new, .. }, Answer::Swapped | Answer::Done) => {
-            Some(Effect::Swap(number(expected), number(Some(new))))
-        }
+        (
+            Operation::CompareAndSet { expected, new, .. },
+            RequestAnswer::Swapped | RequestAnswer::Done,
+        ) => Some(Effect::Swap(number(expected), number(Some(new)))),
         _ => None,
     }
 }

@@ -56,7 +56,7 @@ impl Effect {
 }
 
 /// Removes operations of unknown outcome that nothing depends on: all values written are
-/// different, so one that nobody saw may as well not have been written.
+/// different, so one that no read saw may as well not have been written.
 fn without_unseen(all: &[Operation]) -> Vec<Operation> {
     let mut kept = all.to_vec();
     loop {

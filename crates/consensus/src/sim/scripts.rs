@@ -2,8 +2,8 @@
 
 use consensus::mistake::Mistake;
 use consensus::{
-    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, Node, NodeId, Operation, Request,
-    Role, Term,
+    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeId, Operation, RaftNode,
+    RaftRole, Request, Term,
 };
 
 use super::Variant;
@@ -15,7 +15,7 @@ const ELECTION: u64 = 100;
 struct Script {
     variant: Variant,
     members: Membership,
-    nodes: Vec<Node>,
+    nodes: Vec<RaftNode>,
     disks: Vec<Disk>,
     messages: Vec<(u64, u64, Vec<u8>)>,
     now: u64,
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    fn node(&mut self, id: u64) -> &mut Node {
+    fn node(&mut self, id: u64) -> &mut RaftNode {
         &mut self.nodes[id as usize - 1]
     }
 
@@ -114,7 +114,7 @@ impl Script {
     /// Elects a node by the vote of one other. No entry of its term leaves it.
     fn elect(&mut self, id: u64, voter: u64) {
         self.messages.clear();
-        let leads = |script: &Script| script.nodes[id as usize - 1].role() == Role::Leader;
+        let leads = |script: &Script| script.nodes[id as usize - 1].role() == RaftRole::Leader;
         let mut attempts = 0;
         while !leads(self) || attempts == 0 {
             attempts += 1;
@@ -127,7 +127,11 @@ impl Script {
     /// Opens a session at a leader: a request like any other.
     fn propose(&mut self, id: u64) {
         let (client, operation) = (ClientId(0), Operation::OpenSession);
-        let request = Request { client, sequence: 0, operation };
+        let request = Request {
+            client,
+            sequence: 0,
+            operation,
+        };
         let now = self.now;
         self.node(id).propose(now, request, 0).unwrap();
         self.flush(id);
@@ -177,14 +181,14 @@ fn a_node_restarts_after_its_vote(mistake: Option<Mistake>) -> bool {
     for candidate in [1, 2] {
         script.deliver(candidate, 3);
         script.deliver(3, candidate);
-        assert_eq!(script.node(candidate).role(), Role::Candidate);
+        assert_eq!(script.node(candidate).role(), RaftRole::Candidate);
     }
     script.deliver(1, 3);
     script.restart(3);
     script.deliver(3, 1);
     script.deliver(2, 3);
     script.deliver(3, 2);
-    let leads = |node: &Node| node.role() == Role::Leader && node.term() == Term(1);
+    let leads = |node: &RaftNode| node.role() == RaftRole::Leader && node.term() == Term(1);
     assert!(leads(script.node(1)));
     leads(script.node(2))
 }
@@ -208,7 +212,9 @@ fn a_leader_restarts_before_its_write(mistake: Option<Mistake>) -> bool {
 #[test]
 fn finds_own_entries_that_count_before_their_write() {
     assert!(!a_leader_restarts_before_its_write(None));
-    assert!(a_leader_restarts_before_its_write(Some(Mistake::CountsUnsynced)));
+    assert!(a_leader_restarts_before_its_write(Some(
+        Mistake::CountsUnsynced
+    )));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The nodes under test: correct ones, or in this crate's tests ones with a planted mistake.
 
-use consensus::{Config, Membership, Node, Saved};
+use consensus::{Config, Membership, RaftNode, Saved};
 
 #[cfg(test)]
 use consensus::mistake::{Mistake, Planted};
@@ -14,8 +14,8 @@ pub(crate) struct Variant {
 
 #[cfg(test)]
 impl Variant {
-    pub(super) fn node(self, config: Config, members: Membership, now: u64) -> Node {
-        Node::planted(config, members, now, Planted::new(self.mistake))
+    pub(super) fn node(self, config: Config, members: Membership, now: u64) -> RaftNode {
+        RaftNode::planted(config, members, now, Planted::new(self.mistake))
     }
 
     pub(super) fn restored(
@@ -24,8 +24,8 @@ impl Variant {
         members: Membership,
         saved: Saved,
         now: u64,
-    ) -> Node {
-        Node::restore_planted(config, members, saved, now, Planted::new(self.mistake))
+    ) -> RaftNode {
+        RaftNode::restore_planted(config, members, saved, now, Planted::new(self.mistake))
     }
 
     /// Returns true if a node without a disk comes back under its old name.
@@ -41,8 +41,8 @@ impl Variant {
 
 #[cfg(not(test))]
 impl Variant {
-    pub(super) fn node(self, config: Config, members: Membership, now: u64) -> Node {
-        Node::new(config, members, now)
+    pub(super) fn node(self, config: Config, members: Membership, now: u64) -> RaftNode {
+        RaftNode::new(config, members, now)
     }
 
     pub(super) fn restored(
@@ -51,8 +51,8 @@ impl Variant {
         members: Membership,
         saved: Saved,
         now: u64,
-    ) -> Node {
-        Node::restore(config, members, saved, now)
+    ) -> RaftNode {
+        RaftNode::restore(config, members, saved, now)
     }
 
     pub(super) const fn keeps_name(self) -> bool {

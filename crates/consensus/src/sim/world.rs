@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
 use consensus::{
-    Admission, ChangeBytes, ElementChange, ElementId, Event, Fence, Keep, Key, LogIndex,
-    Membership, Node, NodeId, Role, Term,
+    Admission, ChangeBytes, ElementChange, ElementId, Fence, Keep, Key, LogIndex, Membership,
+    NodeEvent, NodeId, RaftNode, RaftRole, Term,
 };
 use support::rng::{Rng, mix};
 
@@ -62,7 +62,7 @@ impl Report {
 /// Machine of a node.
 #[derive(Debug)]
 pub(super) struct Host {
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<RaftNode>,
     disk: Disk,
     first_members: Membership,
     starts: u64,
@@ -276,7 +276,7 @@ impl World {
         }
         self.check_histories()?;
         for host in &self.hosts {
-            let counts = host.node.as_ref().map(Node::counts).unwrap_or_default();
+            let counts = host.node.as_ref().map(RaftNode::counts).unwrap_or_default();
             self.report.snapshots += counts.snapshots;
             self.report.installed += counts.installed;
             self.report.refused += counts.refused;
@@ -523,7 +523,7 @@ impl World {
         if !waits {
             node.flush(now);
         }
-        if node.role() == Role::Candidate {
+        if node.role() == RaftRole::Candidate {
             let other = self.candidates.insert(node.term(), at);
             self.report.rivals += u64::from(other.is_some_and(|other| other < at));
         }
@@ -562,16 +562,18 @@ impl World {
         Ok(())
     }
 
-    fn event(&mut self, host: usize, event: Event) {
+    fn event(&mut self, host: usize, event: NodeEvent) {
         let (token, reply) = match event {
-            Event::Answered { token, answer } => (token, Reply::Answered(answer)),
-            Event::Unknown { token } | Event::ReadFailed { token } => (token, Reply::Failed),
-            Event::Read { token, value } => (token, Reply::Value(value)),
-            Event::Change { term, change } => {
+            NodeEvent::Answered { token, answer } => (token, Reply::Answered(answer)),
+            NodeEvent::Unknown { token } | NodeEvent::ReadFailed { token } => {
+                (token, Reply::Failed)
+            }
+            NodeEvent::Read { token, value } => (token, Reply::Value(value)),
+            NodeEvent::Change { term, change } => {
                 self.send_command(host, term, change);
                 return;
             }
-            Event::Leading { .. } => {
+            NodeEvent::Leading { .. } => {
                 self.report.elections += 1;
                 self.hosts[host].confirmed = Default::default();
                 return;
@@ -603,7 +605,7 @@ impl World {
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(is_there).collect();
         let leads = |at: &usize| {
             let node = self.hosts[*at].node.as_ref()?;
-            (node.role() == Role::Leader).then(|| (node.term(), *at))
+            (node.role() == RaftRole::Leader).then(|| (node.term(), *at))
         };
         let oldest = hosts.iter().filter_map(leads).min().map(|(_, at)| at);
         let with = (&self.plan, &mut self.rng, &mut self.histories);
@@ -666,7 +668,7 @@ impl World {
         let Some(node) = &self.hosts[at].node else {
             return;
         };
-        if node.role() != Role::Leader {
+        if node.role() != RaftRole::Leader {
             return;
         }
         let term = node.term();

@@ -7,13 +7,13 @@ mod table;
 
 use support::rng::mix;
 
-pub use self::sessions::{Answer, MAX_SESSIONS};
+pub use self::sessions::{MAX_SESSIONS, RequestAnswer};
 pub use self::snapshot::Snapshot;
 
 use self::sessions::{Found, Session};
 use self::snapshot::Taking;
 use self::table::{Cell, CellKind, Name, Table};
-use crate::entry::{ChangeBytes, ElementId, Entry, Key, Operation, Payload, Request, Value};
+use crate::entry::{ChangeBytes, ElementId, Entry, Key, Operation, Payload, Request, StoredValue};
 use crate::ids::{LogIndex, Term};
 use crate::members::Membership;
 use crate::mistake::{Mistake, Planted};
@@ -34,7 +34,7 @@ pub struct Capacity {
 pub struct ElementChange {
     /// The element.
     pub element: ElementId,
-    /// What is changed.
+    /// Name of the changed content.
     pub key: Key,
     /// The new content; `None` removes it.
     pub change: Option<ChangeBytes>,
@@ -100,7 +100,11 @@ impl State {
     }
 
     /// Applies the entry after the last one. `now` is of no meaning but for a planted mistake.
-    pub(crate) fn apply(&mut self, entry: &Entry, now: u64) -> (Answer, Option<ElementChange>) {
+    pub(crate) fn apply(
+        &mut self,
+        entry: &Entry,
+        now: u64,
+    ) -> (RequestAnswer, Option<ElementChange>) {
         self.applied = self.applied.next();
         self.applied_term = entry.term;
         self.time = self.time.max(entry.time);
@@ -108,12 +112,12 @@ impl State {
             self.time = now;
         }
         match &entry.payload {
-            Payload::Noop | Payload::Membership(_) => (Answer::Done, None),
+            Payload::Noop | Payload::Membership(_) => (RequestAnswer::Done, None),
             Payload::Request(request) => self.request(request, entry.term),
         }
     }
 
-    fn request(&mut self, request: &Request, term: Term) -> (Answer, Option<ElementChange>) {
+    fn request(&mut self, request: &Request, term: Term) -> (RequestAnswer, Option<ElementChange>) {
         let life = self.capacity.session_life;
         if request.operation == Operation::OpenSession {
             let opened = sessions::open(&mut self.sessions, self.applied, self.time, life);
@@ -123,7 +127,7 @@ impl State {
         let mut sessions = std::mem::take(&mut self.sessions);
         let found = sessions::find(&mut sessions, client, sequence, self.time, life);
         let outcome = match found {
-            Found::Answer(Answer::NoSession) => (Answer::NoSession, None),
+            Found::Answer(RequestAnswer::NoSession) => (RequestAnswer::NoSession, None),
             Found::Answer(_) if self.planted.is(Mistake::AppliesRepeats) => {
                 self.operation(&request.operation, term)
             }
@@ -139,22 +143,26 @@ impl State {
         outcome
     }
 
-    fn operation(&mut self, operation: &Operation, term: Term) -> (Answer, Option<ElementChange>) {
+    fn operation(
+        &mut self,
+        operation: &Operation,
+        term: Term,
+    ) -> (RequestAnswer, Option<ElementChange>) {
         let answer = match operation {
-            Operation::OpenSession => Answer::Done,
-            Operation::Get(key) => Answer::Value(self.get(key)),
+            Operation::OpenSession => RequestAnswer::Done,
+            Operation::Get(key) => RequestAnswer::Value(self.get(key)),
             Operation::Put(key, value) => self.put(key, value, term),
             Operation::Delete(key) => {
                 self.table.remove(&Name::of_key(*key), &mut self.taking);
-                Answer::Done
+                RequestAnswer::Done
             }
             Operation::CompareAndSet { key, expected, new } => {
                 let found = self.get(key);
                 if found != *expected {
-                    Answer::Differs(found)
+                    RequestAnswer::Differs(found)
                 } else {
                     match self.put(key, new, term) {
-                        Answer::Done => Answer::Swapped,
+                        RequestAnswer::Done => RequestAnswer::Swapped,
                         refused => refused,
                     }
                 }
@@ -168,19 +176,19 @@ impl State {
             }
             Operation::Confirm { element, index } => {
                 self.confirm(*element, LogIndex(*index));
-                Answer::Done
+                RequestAnswer::Done
             }
         };
         (answer, None)
     }
 
     /// Returns the value of a key.
-    pub(crate) fn get(&self, key: &Key) -> Option<Value> {
+    pub(crate) fn get(&self, key: &Key) -> Option<StoredValue> {
         let cell = self.table.get(&Name::of_key(*key))?;
-        Value::new(cell.value.get())
+        StoredValue::new(cell.value.get())
     }
 
-    fn put(&mut self, key: &Key, value: &Value, term: Term) -> Answer {
+    fn put(&mut self, key: &Key, value: &StoredValue, term: Term) -> RequestAnswer {
         let cell = Cell {
             kind: CellKind::Value,
             key: *key,
@@ -197,8 +205,8 @@ impl State {
             self.table.evict(&name, &mut self.taking);
         }
         match self.table.set(cell, &mut self.taking) {
-            true => Answer::Done,
-            false => Answer::Full,
+            true => RequestAnswer::Done,
+            false => RequestAnswer::Full,
         }
     }
 
@@ -208,7 +216,7 @@ impl State {
         key: Key,
         change: Option<ChangeBytes>,
         term: Term,
-    ) -> (Answer, Option<ElementChange>) {
+    ) -> (RequestAnswer, Option<ElementChange>) {
         let head = self.table.get(&Name::of_element(element)).copied();
         let mut head = head.unwrap_or(Cell {
             kind: CellKind::Element,
@@ -232,7 +240,7 @@ impl State {
         let is_new_element = head.index == LogIndex(0);
         (head.index, head.term) = (self.applied, term);
         if !self.table.set(head, &mut self.taking) {
-            return (Answer::Full, None);
+            return (RequestAnswer::Full, None);
         }
         if !self.table.set(cell, &mut self.taking) {
             // The element is as before the change.
@@ -243,11 +251,11 @@ impl State {
                 head.index = previous;
                 self.table.set(head, &mut self.taking);
             }
-            return (Answer::Full, None);
+            return (RequestAnswer::Full, None);
         }
         let index = self.applied;
         (
-            Answer::Done,
+            RequestAnswer::Done,
             Some(ElementChange {
                 element,
                 key,

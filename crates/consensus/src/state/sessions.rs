@@ -1,7 +1,7 @@
 //! Sessions of clients: the last request of each and its answer, so a repeat is answered and not
 //! applied.
 
-use crate::entry::Value;
+use crate::entry::StoredValue;
 use crate::ids::{ClientId, LogIndex};
 use crate::wire::{Reader, Write};
 
@@ -11,18 +11,18 @@ const SLOT_BITS: u32 = 16;
 
 /// Answer to a request that was applied, equal on all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum RequestAnswer {
     /// It was done.
     #[default]
     Done,
     /// The session is open under this name.
     Opened(ClientId),
     /// The value of the key.
-    Value(Option<Value>),
+    Value(Option<StoredValue>),
     /// The key had the expected value and was set.
     Swapped,
     /// The key had this value and not the expected one: it was not set.
-    Differs(Option<Value>),
+    Differs(Option<StoredValue>),
     /// The table is full: nothing was changed. Remove keys, or configure more.
     Full,
     /// All sessions are in use: none was opened. Try again later, or configure more.
@@ -34,46 +34,46 @@ pub enum Answer {
     Stale,
 }
 
-impl Answer {
+impl RequestAnswer {
     /// Bytes of an encoded answer at most.
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Answer::Done => out.put_u8(0),
-            Answer::Opened(client) => {
+            RequestAnswer::Done => out.put_u8(0),
+            RequestAnswer::Opened(client) => {
                 out.put_u8(1);
                 out.put_u64(client.0);
             }
-            Answer::Value(None) => out.put_u8(2),
-            Answer::Value(Some(value)) => {
+            RequestAnswer::Value(None) => out.put_u8(2),
+            RequestAnswer::Value(Some(value)) => {
                 out.put_u8(3);
                 value.encode(out);
             }
-            Answer::Swapped => out.put_u8(4),
-            Answer::Differs(None) => out.put_u8(5),
-            Answer::Differs(Some(value)) => {
+            RequestAnswer::Swapped => out.put_u8(4),
+            RequestAnswer::Differs(None) => out.put_u8(5),
+            RequestAnswer::Differs(Some(value)) => {
                 out.put_u8(6);
                 value.encode(out);
             }
-            Answer::Full => out.put_u8(7),
-            Answer::SessionsFull => out.put_u8(8),
-            Answer::NoSession => out.put_u8(9),
-            Answer::Stale => out.put_u8(10),
+            RequestAnswer::Full => out.put_u8(7),
+            RequestAnswer::SessionsFull => out.put_u8(8),
+            RequestAnswer::NoSession => out.put_u8(9),
+            RequestAnswer::Stale => out.put_u8(10),
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<Answer> {
+    fn decode(from: &mut Reader<'_>) -> Option<RequestAnswer> {
         Some(match from.u8()? {
-            0 => Answer::Done,
-            1 => Answer::Opened(ClientId(from.u64()?)),
-            2 => Answer::Value(None),
-            3 => Answer::Value(Some(Value::decode(from)?)),
-            4 => Answer::Swapped,
-            5 => Answer::Differs(None),
-            6 => Answer::Differs(Some(Value::decode(from)?)),
-            7 => Answer::Full,
-            8 => Answer::SessionsFull,
-            9 => Answer::NoSession,
-            10 => Answer::Stale,
+            0 => RequestAnswer::Done,
+            1 => RequestAnswer::Opened(ClientId(from.u64()?)),
+            2 => RequestAnswer::Value(None),
+            3 => RequestAnswer::Value(Some(StoredValue::decode(from)?)),
+            4 => RequestAnswer::Swapped,
+            5 => RequestAnswer::Differs(None),
+            6 => RequestAnswer::Differs(Some(StoredValue::decode(from)?)),
+            7 => RequestAnswer::Full,
+            8 => RequestAnswer::SessionsFull,
+            9 => RequestAnswer::NoSession,
+            10 => RequestAnswer::Stale,
             _ => return None,
         })
     }
@@ -89,7 +89,7 @@ pub(crate) struct Session {
     /// Log time of the last request.
     pub(crate) used: u64,
     /// Answer to the last request.
-    pub(crate) answer: Answer,
+    pub(crate) answer: RequestAnswer,
 }
 
 impl Session {
@@ -113,7 +113,7 @@ impl Session {
             client: ClientId(from.u64()?),
             sequence: from.u64()?,
             used: from.u64()?,
-            answer: Answer::decode(from)?,
+            answer: RequestAnswer::decode(from)?,
         })
     }
 }
@@ -124,14 +124,19 @@ pub(crate) enum Found<'a> {
     /// The request is new: apply it and keep its answer here.
     New(&'a mut Session),
     /// The request has this answer.
-    Answer(Answer),
+    Answer(RequestAnswer),
 }
 
 /// Opens a session by the entry at `index`.
-pub(crate) fn open(sessions: &mut [Session], index: LogIndex, time: u64, life: u64) -> Answer {
+pub(crate) fn open(
+    sessions: &mut [Session],
+    index: LogIndex,
+    time: u64,
+    life: u64,
+) -> RequestAnswer {
     let is_free = |session: &Session| session.is_free() || session.is_expired(time, life);
     let Some(slot) = sessions.iter().position(is_free) else {
-        return Answer::SessionsFull;
+        return RequestAnswer::SessionsFull;
     };
     let client = ClientId(index.0 << SLOT_BITS | slot as u64);
     sessions[slot] = Session {
@@ -139,7 +144,7 @@ pub(crate) fn open(sessions: &mut [Session], index: LogIndex, time: u64, life: u
         used: time,
         ..Session::default()
     };
-    Answer::Opened(client)
+    RequestAnswer::Opened(client)
 }
 
 /// Finds the session of a request.
@@ -155,15 +160,15 @@ pub(crate) fn find(
         .get_mut(slot)
         .filter(|session| session.client == client);
     let Some(session) = session.filter(|session| !session.is_free()) else {
-        return Found::Answer(Answer::NoSession);
+        return Found::Answer(RequestAnswer::NoSession);
     };
     if session.is_expired(time, life) {
         *session = Session::default();
-        return Found::Answer(Answer::NoSession);
+        return Found::Answer(RequestAnswer::NoSession);
     }
     session.used = time;
     if sequence < session.sequence {
-        Found::Answer(Answer::Stale)
+        Found::Answer(RequestAnswer::Stale)
     } else if sequence == session.sequence {
         Found::Answer(session.answer)
     } else {

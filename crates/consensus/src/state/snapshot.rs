@@ -165,9 +165,12 @@ impl Taking {
             return false;
         };
         let end = cells.len().min(cursor.saturating_add(count));
-        for at in cursor..end {
-            if !self.is_copied[at] {
-                self.into.cells[at] = cells[at];
+        let part = cursor..end;
+        let copies = self.into.cells[part.clone()].iter_mut();
+        for ((copy, cell), is_copied) in copies.zip(&cells[part.clone()]).zip(&self.is_copied[part])
+        {
+            if !is_copied {
+                *copy = *cell;
             }
         }
         self.cursor = (end < cells.len()).then_some(end);

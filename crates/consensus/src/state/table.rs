@@ -17,7 +17,7 @@ pub(crate) enum CellKind {
     Free,
     /// A key with its value.
     Value,
-    /// What an element has under a key.
+    /// Content that an element has under a key.
     Change,
     /// An element has no more what it had under a key, which it may not know yet.
     Removal,
