@@ -6,12 +6,13 @@
 //! caller's clock, and the notice that a write to disk is complete. **Out:** bytes of messages,
 //! writes to keep on disk, events: answers, changes to send to elements.
 //!
-//! The caller drives a [`RaftNode`]. Inputs ([`RaftNode::receive`], [`RaftNode::tick`], [`RaftNode::propose`],
-//! [`RaftNode::read`], [`RaftNode::persisted`] and others) change the node. Then the caller calls
-//! [`RaftNode::flush`], which makes the messages for all of them together, and takes the outputs:
-//! [`RaftNode::persist`], [`RaftNode::send`], [`RaftNode::next_event`]. So one message carries the entries of
-//! many requests, one sync keeps them, and the batch is the caller's choice. A message that
-//! promises what is not on disk yet is held until the caller reports the write as complete.
+//! The caller drives a [`RaftNode`]. Inputs ([`RaftNode::receive`], [`RaftNode::tick`],
+//! [`RaftNode::propose`], [`RaftNode::read`], [`RaftNode::persisted`] and others) change the node.
+//! Then the caller calls [`RaftNode::flush`], which makes the messages for all of them together,
+//! and takes the outputs: [`RaftNode::persist`], [`RaftNode::send`], [`RaftNode::next_event`]. So
+//! one message carries the entries of many requests, one sync keeps them, and the batch is the
+//! caller's choice. A message that promises what is not on disk yet is held until the caller
+//! reports the write as complete.
 //!
 //! It may not import other crates than `support`. It has no I/O, clock or thread; time and seed are
 //! inputs.

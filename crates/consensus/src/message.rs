@@ -1,6 +1,7 @@
 //! Messages between nodes: a header with CRC-32C and the cluster's name, and a body of each kind.
 //!
-//! A message is checked once, by [`PeerMessage::decode`]. docs/internals/consensus.md has the layout.
+//! A message is checked once, by [`PeerMessage::decode`]. docs/internals/consensus.md has the
+//! layout.
 
 use support::crc::CrcTables;
 

@@ -276,8 +276,8 @@ impl Client {
     }
 }
 
-/// Returns the effect of a request with this answer; [`RequestAnswer::Done`] stands for the greatest
-/// effect that it may have.
+/// Returns the effect of a request with this answer; [`RequestAnswer::Done`] stands for the
+/// greatest effect that it may have.
 fn effect(question: &Question, answer: RequestAnswer) -> Option<Effect> {
     let Question::Propose(request) = question else {
         return None;

@@ -2,8 +2,8 @@
 
 use consensus::mistake::Mistake;
 use consensus::{
-    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeId, Operation, RaftNode,
-    RaftRole, Request, Term,
+    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
+    RaftNode, RaftRole, Request, Term,
 };
 
 use super::Variant;
@@ -207,6 +207,43 @@ fn a_leader_restarts_before_its_write(mistake: Option<Mistake>) -> bool {
     script.restart(1);
     script.elect(3, 1);
     is_committed
+}
+
+/// A leader reads, then another one is elected without its knowledge, and it reads again. Returns
+/// true if the second read is answered.
+fn an_old_leader_reads(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.elect(1, 2);
+    script.exchange(1, 2, |_| false);
+    let reads = |script: &mut Script, token: u64| {
+        let now = script.now;
+        script.node(1).read(now, [0; 16], token).unwrap();
+        script.flush(1);
+        script.exchange(1, 2, |_| false);
+        script.flush(1);
+        let mut is_read = false;
+        while let Some(event) = script.node(1).next_event() {
+            is_read |= matches!(event, NodeEvent::Read { token: read, .. } if read == token);
+        }
+        is_read
+    };
+    assert!(reads(&mut script, 1));
+    script.elect(2, 3);
+    script.exchange(2, 3, |_| false);
+    // Node 2 has a later term now: from here on, node 1 hears from no other node.
+    script.messages.clear();
+    let now = script.now;
+    script.node(1).read(now, [0; 16], 2).unwrap();
+    script.flush(1);
+    std::iter::from_fn(|| script.node(1).next_event())
+        .any(|event| matches!(event, NodeEvent::Read { token: 2, .. }))
+}
+
+#[test]
+fn finds_reads_that_no_majority_confirms() {
+    assert!(!an_old_leader_reads(None));
+    assert!(an_old_leader_reads(Some(Mistake::ReadsWithoutQuorum)));
+    assert!(an_old_leader_reads(Some(Mistake::CountsEarlierRounds)));
 }
 
 #[test]

@@ -72,8 +72,6 @@ mistakes_are_found! {
     finds_two_votes_in_a_term: VotesTwice,
     finds_votes_for_short_logs: VotesForShortLogs,
     finds_messages_before_their_write: SendsBeforePersisted,
-    finds_reads_without_a_majority: ReadsWithoutQuorum,
-    finds_answers_to_earlier_rounds: CountsEarlierRounds,
     finds_reads_before_the_first_entry_of_a_term: ReadsBeforeNoop,
     finds_reads_before_their_index_is_applied: ReadsBeforeApplied,
     finds_sessions_outside_of_snapshots: DropsSessionsInSnapshots,
