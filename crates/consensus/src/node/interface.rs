@@ -140,7 +140,8 @@ pub enum NodeEvent {
         /// The change.
         change: ElementChange,
     },
-    /// This node begins to lead: send each element what [`super::RaftNode::change_after`] has for it.
+    /// This node begins to lead: send each element what [`super::RaftNode::change_after`] has for
+    /// it.
     Leading {
         /// Its term.
         term: Term,
