@@ -1,0 +1,267 @@
+//! Schedules by hand: mistakes that need a sequence of events which random faults seldom make.
+
+use consensus::mistake::Mistake;
+use consensus::{
+    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
+    RaftNode, RaftRole, Request, Term,
+};
+
+use super::Variant;
+use super::disk::Disk;
+
+const ELECTION: u64 = 100;
+
+/// Three nodes, and the messages that they sent.
+struct Script {
+    variant: Variant,
+    members: Membership,
+    nodes: Vec<RaftNode>,
+    disks: Vec<Disk>,
+    messages: Vec<(u64, u64, Vec<u8>)>,
+    now: u64,
+    /// Node with a disk that completes no write.
+    stuck: Option<u64>,
+}
+
+impl Script {
+    fn new(mistake: Option<Mistake>) -> Script {
+        let voters = [1, 2, 3].map(NodeId);
+        let members = Membership::of_voters(&voters).unwrap();
+        let variant = Variant { mistake };
+        let node = |id| variant.node(Script::config(id, 0), members, 0);
+        Script {
+            variant,
+            members,
+            nodes: voters.map(node).into(),
+            disks: voters.map(|_| Disk::default()).into(),
+            messages: Vec::new(),
+            now: 0,
+            stuck: None,
+        }
+    }
+
+    fn config(id: NodeId, start: u64) -> Config {
+        Config {
+            cluster: 1,
+            id,
+            seed: start,
+            election_timeout: ELECTION,
+            heartbeat: ELECTION / 10,
+            ack: Ack::Majority,
+            keep: Keep::Disk,
+            log_entries: 64,
+            window: 8,
+            max_batch: 1,
+            max_reads: 8,
+            capacity: Capacity {
+                keys: 16,
+                sessions: 8,
+                session_life: u64::MAX,
+            },
+        }
+    }
+
+    fn node(&mut self, id: u64) -> &mut RaftNode {
+        &mut self.nodes[id as usize - 1]
+    }
+
+    /// Takes the outputs of a node; its writes are complete at once, unless its disk is stuck.
+    fn flush(&mut self, id: u64) {
+        let now = self.now;
+        let at = id as usize - 1;
+        self.nodes[at].flush(now);
+        if let Some(persist) = self.nodes[at].persist() {
+            let number = persist.number;
+            self.disks[at].begin(&persist);
+            if self.stuck != Some(id) {
+                self.disks[at].complete(number);
+                self.nodes[at].persisted(number);
+                self.nodes[at].flush(now);
+            }
+        }
+        let messages = &mut self.messages;
+        self.nodes[at].send(|to, bytes| messages.push((id, to.0, bytes.to_vec())));
+    }
+
+    /// Delivers the first message from one node to another. Returns false if there is none.
+    fn deliver(&mut self, from: u64, to: u64) -> bool {
+        let found = self
+            .messages
+            .iter()
+            .position(|message| (message.0, message.1) == (from, to));
+        let Some((_, _, bytes)) = found.map(|at| self.messages.remove(at)) else {
+            return false;
+        };
+        let now = self.now;
+        self.node(to).receive(now, &bytes).unwrap();
+        self.flush(to);
+        true
+    }
+
+    /// Delivers messages between two nodes until a condition holds or there are none.
+    fn exchange(&mut self, a: u64, b: u64, is_done: impl Fn(&Script) -> bool) {
+        while !is_done(self) && (self.deliver(a, b) || self.deliver(b, a)) {}
+    }
+
+    /// Makes a node campaign: time passes for it alone.
+    fn campaign(&mut self, id: u64) {
+        self.now += 2 * ELECTION;
+        let now = self.now;
+        self.node(id).tick(now);
+        self.flush(id);
+    }
+
+    /// Elects a node by the vote of one other. No entry of its term leaves it.
+    fn elect(&mut self, id: u64, voter: u64) {
+        self.messages.clear();
+        let leads = |script: &Script| script.nodes[id as usize - 1].role() == RaftRole::Leader;
+        let mut attempts = 0;
+        while !leads(self) || attempts == 0 {
+            attempts += 1;
+            assert!(attempts < 10, "node {id} is not elected");
+            self.campaign(id);
+            self.exchange(id, voter, leads);
+        }
+    }
+
+    /// Opens a session at a leader: a request like any other.
+    fn propose(&mut self, id: u64) {
+        let (client, operation) = (ClientId(0), Operation::OpenSession);
+        let request = Request {
+            client,
+            sequence: 0,
+            operation,
+        };
+        let now = self.now;
+        self.node(id).propose(now, request, 0).unwrap();
+        self.flush(id);
+    }
+
+    fn restart(&mut self, id: u64) {
+        let config = Script::config(NodeId(id), 1);
+        let saved = self.disks[id as usize - 1].read();
+        let node = self.variant.restored(config, self.members, saved, self.now);
+        *self.node(id) = node;
+        self.stuck = self.stuck.filter(|stuck| *stuck != id);
+    }
+}
+
+/// Figure 8 of the Raft paper with three nodes. Returns true if two nodes committed different
+/// entries.
+fn an_old_entry_is_counted(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.elect(1, 2);
+    script.exchange(1, 2, |_| false);
+    script.exchange(1, 3, |_| false);
+    // Only node 1 has the second entry, of term 1.
+    script.propose(1);
+    // Only node 2 has the first entry of the next term, at the same index.
+    script.elect(2, 3);
+    assert_eq!(script.node(2).last(), LogIndex(2));
+    // Node 1 no longer leads, and is elected by node 3, which gets the entry of term 1 from it.
+    script.campaign(1);
+    script.elect(1, 3);
+    script.exchange(1, 3, |script| script.nodes[2].last() == LogIndex(2));
+    script.deliver(3, 1);
+    // Node 2 has an entry of a later term than node 3, and is elected by it.
+    script.campaign(2);
+    script.elect(2, 3);
+    script.exchange(2, 3, |_| false);
+    assert!(script.node(2).commit() > LogIndex(2));
+    let old = script.node(1).commit() >= LogIndex(2);
+    old && script.nodes[0].entry(LogIndex(2)) != script.nodes[1].entry(LogIndex(2))
+}
+
+/// A node votes for one of two candidates and restarts. Returns true if both lead the same term.
+fn a_node_restarts_after_its_vote(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.campaign(1);
+    script.campaign(2);
+    // Both hear from node 3 that it would vote for them, then ask for its vote.
+    for candidate in [1, 2] {
+        script.deliver(candidate, 3);
+        script.deliver(3, candidate);
+        assert_eq!(script.node(candidate).role(), RaftRole::Candidate);
+    }
+    script.deliver(1, 3);
+    script.restart(3);
+    script.deliver(3, 1);
+    script.deliver(2, 3);
+    script.deliver(3, 2);
+    let leads = |node: &RaftNode| node.role() == RaftRole::Leader && node.term() == Term(1);
+    assert!(leads(script.node(1)));
+    leads(script.node(2))
+}
+
+/// A leader restarts before its own write of an entry is complete. Returns true if it committed
+/// the entry and two nodes without it go on.
+fn a_leader_restarts_before_its_write(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.elect(1, 2);
+    script.exchange(1, 2, |_| false);
+    script.exchange(1, 3, |_| false);
+    script.stuck = Some(1);
+    script.propose(1);
+    script.exchange(1, 2, |_| false);
+    let is_committed = script.node(1).commit() == LogIndex(2);
+    script.restart(1);
+    script.elect(3, 1);
+    is_committed
+}
+
+/// A leader reads, then another one is elected without its knowledge, and it reads again. Returns
+/// true if the second read is answered.
+fn an_old_leader_reads(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::new(mistake);
+    script.elect(1, 2);
+    script.exchange(1, 2, |_| false);
+    let reads = |script: &mut Script, token: u64| {
+        let now = script.now;
+        script.node(1).read(now, [0; 16], token).unwrap();
+        script.flush(1);
+        script.exchange(1, 2, |_| false);
+        script.flush(1);
+        let mut is_read = false;
+        while let Some(event) = script.node(1).next_event() {
+            is_read |= matches!(event, NodeEvent::Read { token: read, .. } if read == token);
+        }
+        is_read
+    };
+    assert!(reads(&mut script, 1));
+    script.elect(2, 3);
+    script.exchange(2, 3, |_| false);
+    // Node 2 has a later term now: from here on, node 1 hears from no other node.
+    script.messages.clear();
+    let now = script.now;
+    script.node(1).read(now, [0; 16], 2).unwrap();
+    script.flush(1);
+    std::iter::from_fn(|| script.node(1).next_event())
+        .any(|event| matches!(event, NodeEvent::Read { token: 2, .. }))
+}
+
+#[test]
+fn finds_reads_that_no_majority_confirms() {
+    assert!(!an_old_leader_reads(None));
+    assert!(an_old_leader_reads(Some(Mistake::ReadsWithoutQuorum)));
+    assert!(an_old_leader_reads(Some(Mistake::CountsEarlierRounds)));
+}
+
+#[test]
+fn finds_own_entries_that_count_before_their_write() {
+    assert!(!a_leader_restarts_before_its_write(None));
+    assert!(a_leader_restarts_before_its_write(Some(
+        Mistake::CountsUnsynced
+    )));
+}
+
+#[test]
+fn finds_commitment_of_old_terms_by_counting() {
+    assert!(!an_old_entry_is_counted(None));
+    assert!(an_old_entry_is_counted(Some(Mistake::CommitsOldTerms)));
+}
+
+#[test]
+fn finds_a_vote_that_a_restart_forgets() {
+    assert!(!a_node_restarts_after_its_vote(None));
+    assert!(a_node_restarts_after_its_vote(Some(Mistake::ForgetsVote)));
+}

@@ -1,0 +1,306 @@
+//! The flat table: cells of keys, changes of elements, and elements, with bounded room.
+//!
+//! Linear probing with removal by shifting back, so a layout depends on the operations alone. It
+//! is lossless: a full table refuses a new key.
+
+use support::rng::mix;
+
+use crate::entry::{ChangeBytes, ElementId, Key};
+use crate::ids::{LogIndex, Term};
+use crate::wire::{Reader, Write};
+
+/// Kind of a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum CellKind {
+    /// No content.
+    #[default]
+    Free,
+    /// A key with its value.
+    Value,
+    /// Content that an element has under a key.
+    Change,
+    /// An element has no more what it had under a key, which it may not know yet.
+    Removal,
+    /// An element: `index` is that of its last change, `previous` the last one that it confirmed.
+    Element,
+}
+
+/// Cell of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Cell {
+    pub(crate) kind: CellKind,
+    pub(crate) element: ElementId,
+    pub(crate) key: Key,
+    pub(crate) value: ChangeBytes,
+    pub(crate) term: Term,
+    pub(crate) index: LogIndex,
+    pub(crate) previous: LogIndex,
+}
+
+/// Name of a cell: elements have number 0 for keys of the key-value table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) element: ElementId,
+    pub(crate) is_element: bool,
+    pub(crate) key: Key,
+}
+
+impl Name {
+    pub(crate) const fn of_key(key: Key) -> Name {
+        Name {
+            element: ElementId(0),
+            is_element: false,
+            key,
+        }
+    }
+
+    pub(crate) const fn of_element(element: ElementId) -> Name {
+        Name {
+            element,
+            is_element: true,
+            key: [0; 16],
+        }
+    }
+}
+
+impl Cell {
+    fn name(&self) -> Name {
+        Name {
+            element: self.element,
+            is_element: self.kind == CellKind::Element,
+            key: self.key,
+        }
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.kind == CellKind::Free
+    }
+
+    /// Bytes of an encoded cell at most.
+    pub(crate) const MAX_BYTES: usize = 1 + 4 + 16 + 24 + 1 + 128;
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(match self.kind {
+            CellKind::Free => 0,
+            CellKind::Value => 1,
+            CellKind::Change => 2,
+            CellKind::Removal => 3,
+            CellKind::Element => 4,
+        });
+        out.put_u32(self.element.0);
+        out.put(&self.key);
+        out.put_u64(self.term.0);
+        out.put_u64(self.index.0);
+        out.put_u64(self.previous.0);
+        self.value.encode(out);
+    }
+
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Cell> {
+        Some(Cell {
+            kind: match from.u8()? {
+                1 => CellKind::Value,
+                2 => CellKind::Change,
+                3 => CellKind::Removal,
+                4 => CellKind::Element,
+                _ => return None,
+            },
+            element: ElementId(from.u32()?),
+            key: from.array()?,
+            term: Term(from.u64()?),
+            index: LogIndex(from.u64()?),
+            previous: LogIndex(from.u64()?),
+            value: ChangeBytes::decode(from)?,
+        })
+    }
+}
+
+/// Receives each cell before it changes.
+pub(crate) trait BeforeChange {
+    fn before_change(&mut self, place: usize, cell: &Cell);
+}
+
+/// The cells.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    cells: Box<[Cell]>,
+    used: usize,
+    max_used: usize,
+    seed: u64,
+}
+
+impl Table {
+    /// Creates a table with room for `max_used` names. At most half of its cells are used.
+    pub(crate) fn new(max_used: usize, seed: u64) -> Table {
+        let cells = max_used.max(1).saturating_mul(2).next_power_of_two();
+        Table {
+            cells: vec![Cell::default(); cells].into(),
+            used: 0,
+            max_used,
+            seed,
+        }
+    }
+
+    pub(crate) fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used >= self.max_used
+    }
+
+    /// Sets all cells, from a snapshot of a table of the same size.
+    pub(crate) fn set_all(&mut self, cells: &[Cell]) {
+        self.cells.copy_from_slice(cells);
+        self.used = cells.iter().filter(|cell| !cell.is_free()).count();
+    }
+
+    fn home(&self, name: &Name) -> usize {
+        let [low, high] = [0, 8].map(|at| {
+            let half = name.key[at..].first_chunk().copied();
+            u64::from_le_bytes(half.unwrap_or_default())
+        });
+        let owner = u64::from(name.element.0) << 1 | u64::from(name.is_element);
+        let hash = mix(mix(mix(self.seed ^ low) ^ high) ^ owner);
+        hash as usize & (self.cells.len() - 1)
+    }
+
+    /// Returns the place of the name, or the free place where it goes.
+    fn find(&self, name: &Name) -> usize {
+        let mask = self.cells.len() - 1;
+        let mut at = self.home(name);
+        while !self.cells[at].is_free() && self.cells[at].name() != *name {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<&Cell> {
+        let cell = &self.cells[self.find(name)];
+        (!cell.is_free()).then_some(cell)
+    }
+
+    /// Sets the cell of its name. Returns false if the name is new and the table is full.
+    pub(crate) fn set(&mut self, cell: Cell, before: &mut impl BeforeChange) -> bool {
+        let at = self.find(&cell.name());
+        if self.cells[at].is_free() {
+            if self.is_full() {
+                return false;
+            }
+            self.used += 1;
+        }
+        self.write(at, cell, before);
+        true
+    }
+
+    /// Removes a name. Returns true if it was there.
+    pub(crate) fn remove(&mut self, name: &Name, before: &mut impl BeforeChange) -> bool {
+        let at = self.find(name);
+        if self.cells[at].is_free() {
+            return false;
+        }
+        self.clear(at, before);
+        true
+    }
+
+    /// Removes the removals of an element up to an index.
+    pub(crate) fn forget_removals(
+        &mut self,
+        element: ElementId,
+        index: LogIndex,
+        before: &mut impl BeforeChange,
+    ) {
+        let mut at = 0;
+        while at < self.cells.len() {
+            let cell = &self.cells[at];
+            let is_known = cell.kind == CellKind::Removal && cell.element == element;
+            if is_known && cell.index <= index {
+                // The shift may put another cell here.
+                self.clear(at, before);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Removes an entry to make room: for a planted mistake.
+    pub(crate) fn evict(&mut self, for_name: &Name, before: &mut impl BeforeChange) {
+        let mask = self.cells.len() - 1;
+        let mut at = self.home(for_name);
+        while self.cells[at].is_free() {
+            at = (at + 1) & mask;
+        }
+        self.clear(at, before);
+    }
+
+    fn clear(&mut self, place: usize, before: &mut impl BeforeChange) {
+        let mask = self.cells.len() - 1;
+        self.used -= 1;
+        let (mut hole, mut at) = (place, place);
+        loop {
+            at = (at + 1) & mask;
+            let cell = self.cells[at];
+            if cell.is_free() {
+                break;
+            }
+            // The cell may move if the hole is on its way from its home.
+            let home = self.home(&cell.name());
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
+                self.write(hole, cell, before);
+                hole = at;
+            }
+        }
+        self.write(hole, Cell::default(), before);
+    }
+
+    fn write(&mut self, place: usize, cell: Cell, before: &mut impl BeforeChange) {
+        before.before_change(place, &self.cells[place]);
+        self.cells[place] = cell;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use support::rng::Rng;
+
+    use super::*;
+
+    impl BeforeChange for () {
+        fn before_change(&mut self, _: usize, _: &Cell) {}
+    }
+
+    #[test]
+    fn the_table_equals_a_map_under_random_operations() {
+        for seed in 0..50 {
+            let mut rng = Rng::new(seed);
+            let mut table = Table::new(24, seed);
+            let mut map: HashMap<[u8; 16], u64> = HashMap::new();
+            for step in 0..2_000 {
+                let key = u128::from(rng.below(40)).to_le_bytes();
+                if rng.one_in(3) {
+                    let was = table.remove(&Name::of_key(key), &mut ());
+                    assert_eq!(was, map.remove(&key).is_some());
+                } else {
+                    let has_room = map.contains_key(&key) || map.len() < 24;
+                    let kind = CellKind::Value;
+                    let cell = Cell {
+                        kind,
+                        key,
+                        index: LogIndex(step),
+                        ..Cell::default()
+                    };
+                    assert_eq!(table.set(cell, &mut ()), has_room);
+                    if has_room {
+                        map.insert(key, step);
+                    }
+                }
+                for key in 0..40_u128 {
+                    let key = key.to_le_bytes();
+                    let found = table.get(&Name::of_key(key)).map(|cell| cell.index.0);
+                    assert_eq!(found, map.get(&key).copied());
+                }
+            }
+        }
+    }
+}
