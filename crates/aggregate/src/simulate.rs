@@ -500,6 +500,13 @@ impl Run {
         let now = self.simulation.now();
         let mut are_done = true;
         let mut ended = self.ended.clone();
+        // A stopped mapper that is to get the result is started again later.
+        let mut missing: usize = 0;
+        for (number, reduction) in (1..).zip(&self.plan.reductions) {
+            if reduction.request.to_all && self.failure(number).is_none() {
+                missing += reduction.request.mappers.len();
+            }
+        }
         for roles in self.hosts.values() {
             for role in roles.borrow().iter().filter(|role| self.is_present(role)) {
                 match role {
@@ -513,12 +520,14 @@ impl Run {
                     Role::Mapper { mapper, job, .. } => {
                         let has_failed = self.failure(*job).is_some();
                         are_done &= mapper.is_complete() || has_failed;
+                        let reduction = &self.plan.reductions[usize::from(*job) - 1];
+                        missing -= usize::from(reduction.request.to_all && !has_failed);
                     }
                 }
             }
         }
         self.ended = ended;
-        are_done
+        are_done && missing == 0
     }
 
     /// Returns the failure of a reduction.
