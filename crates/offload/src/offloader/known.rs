@@ -49,6 +49,8 @@ pub(super) struct Rule {
     pub(super) counts: RuleCounts,
     /// The rule that takes its place.
     pub(super) successor: Option<RuleId>,
+    /// The target has added it.
+    pub(super) is_added: bool,
 }
 
 /// All known flows.

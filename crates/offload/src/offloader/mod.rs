@@ -271,6 +271,10 @@ impl Offloader {
         };
         if traced.flow.has_effect_of(&known.flow) && traced.flow.covers(&known.flow) {
             self.counts.unchanged += 1;
+            // Its packets may look up other keys now.
+            if let Some(known) = self.known.get_mut(id) {
+                known.traced.take_keys(traced);
+            }
             return;
         }
         self.counts.changed += 1;
@@ -376,14 +380,15 @@ impl Offloader {
     fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         let span = now.0.saturating_sub(self.last_decision.0).max(1);
         self.last_decision = now;
-        let grace = Nanos(2 * self.options.period.0 + target.counts_delay().0);
+        let grace = self.options.period + self.options.period + target.counts_delay();
         let mut over = Vec::new();
         let (mut lost, mut evicted) = (Vec::new(), 0);
         for (id, known) in self.known.iter_mut() {
             let packets = known.in_software + known.in_target;
             let rate = u128::from(packets) * 1_000_000_000 / u128::from(span);
-            known.rate = (known.rate + u64::try_from(rate).unwrap_or(u64::MAX)) / 2;
-            let is_settled = now.0 > known.since.0 + grace.0;
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            known.rate = known.rate.saturating_add(rate) / 2;
+            let is_settled = now > known.since + grace;
             // No event says that the hardware dropped a rule, but its packets come to software.
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
@@ -396,7 +401,7 @@ impl Offloader {
                 evicted += 1;
             }
             (known.in_software, known.in_target) = (0, 0);
-            let is_silent = now.0 > known.last_use.0 + self.options.forget_after.0 + grace.0;
+            let is_silent = now > known.last_use + self.options.forget_after + grace;
             if is_silent {
                 over.push(id);
             }
@@ -462,17 +467,18 @@ impl Offloader {
         state: FlowState,
         commands: &mut Vec<OffloadCommand>,
     ) {
+        if let Some(rule) = self.rules.get_mut(&rule) {
+            rule.is_added = true;
+        }
         if let Some(known) = self.owner(rule) {
             known.state = state;
             known.since = now;
             return;
         }
-        // Its flow has gone meanwhile. A rule with a successor is replaced by it.
-        let has_successor = self
-            .rules
-            .get(&rule)
-            .is_some_and(|rule| rule.successor.is_some());
-        if !has_successor {
+        // Its flow has gone meanwhile. A successor that is not added yet replaces the rule.
+        let successor = self.rules.get(&rule).and_then(|rule| rule.successor);
+        let successor = successor.and_then(|successor| self.rules.get(&successor));
+        if successor.is_none_or(|successor| successor.is_added) {
             commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
@@ -514,8 +520,11 @@ impl Offloader {
         let Some(rule) = self.rules.get_mut(&id) else {
             return;
         };
-        // A target that starts again counts from zero: nothing is counted twice.
-        let packets = counts.packets.saturating_sub(rule.counts.packets);
+        // A target that starts again counts from zero.
+        if counts.packets < rule.counts.packets {
+            rule.counts = RuleCounts::default();
+        }
+        let packets = counts.packets - rule.counts.packets;
         let bytes = counts.bytes.saturating_sub(rule.counts.bytes);
         if packets == 0 {
             return;
@@ -565,5 +574,6 @@ fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {
         flow: Arc::clone(flow),
         counts: RuleCounts::default(),
         successor: None,
+        is_added: false,
     }
 }
