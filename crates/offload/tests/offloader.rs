@@ -741,3 +741,56 @@ fn an_entry_for_a_key_that_changed_without_an_effect_takes_the_flow_at_once() {
     commands(&mut simulation, &frame);
     assert_eq!(met(&simulation), second);
 }
+
+#[test]
+fn counts_that_come_less_often_than_decisions_are_no_lost_rule() {
+    let (mut simulation, rule, frame) = with_rule(options());
+    let added = TargetEvent::Added(rule, Placed::InHardware);
+    simulation.offloader.event(simulation.now, added);
+    for step in 0..400 {
+        // Two periods of decisions.
+        if step % 40 == 0 {
+            let counts = RuleCounts {
+                packets: step + 1,
+                bytes: 60 * (step + 1),
+                last_use: Some(simulation.now),
+            };
+            let event = TargetEvent::Counts(rule, simulation.now, counts);
+            simulation.offloader.event(simulation.now, event);
+        }
+        commands(&mut simulation, &frame);
+    }
+    assert_eq!(simulation.offloader.counts().evicted, 0);
+    (0..100).for_each(|_| drop(commands(&mut simulation, &frame)));
+    assert_eq!(simulation.offloader.counts().evicted, 1);
+}
+
+#[test]
+fn counts_go_to_the_program_that_runs() {
+    let other = PROGRAM.replace(
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); }",
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); }",
+    );
+    for (text, credited) in [(PROGRAM, 1), (&other, 0)] {
+        let (mut simulation, rule, frame) = with_rule(options());
+        let added = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(simulation.now, added);
+        let program = Arc::new(driver::compile_text("offloader", text).expect("a program"));
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        simulation.offloader.exchange(tracer);
+        let counts = RuleCounts {
+            packets: 100,
+            bytes: 6_000,
+            last_use: Some(simulation.now),
+        };
+        let event = TargetEvent::Counts(rule, simulation.now, counts);
+        let early = simulation.offloader.event(simulation.now, event.clone());
+        assert_eq!(early, []);
+        if credited == 0 {
+            simulation.device = device(&program);
+        }
+        commands(&mut simulation, &frame);
+        let late = simulation.offloader.event(simulation.now, event);
+        assert_eq!(late.len(), credited);
+    }
+}

@@ -170,6 +170,7 @@ impl Offloader {
             state: FlowState::Software,
             rule: None,
             since: now,
+            counted: now,
             in_software: packets,
             in_target: 0,
             rate: 0,
@@ -192,9 +193,13 @@ impl Offloader {
     }
 
     /// Takes the tracer of another program, which has taken the place of the old one. All flows are
-    /// traced again.
+    /// traced again. Until then nothing is credited: the numbers of the old program's objects may
+    /// be those of others.
     pub fn exchange(&mut self, tracer: FlowTracer) {
         self.tracer = tracer;
+        for rule in self.rules.values_mut() {
+            rule.is_of_program = false;
+        }
         let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.suspect(id));
     }
@@ -274,6 +279,8 @@ impl Offloader {
             // Its packets may look up other keys now.
             if let Some(known) = self.known.get_mut(id) {
                 known.traced.take_keys(traced);
+                let rule = known.rule.and_then(|rule| self.rules.get_mut(&rule));
+                rule.into_iter().for_each(|rule| rule.is_of_program = true);
             }
             return;
         }
@@ -392,8 +399,8 @@ impl Offloader {
             // No event says that the hardware dropped a rule, but its packets come to software.
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
-                && known.in_software > 0
-                && known.in_target == 0;
+                && now > known.counted + grace
+                && known.in_software > 0;
             if is_lost {
                 lost.extend(known.rule.take());
                 known.state = FlowState::Evicted;
@@ -434,11 +441,11 @@ impl Offloader {
                 self.is_not_added(now, rule, state, &mut commands);
             }
             TargetEvent::Removed(rule, counts) => {
-                self.credit(rule, counts, &mut commands);
+                self.credit(now, rule, counts, &mut commands);
                 self.rules.remove(&rule);
             }
             TargetEvent::Evicted(rule, counts) => {
-                self.credit(rule, counts, &mut commands);
+                self.credit(now, rule, counts, &mut commands);
                 let not_before = now + self.options.retry_after;
                 if let Some(known) = self.owner(rule) {
                     known.rule = None;
@@ -448,7 +455,7 @@ impl Offloader {
                 }
                 self.rules.remove(&rule);
             }
-            TargetEvent::Counts(rule, _, counts) => self.credit(rule, counts, &mut commands),
+            TargetEvent::Counts(rule, _, counts) => self.credit(now, rule, counts, &mut commands),
         }
         commands
     }
@@ -516,8 +523,15 @@ impl Offloader {
     }
 
     /// Credits what a rule has counted since the last time.
-    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<OffloadCommand>) {
-        let Some(rule) = self.rules.get_mut(&id) else {
+    fn credit(
+        &mut self,
+        now: Nanos,
+        id: RuleId,
+        counts: RuleCounts,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        let rule = self.rules.get_mut(&id);
+        let Some(rule) = rule.filter(|rule| rule.is_of_program) else {
             return;
         };
         // A target that starts again counts from zero.
@@ -534,6 +548,7 @@ impl Offloader {
         let (flow, owner) = (Arc::clone(&rule.flow), rule.id);
         if let Some(known) = self.known.get_mut(owner) {
             known.in_target += packets;
+            known.counted = now;
             known.last_use = known.last_use.max(last_use);
         }
         commands.push(OffloadCommand::Credit(Credit {
@@ -575,5 +590,6 @@ fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {
         counts: RuleCounts::default(),
         successor: None,
         is_added: false,
+        is_of_program: true,
     }
 }
