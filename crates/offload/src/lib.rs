@@ -9,8 +9,8 @@
 //! - [`Target`] is the interface of targets, [`model`] a NIC in memory.
 //! - [`Offloader`] decides which flows a target has, and keeps their rules right.
 //!
-//! It has no I/O, no threads and no clock, but for [`tc::Session`], which speaks to the
-//! kernel. It may import `placement`, `switch`, `exec`, `table`, `packet`, `ir`, `bits` and `support`.
+//! It has no I/O, no threads and no clock, but for [`tc::Session`], which speaks to the kernel. It
+//! may import `placement`, `switch`, `exec`, `table`, `packet`, `ir`, `bits` and `support`.
 //!
 //! Invariants:
 //! - A flow does to each packet that it matches what `interp` does, byte for byte, and counts it in

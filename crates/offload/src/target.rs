@@ -19,7 +19,7 @@ pub struct Capacity {
     pub used: u32,
 }
 
-/// Counts of a rule since it was added.
+/// Counts of a rule since it was added. A target that starts again may count from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
     /// Packets.

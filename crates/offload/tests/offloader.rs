@@ -8,8 +8,8 @@ use bits::Value;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use offload::model::{BatchTime, Faults, ModelConfig, ModelNic};
 use offload::{
-    FlowState, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, Override, PortRole, RuleId,
-    Target, View,
+    FlowState, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, Override, Placed, PortRole,
+    RuleCounts, RuleId, Target, TargetEvent, View,
 };
 use packet::{Nanos, PortId};
 use support::rng::Rng;
@@ -120,7 +120,11 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
 
 impl Simulation {
     fn new(seed: u64, config: ModelConfig, options: OffloaderOptions) -> Simulation {
-        let program = driver::compile_text("offloader", PROGRAM).expect("a program");
+        Simulation::of(PROGRAM, seed, config, options)
+    }
+
+    fn of(text: &str, seed: u64, config: ModelConfig, options: OffloaderOptions) -> Simulation {
+        let program = driver::compile_text("offloader", text).expect("a program");
         let program = Arc::new(program);
         let mut rng = Rng::new(seed);
         let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a program of v1model");
@@ -589,4 +593,204 @@ fn entries_expire_by_the_traffic_of_both_planes() {
         (1_000_000_000..2_500_000_000).contains(&after),
         "{after} ns"
     );
+}
+
+/// Returns what a step commands. The NIC gets nothing of it.
+fn commands(simulation: &mut Simulation, frame: &[u8]) -> Vec<OffloadCommand> {
+    simulation.now += STEP;
+    let records = std::mem::take(&mut *simulation.records.lock().unwrap());
+    let offloader = &mut simulation.offloader;
+    records.iter().for_each(|record| offloader.changed(record));
+    let state = simulation.device.state();
+    let view = View {
+        state: &state,
+        replication: simulation.device.replication(),
+    };
+    offloader.observe(simulation.now, view, PortId(1), frame, 1);
+    offloader.step(simulation.now, view, &simulation.nic)
+}
+
+/// Returns a simulation with one flow, and the rule that it adds.
+fn with_rule(options: OffloaderOptions) -> (Simulation, RuleId, Vec<u8>) {
+    let mut simulation = Simulation::new(1, config(1, 1_000, Faults::default()), options);
+    simulation.insert();
+    let frame = simulation.frames[0].clone();
+    for _ in 0..200 {
+        for command in commands(&mut simulation, &frame) {
+            if let OffloadCommand::Add(rules) = command {
+                return (simulation, rules[0].0, frame);
+            }
+        }
+    }
+    panic!("no rule is added");
+}
+
+#[test]
+fn a_rule_that_is_added_after_its_successor_is_removed() {
+    let (mut simulation, old, frame) = with_rule(options());
+    let routes = simulation.table("routes");
+    let call = ActionCall {
+        action: 1,
+        args: vec![Value::truncated(7, 32)],
+    };
+    simulation.apply(Change::SetDefault(routes, call));
+    let id = simulation.entries[0];
+    simulation.apply(Change::Clear(id.0));
+    let mut replaced = Vec::new();
+    for command in commands(&mut simulation, &frame) {
+        if let OffloadCommand::Replace(rules) = command {
+            replaced = rules;
+        }
+    }
+    let (from, new, _) = replaced.pop().expect("a rule is replaced");
+    assert_eq!(from, old);
+    let now = simulation.now;
+    let mut event = |rule| {
+        let event = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(now, event)
+    };
+    assert_eq!(event(new), []);
+    assert_eq!(event(old), [OffloadCommand::Remove(vec![old])]);
+}
+
+#[test]
+fn counts_that_start_again_are_credited() {
+    let (mut simulation, rule, _) = with_rule(options());
+    let now = simulation.now;
+    for (packets, credited) in [(100, 100), (7, 7), (9, 2), (9, 0)] {
+        let counts = RuleCounts {
+            packets,
+            bytes: 60 * packets,
+            last_use: Some(now),
+        };
+        let event = TargetEvent::Counts(rule, now, counts);
+        let commands = simulation.offloader.event(now, event);
+        let credits = commands.iter().map(|command| match command {
+            OffloadCommand::Credit(credit) => (credit.packets, credit.bytes),
+            other => panic!("another command: {other:?}"),
+        });
+        let expected = (credited > 0).then_some((credited, 60 * credited));
+        assert_eq!(credits.collect::<Vec<_>>(), Vec::from_iter(expected));
+    }
+}
+
+#[test]
+fn a_flow_that_is_never_forgotten_is_no_overflow() {
+    let (mut simulation, rule, frame) = with_rule(OffloaderOptions {
+        forget_after: Nanos::MAX,
+        ..options()
+    });
+    let event = TargetEvent::Added(rule, Placed::InHardware);
+    simulation.offloader.event(simulation.now, event);
+    (0..50).for_each(|_| drop(commands(&mut simulation, &frame)));
+    assert_eq!(simulation.offloader.flows().count(), 1);
+}
+
+#[test]
+fn an_entry_for_a_key_that_changed_without_an_effect_takes_the_flow_at_once() {
+    let text = PROGRAM
+        .replace("struct metadata { }", "struct metadata { bit<8> mark; }")
+        .replace(
+            "apply { if (hdr.ipv4.isValid()) { routes",
+            "action mark(bit<8> value) { m.mark = value; }
+            table marks { key = { hdr.ipv4.src: exact; } actions = { mark; NoAction; }
+                default_action = NoAction(); }
+            table marked { key = { m.mark: exact; } actions = { drop; NoAction; }
+                default_action = NoAction(); }
+            apply { marks.apply(); marked.apply(); if (hdr.ipv4.isValid()) { routes",
+        );
+    let mut simulation = Simulation::of(&text, 2, config(2, 1_000, Faults::default()), options());
+    let (marks, marked) = (simulation.table("marks"), simulation.table("marked"));
+    let mut frame = simulation.frames[0].clone();
+    frame[12..14].copy_from_slice(&[8, 0]);
+    let value = |value: u128, width| Value::truncated(value, width);
+    let source = u32::from_be_bytes(frame[26..30].try_into().unwrap());
+    let mark = |mark| {
+        Action::Call(ActionCall {
+            action: 0,
+            args: vec![value(mark, 8)],
+        })
+    };
+    let entry = |key, action| TableEntry {
+        keys: vec![KeyMatch::Exact(key)],
+        priority: None,
+        action,
+        idle_timeout: None,
+        meter: None,
+        counter: None,
+    };
+    let first = entry(value(source.into(), 32), mark(5));
+    let first = simulation
+        .apply(Change::Insert(marks, first))
+        .expect("an entry");
+    commands(&mut simulation, &frame);
+    let met = |simulation: &Simulation| {
+        let flows: Vec<_> = simulation.offloader.flows().collect();
+        assert_eq!(flows.len(), 1);
+        flows[0].flow.met.lookups[1].entry
+    };
+    assert_eq!(met(&simulation), None);
+    simulation.apply(Change::Modify(marks, first, mark(6), None));
+    commands(&mut simulation, &frame);
+    let drop = ActionCall {
+        action: 0,
+        args: vec![value(1, 32)],
+    };
+    let second = entry(value(6, 8), Action::Call(drop));
+    let second = simulation.apply(Change::Insert(marked, second));
+    commands(&mut simulation, &frame);
+    assert_eq!(met(&simulation), second);
+}
+
+#[test]
+fn counts_that_come_less_often_than_decisions_are_no_lost_rule() {
+    let (mut simulation, rule, frame) = with_rule(options());
+    let added = TargetEvent::Added(rule, Placed::InHardware);
+    simulation.offloader.event(simulation.now, added);
+    for step in 0..400 {
+        // Two periods of decisions.
+        if step % 40 == 0 {
+            let counts = RuleCounts {
+                packets: step + 1,
+                bytes: 60 * (step + 1),
+                last_use: Some(simulation.now),
+            };
+            let event = TargetEvent::Counts(rule, simulation.now, counts);
+            simulation.offloader.event(simulation.now, event);
+        }
+        commands(&mut simulation, &frame);
+    }
+    assert_eq!(simulation.offloader.counts().evicted, 0);
+    (0..100).for_each(|_| drop(commands(&mut simulation, &frame)));
+    assert_eq!(simulation.offloader.counts().evicted, 1);
+}
+
+#[test]
+fn counts_go_to_the_program_that_runs() {
+    let other = PROGRAM.replace(
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); }",
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); }",
+    );
+    for (text, credited) in [(PROGRAM, 1), (&other, 0)] {
+        let (mut simulation, rule, frame) = with_rule(options());
+        let added = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(simulation.now, added);
+        let program = Arc::new(driver::compile_text("offloader", text).expect("a program"));
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        simulation.offloader.exchange(tracer);
+        let counts = RuleCounts {
+            packets: 100,
+            bytes: 6_000,
+            last_use: Some(simulation.now),
+        };
+        let event = TargetEvent::Counts(rule, simulation.now, counts);
+        let early = simulation.offloader.event(simulation.now, event.clone());
+        assert_eq!(early, []);
+        if credited == 0 {
+            simulation.device = device(&program);
+        }
+        commands(&mut simulation, &frame);
+        let late = simulation.offloader.event(simulation.now, event);
+        assert_eq!(late.len(), credited);
+    }
 }

@@ -57,7 +57,11 @@ fn flow_verified(
 ) -> Result<Flow, NotOffloadable> {
     let text = HEADERS.replace("VERIFY", verify);
     let text = text.replace("STATE", state).replace("APPLY", apply);
-    let program = Arc::new(driver::compile_text("shape", &text).expect("a program"));
+    flow_of(&text, frame)
+}
+
+fn flow_of(text: &str, frame: &[u8]) -> Result<Flow, NotOffloadable> {
+    let program = Arc::new(driver::compile_text("shape", text).expect("a program"));
     let device = Device::new(program, &interp::Interp, &DeviceConfig::default());
     let mut device = device.expect("a device");
     let mut tracer = FlowTracer::new(device.program(), |_| PortRole::Data)?;
@@ -251,4 +255,33 @@ fn what_a_flow_cannot_follow_has_its_reason() {
     // A register that is read into a field that nothing uses has no effect.
     let unused = flow(register, "cells.read(m.word, 1);", &frame(0xC000));
     assert!(unused.is_ok(), "{unused:?}");
+}
+
+#[test]
+fn a_sum_of_too_many_words_is_refused() {
+    let double = "sum = sum + sum; ".repeat(18);
+    let apply = |ethernet: &str| {
+        format!(
+            "bit<128> sum = (bit<128>) {ethernet}; {double}
+            if (sum == 1) {{ s.egress_spec = 3; }}"
+        )
+    };
+    let refused = flow("", &apply("hdr.ethernet.type"), &frame(0x8100));
+    assert_eq!(refused.err(), None, "the sum is one of constants");
+    let refused = flow("", &apply("hdr.ethernet.src[15:0]"), &frame(0x8100));
+    assert_eq!(refused.err(), Some(NotOffloadable::Work));
+}
+
+#[test]
+fn a_change_of_too_many_bytes_is_refused() {
+    let text = HEADERS.replace("VERIFY", "").replace("STATE", "").replace(
+        "bit<16> tci; bit<16> type; }",
+        "bit<16> tci; bit<16> type; bit<BITS> more; }",
+    );
+    let text = text.replace("APPLY", "hdr.vlan.more = 0;");
+    let mut long = frame(0x8100);
+    long.resize(3_000, 0xFF);
+    let of = |bytes: usize| flow_of(&text.replace("BITS", &(8 * bytes).to_string()), &long);
+    assert_eq!(of(2_000).err(), None);
+    assert_eq!(of(2_100).err(), Some(NotOffloadable::Work));
 }

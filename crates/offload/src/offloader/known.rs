@@ -30,6 +30,8 @@ pub(super) struct Known {
     pub(super) rule: Option<RuleId>,
     /// Time since which the rule is there.
     pub(super) since: Nanos,
+    /// Time at which the target's counts rose last.
+    pub(super) counted: Nanos,
     /// Packets in software and in the target since the last decision.
     pub(super) in_software: u64,
     pub(super) in_target: u64,
@@ -49,6 +51,10 @@ pub(super) struct Rule {
     pub(super) counts: RuleCounts,
     /// The rule that takes its place.
     pub(super) successor: Option<RuleId>,
+    /// The target has added it.
+    pub(super) is_added: bool,
+    /// The flow's objects are those of the program that runs now.
+    pub(super) is_of_program: bool,
 }
 
 /// All known flows.

@@ -170,6 +170,7 @@ impl Offloader {
             state: FlowState::Software,
             rule: None,
             since: now,
+            counted: now,
             in_software: packets,
             in_target: 0,
             rate: 0,
@@ -192,9 +193,13 @@ impl Offloader {
     }
 
     /// Takes the tracer of another program, which has taken the place of the old one. All flows are
-    /// traced again.
+    /// traced again. Until then nothing is credited: the numbers of the old program's objects may
+    /// be those of others.
     pub fn exchange(&mut self, tracer: FlowTracer) {
         self.tracer = tracer;
+        for rule in self.rules.values_mut() {
+            rule.is_of_program = false;
+        }
         let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.suspect(id));
     }
@@ -271,6 +276,12 @@ impl Offloader {
         };
         if traced.flow.has_effect_of(&known.flow) && traced.flow.covers(&known.flow) {
             self.counts.unchanged += 1;
+            // Its packets may look up other keys now.
+            if let Some(known) = self.known.get_mut(id) {
+                known.traced.take_keys(traced);
+                let rule = known.rule.and_then(|rule| self.rules.get_mut(&rule));
+                rule.into_iter().for_each(|rule| rule.is_of_program = true);
+            }
             return;
         }
         self.counts.changed += 1;
@@ -376,19 +387,20 @@ impl Offloader {
     fn measure(&mut self, now: Nanos, target: &dyn Target, commands: &mut Vec<OffloadCommand>) {
         let span = now.0.saturating_sub(self.last_decision.0).max(1);
         self.last_decision = now;
-        let grace = Nanos(2 * self.options.period.0 + target.counts_delay().0);
+        let grace = self.options.period + self.options.period + target.counts_delay();
         let mut over = Vec::new();
         let (mut lost, mut evicted) = (Vec::new(), 0);
         for (id, known) in self.known.iter_mut() {
             let packets = known.in_software + known.in_target;
             let rate = u128::from(packets) * 1_000_000_000 / u128::from(span);
-            known.rate = (known.rate + u64::try_from(rate).unwrap_or(u64::MAX)) / 2;
-            let is_settled = now.0 > known.since.0 + grace.0;
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            known.rate = known.rate.saturating_add(rate) / 2;
+            let is_settled = now > known.since + grace;
             // No event says that the hardware dropped a rule, but its packets come to software.
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
-                && known.in_software > 0
-                && known.in_target == 0;
+                && now > known.counted + grace
+                && known.in_software > 0;
             if is_lost {
                 lost.extend(known.rule.take());
                 known.state = FlowState::Evicted;
@@ -396,7 +408,7 @@ impl Offloader {
                 evicted += 1;
             }
             (known.in_software, known.in_target) = (0, 0);
-            let is_silent = now.0 > known.last_use.0 + self.options.forget_after.0 + grace.0;
+            let is_silent = now > known.last_use + self.options.forget_after + grace;
             if is_silent {
                 over.push(id);
             }
@@ -429,11 +441,11 @@ impl Offloader {
                 self.is_not_added(now, rule, state, &mut commands);
             }
             TargetEvent::Removed(rule, counts) => {
-                self.credit(rule, counts, &mut commands);
+                self.credit(now, rule, counts, &mut commands);
                 self.rules.remove(&rule);
             }
             TargetEvent::Evicted(rule, counts) => {
-                self.credit(rule, counts, &mut commands);
+                self.credit(now, rule, counts, &mut commands);
                 let not_before = now + self.options.retry_after;
                 if let Some(known) = self.owner(rule) {
                     known.rule = None;
@@ -443,7 +455,7 @@ impl Offloader {
                 }
                 self.rules.remove(&rule);
             }
-            TargetEvent::Counts(rule, _, counts) => self.credit(rule, counts, &mut commands),
+            TargetEvent::Counts(rule, _, counts) => self.credit(now, rule, counts, &mut commands),
         }
         commands
     }
@@ -462,17 +474,18 @@ impl Offloader {
         state: FlowState,
         commands: &mut Vec<OffloadCommand>,
     ) {
+        if let Some(rule) = self.rules.get_mut(&rule) {
+            rule.is_added = true;
+        }
         if let Some(known) = self.owner(rule) {
             known.state = state;
             known.since = now;
             return;
         }
-        // Its flow has gone meanwhile. A rule with a successor is replaced by it.
-        let has_successor = self
-            .rules
-            .get(&rule)
-            .is_some_and(|rule| rule.successor.is_some());
-        if !has_successor {
+        // Its flow has gone meanwhile. A successor that is not added yet replaces the rule.
+        let successor = self.rules.get(&rule).and_then(|rule| rule.successor);
+        let successor = successor.and_then(|successor| self.rules.get(&successor));
+        if successor.is_none_or(|successor| successor.is_added) {
             commands.push(OffloadCommand::Remove(vec![rule]));
         }
     }
@@ -510,12 +523,22 @@ impl Offloader {
     }
 
     /// Credits what a rule has counted since the last time.
-    fn credit(&mut self, id: RuleId, counts: RuleCounts, commands: &mut Vec<OffloadCommand>) {
-        let Some(rule) = self.rules.get_mut(&id) else {
+    fn credit(
+        &mut self,
+        now: Nanos,
+        id: RuleId,
+        counts: RuleCounts,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        let rule = self.rules.get_mut(&id);
+        let Some(rule) = rule.filter(|rule| rule.is_of_program) else {
             return;
         };
-        // A target that starts again counts from zero: nothing is counted twice.
-        let packets = counts.packets.saturating_sub(rule.counts.packets);
+        // A target that starts again counts from zero.
+        if counts.packets < rule.counts.packets {
+            rule.counts = RuleCounts::default();
+        }
+        let packets = counts.packets - rule.counts.packets;
         let bytes = counts.bytes.saturating_sub(rule.counts.bytes);
         if packets == 0 {
             return;
@@ -525,6 +548,7 @@ impl Offloader {
         let (flow, owner) = (Arc::clone(&rule.flow), rule.id);
         if let Some(known) = self.known.get_mut(owner) {
             known.in_target += packets;
+            known.counted = now;
             known.last_use = known.last_use.max(last_use);
         }
         commands.push(OffloadCommand::Credit(Credit {
@@ -565,5 +589,7 @@ fn rule_of(id: FlowId, flow: &Arc<Flow>) -> Rule {
         flow: Arc::clone(flow),
         counts: RuleCounts::default(),
         successor: None,
+        is_added: false,
+        is_of_program: true,
     }
 }

@@ -64,6 +64,9 @@ const TIMES: u16 = 1;
 const GENERIC: usize = 20;
 const PEDIT_KEY: usize = 24;
 
+/// Counts of packets with 64 bits, in the statistics of an action.
+const STATS_PACKETS_64: u16 = 8;
+
 /// Flags of a fragment in flower.
 const FLAG_FRAGMENT: u32 = 1;
 
@@ -560,16 +563,33 @@ fn plain(option: &TcActionOption) -> (u16, Vec<u8>) {
     (option.kind() & !netlink_packet_core::NLA_F_NESTED, value)
 }
 
+/// Takes the counts of an action. The kernel appends the whole number of packets to counts where 32
+/// bits are not enough.
 fn take_counts(stats: &[TcStats2], counts: &mut ActionCounts) {
+    let mut is_hardware = false;
     for stat in stats {
         match stat {
             TcStats2::Basic(basic) => {
                 counts.packets = basic.packets.into();
                 counts.bytes = basic.bytes;
+                is_hardware = false;
             }
             TcStats2::BasicHw(basic) => {
                 counts.hardware_packets = basic.packets.into();
                 counts.hardware_bytes = basic.bytes;
+                is_hardware = true;
+            }
+            TcStats2::Other(other) if other.kind() == STATS_PACKETS_64 => {
+                let mut value = vec![0; other.value_len()];
+                other.emit_value(&mut value);
+                let Some(packets) = value.first_chunk() else {
+                    continue;
+                };
+                let packets = u64::from_ne_bytes(*packets);
+                match is_hardware {
+                    true => counts.hardware_packets = packets,
+                    false => counts.packets = packets,
+                }
             }
             _ => {}
         }

@@ -198,3 +198,29 @@ fn filters_of_others_are_no_rules() {
     priority.attributes.truncate(2);
     assert!(decode(&priority).expect("it can be read").is_none());
 }
+
+#[test]
+fn packets_beyond_32_bits_are_counted() {
+    let basic = |packets, bytes| {
+        let mut basic = netlink_packet_route::tc::TcStatsBasic::default();
+        (basic.packets, basic.bytes) = (packets, bytes);
+        basic
+    };
+    let whole = |packets: u64| {
+        let value = packets.to_ne_bytes().to_vec();
+        TcStats2::Other(DefaultNla::new(STATS_PACKETS_64, value))
+    };
+    let stats = [
+        TcStats2::Basic(basic(1, 60)),
+        whole((1 << 32) + 1),
+        TcStats2::BasicHw(basic(2, 70)),
+        whole((1 << 33) + 2),
+    ];
+    let mut counts = ActionCounts::default();
+    take_counts(&stats, &mut counts);
+    assert_eq!((counts.packets, counts.bytes), ((1 << 32) + 1, 60));
+    let hardware = (counts.hardware_packets, counts.hardware_bytes);
+    assert_eq!(hardware, ((1 << 33) + 2, 70));
+    take_counts(&stats[2..3], &mut counts);
+    assert_eq!(counts.hardware_packets, 2);
+}

@@ -16,6 +16,9 @@ const WRITTEN: u32 = 1;
 const GAP: u32 = 8;
 const GAP_BYTE: u32 = 2;
 
+/// Most cells of an alignment's table.
+const MAX_CELLS: usize = 1 << 22;
+
 /// Returns the steps that send these packets, in order.
 pub(super) fn steps(know: &mut Knowledge<'_>, sent: &[Sent]) -> Result<Vec<Step>, NotOffloadable> {
     let mut steps = Vec::new();
@@ -79,17 +82,20 @@ impl<'k, 'f> Difference<'k, 'f> {
     }
 
     /// Aligns the bytes between the first and the last ones that differ.
-    fn alignment(&self) -> Vec<Move> {
+    fn alignment(&self) -> Result<Vec<Move>, NotOffloadable> {
         let pairs = self.from.iter().zip(&self.to);
         let start = pairs.take_while(|(a, b)| self.is_same(a, b)).count();
         let (from, to) = (&self.from[start..], &self.to[start..]);
         let pairs = from.iter().rev().zip(to.iter().rev());
         let end = pairs.take_while(|(a, b)| self.is_same(a, b)).count();
         let (from, to) = (&from[..from.len() - end], &to[..to.len() - end]);
+        if (from.len() + 1).saturating_mul(to.len() + 1) > MAX_CELLS {
+            return Err(NotOffloadable::Work);
+        }
         let mut moves = vec![Move::Keep; start];
         moves.extend(self.align(from, to));
         moves.extend(std::iter::repeat_n(Move::Keep, end));
-        moves
+        Ok(moves)
     }
 
     /// Aligns bytes at the least cost (Gotoh's algorithm). Of equal alignments, it takes the one
@@ -151,7 +157,7 @@ impl<'k, 'f> Difference<'k, 'f> {
         let mut edits = Vec::new();
         let mut checksums: Vec<(NodeId, u32)> = Vec::new();
         let (mut i, mut j) = (0, 0);
-        for step in self.alignment() {
+        for step in self.alignment()? {
             let offset = j as u32;
             match step {
                 Move::Delete => {

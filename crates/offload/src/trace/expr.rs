@@ -335,6 +335,8 @@ impl Walk<'_> {
             _ => {}
         }
         if !minus && let Some((words, most)) = self.as_words(a, b) {
+            // Each sum has a copy of all its words.
+            self.steps_of(words.len())?;
             let inputs: Vec<Bit> = words.iter().flatten().copied().collect();
             let kind = NodeKind::Sum { words, most };
             return Ok(self.know.result(kind, &inputs, &value));

@@ -67,6 +67,11 @@ impl Traced {
         let mut met = self.keys.iter().filter(|key| key.table == table);
         met.any(|key| key.may_meet(program, keys))
     }
+
+    /// Takes the keys of the same flow in a later state.
+    pub(crate) fn take_keys(&mut self, later: Traced) {
+        self.keys = later.keys;
+    }
 }
 
 /// State of a device as the walk reads it.
@@ -321,7 +326,13 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// Counts a step.
     fn step(&mut self) -> Result<(), End> {
-        self.steps += 1;
+        self.steps_of(1)
+    }
+
+    /// Counts work that takes as long as this number of steps.
+    fn steps_of(&mut self, steps: usize) -> Result<(), End> {
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.steps = self.steps.saturating_add(steps);
         match self.steps > MAX_STEPS {
             true => Err(NotOffloadable::Work.into()),
             false => Ok(()),

@@ -169,6 +169,17 @@ fn ipv4(taker: &mut Taker, base: u32, options: &TranslateOptions) -> Result<(), 
     taker.take(Field::IpProto, base + 72);
     taker.take(Field::Ipv4Src, base + 96);
     taker.take(Field::Ipv4Dst, base + 128);
+    // The kernel takes these fields as zero where the header's length is below 20 bytes, and knows
+    // no addresses there.
+    let is_address = |key: &Key| matches!(key.field, Field::Ipv4Src | Field::Ipv4Dst);
+    let is_zero = |key: &Key| {
+        let is_field = matches!(key.field, Field::IpTos | Field::IpTtl | Field::IpProto);
+        is_field && key.value == 0
+    };
+    let is_open = taker.keys.iter().any(is_zero) && !taker.keys.iter().any(is_address);
+    if is_open && !options.no_ip_options {
+        return Err(no_ip_options());
+    }
     // More fragments, and the offset: zero in a packet that is no fragment.
     let (value, mask) = taker.left.bits(base + 50, 14);
     if mask != 0 && value == 0 {
@@ -223,6 +234,16 @@ fn transport(
     taker.take(Field::DstPort, base + 16);
     if proto == Some(TCP) {
         taker.take(Field::TcpFlags, base + 100);
+    }
+    // The kernel takes these fields as zero in a fragment. The owner's word says that no TCP header
+    // is too short for its flags.
+    let is_zero = |key: &Key| {
+        let is_field = matches!(key.field, Field::SrcPort | Field::DstPort | Field::TcpFlags);
+        is_field && key.value == 0
+    };
+    let is_fragment = |key: &Key| key.field == Field::Fragment;
+    if taker.keys.iter().any(is_zero) && !taker.keys.iter().any(is_fragment) {
+        taker.push(Field::Fragment, 0, 1);
     }
     Ok(())
 }

@@ -24,7 +24,8 @@ pub type Interfaces = BTreeMap<PortId, u32>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TranslateOptions {
     /// All IPv4 headers have version 4 and no options, all IPv6 headers have version 6 and no
-    /// extension headers (`no-ip-options`). No key of flower says so.
+    /// extension headers, and all TCP headers have at least 20 bytes (`no-ip-options`). No key of
+    /// flower says so.
     pub no_ip_options: bool,
     /// Length in bytes of the shortest frame that the interface receives. An Ethernet NIC receives
     /// none below 60 bytes.
@@ -42,7 +43,7 @@ impl TranslateOptions {
         TranslateOptions {
             no_ip_options: false,
             shortest: 60,
-            longest: mtu + 18,
+            longest: mtu.saturating_add(18),
             planes: RulePlanes::Both,
         }
     }

@@ -96,6 +96,14 @@ impl Structure {
     ) -> Result<(), NotOffloadable> {
         let (link, popped) = link(cells, layout)?;
         let wanted = Parts::of(link)?;
+        // A rule for each EtherType also takes tagged frames, where these bytes are elsewhere.
+        let is_open = layout.ether_type.is_none() && layout.tag.is_none();
+        let is_same = popped == self.popped
+            && wanted.entries == self.now.entries
+            && wanted.ether_type == self.now.ether_type;
+        if is_open && !is_same {
+            return Err(refused("the frame's EtherType is not known".to_owned()));
+        }
         let ether_type = self.entries(&wanted, popped, actions)?;
         if ether_type != wanted.ether_type {
             // With two tags, one of them is in the frame where the EtherType is otherwise.

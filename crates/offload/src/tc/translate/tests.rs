@@ -186,6 +186,10 @@ fn what_only_the_owner_knows_is_not_assumed() {
     let new_address = vec![set(30, &[1, 2, 3, 4]), header_checksum()];
     let cases = [
         flow(&[IP, (14, &[0x45])], vec![]),
+        // Zeros, as the kernel has them for a header that is too short.
+        flow(&[IP, (15, &[0])], vec![]),
+        flow(&[IP, (22, &[0])], vec![]),
+        flow(&[IP, (23, &[0])], vec![]),
         flow(&[IP, (23, &[17]), (36, &[7, 0xD0])], vec![]),
         flow(&[IP], new_address),
         flow(&[(12, &[0x86, 0xDD]), (20, &[17])], vec![]),
@@ -232,6 +236,39 @@ fn a_flow_of_unfragmented_packets_says_so() {
     let rule = of(&ports, &PLAIN).expect("there is a rule");
     assert_eq!(rule.key(Field::Fragment).map(|key| key.value), Some(0));
     assert_eq!(rule.key(Field::DstPort).map(|key| key.value), Some(2000));
+}
+
+#[test]
+fn a_key_that_is_zero_in_fragments_does_not_take_them() {
+    let tcp = (23, &[6u8] as &[u8]);
+    for zero in [(34, &[0u8, 0] as &[u8]), (36, &[0, 0])] {
+        let rule = of(&flow(&[IP, tcp, zero], vec![]), &PLAIN).expect("there is a rule");
+        assert_eq!(rule.key(Field::Fragment).map(|key| key.value), Some(0));
+    }
+    let mut flags = flow(&[IP, tcp, (47, &[0])], vec![]);
+    flags.matched[2].mask = vec![0x02];
+    let rule = of(&flags, &PLAIN).expect("there is a rule");
+    assert_eq!(rule.key(Field::Fragment).map(|key| key.value), Some(0));
+    let rule = of(&flow(&[IP, tcp, (36, &[7, 0xD0])], vec![]), &PLAIN).expect("there is a rule");
+    assert_eq!(rule.key(Field::Fragment), None);
+}
+
+#[test]
+fn zeros_beside_an_address_need_no_word_of_the_owner() {
+    let flow = flow(&[IP, (15, &[0]), (26, &[2, 2, 2, 3])], vec![]);
+    of(&flow, &TranslateOptions::default()).expect("the address says that the header is whole");
+}
+
+#[test]
+fn an_mpls_entry_is_not_pushed_in_a_rule_for_each_ether_type() {
+    let steps = vec![insert(14, &[0, 1, 1, 9]), set(12, &[0x88, 0x47])];
+    let rule = of(&flow(&[], steps), &PLAIN).expect("there is a rule");
+    assert_eq!(rule.protocol, 0x0800);
+}
+
+#[test]
+fn the_largest_mtu_is_no_overflow() {
+    assert_eq!(TranslateOptions::of_mtu(u32::MAX).longest, u32::MAX);
 }
 
 fn pedit(header: PeditHeader, offset: u32, keep: [u8; 4], value: [u8; 4]) -> PeditKey {
