@@ -157,7 +157,7 @@ impl Sessions {
             is_worked_on = false;
             for attached in self.attached.values_mut() {
                 if attached.ended.is_some() {
-                    // Nobody reads it.
+                    // The output has no reader.
                     attached.session.take_output();
                 }
                 if attached.session.handle_next(switch) {
