@@ -397,9 +397,14 @@ pub struct ObjectName(pub [u8; NAME_BYTES]);
 impl ObjectName {
     /// Creates a name. Bytes above the maximum are cut off.
     pub fn new(text: &str) -> ObjectName {
+        ObjectName::of_bytes(text.as_bytes())
+    }
+
+    /// Creates a name of bytes, which need not be UTF-8. Bytes above the maximum are cut off.
+    pub fn of_bytes(bytes: &[u8]) -> ObjectName {
         let mut name = [0; NAME_BYTES];
-        let length = text.len().min(NAME_BYTES);
-        name[..length].copy_from_slice(&text.as_bytes()[..length]);
+        let length = bytes.len().min(NAME_BYTES);
+        name[..length].copy_from_slice(&bytes[..length]);
         ObjectName(name)
     }
 }

@@ -174,6 +174,13 @@ impl Session {
         }
     }
 
+    /// Returns true if a complete message waits.
+    pub fn has_message(&self) -> bool {
+        let input = &self.input[self.taken..];
+        let is_complete = |length| length <= input.len();
+        self.phase != Phase::Closed && message_length(input).is_some_and(is_complete)
+    }
+
     /// Handles one message. Returns false if none is complete, or while [`Session::is_full`].
     pub fn handle_next(&mut self, switch: &mut ControlledSwitch) -> bool {
         if self.phase == Phase::Closed || self.is_full() {

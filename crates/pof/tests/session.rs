@@ -446,6 +446,11 @@ fn refused_changes_have_the_protocols_codes() {
     let mut other = flow(FlowCommand::Add, 5, 9, list());
     other.matches[0].field.offset = 241;
     assert_eq!(bed.error(Body::FlowMod(other)), (4, 6));
+    bed.set(table(Command::Add, 0, TableType::Linear));
+    let mut long = flow(FlowCommand::Add, 5, 9, list());
+    long.table_type = TableType::Linear;
+    long.matches[0].field.length = 129;
+    assert_eq!(bed.error(Body::FlowMod(long)), (4, 1));
     // Nothing has changed.
     assert_eq!(
         bed.switch
@@ -572,6 +577,40 @@ fn a_change_of_a_group_reaches_its_entries() {
         (6, 9)
     );
     assert_eq!(bed.switch.forwarder.counter(30).packets, 6);
+}
+
+#[test]
+fn a_change_of_a_group_keeps_its_entries_within_the_limit_of_checksums() {
+    let mut bed = Bed::new();
+    bed.set(table(Command::Add, 0, TableType::Masked, &[DESTINATION]));
+    let sum = |words: u16| Action::CalculateChecksum {
+        checksum_place: Place::Packet,
+        checksum_offset: 0,
+        checksum_length: 8,
+        data_place: Place::Packet,
+        data_offset: 0,
+        data_length: 8 * words,
+    };
+    let group = |command, actions| {
+        Body::GroupMod(GroupMod {
+            command,
+            group_type: GroupType::All,
+            id: 7,
+            counter: 0,
+            slot: 0,
+            actions,
+        })
+    };
+    bed.set(group(Command::Add, vec![output(2)]));
+    // All but 100 of the 13,824 words of a list.
+    let list = vec![
+        apply(vec![sum(4_608), sum(4_608)]),
+        apply(vec![sum(4_508), Action::Group(7)]),
+    ];
+    bed.set(Body::FlowMod(flow(FlowCommand::Add, 1, 1, list)));
+    let refused = bed.error(group(Command::Modify, vec![sum(101)]));
+    assert_eq!(refused, (6, 12));
+    bed.set(group(Command::Modify, vec![sum(100)]));
 }
 
 #[test]

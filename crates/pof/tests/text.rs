@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pof::model::*;
 use pof::tables::{Limits, Tables};
-use pof::text::{TextReader, remake, write};
+use pof::text::{TextReader, as_add, remake, write};
 use pof::wire::*;
 use pof::{Forwarder, ForwarderOptions, ObjectKey};
 use proptest::prelude::*;
@@ -133,12 +133,60 @@ fn an_error_names_its_place_and_the_remedy() {
         ("flow add mm/0 do goto mm/11", 23, "10 of this type"),
         ("flow add mm/0 do jump 1", 23, "+N"),
         ("flow add mm/0 index 1 fast", 23, "`priority`"),
+        ("flow delete mm/0", 6, "`delete_strict`"),
+        ("flow modify mm/0 do output 1", 6, "`modify_strict`"),
+        ("flow query mm/0 match 96/16=1", 6, "`index N`"),
+        ("table add mm/0 name \"a\\y\"", 21, "\\xNN"),
         ("group add 1 some", 13, "`select`"),
     ] {
         let error = TextReader::new(tables()).read(line).expect_err(line);
         assert_eq!((error.line, error.column), (1, column), "{line}: {error}");
         assert!(error.message.contains(words), "{line}: {error}");
     }
+}
+
+#[test]
+fn only_added_entries_move_the_next_index() {
+    let mut reader = TextReader::new(tables());
+    for (line, index) in [
+        ("flow delete mm/0 index 8", 8),
+        ("flow modify_strict mm/0 match 96/16=1", 0),
+        ("flow add mm/0", 0),
+        ("flow add mm/0 index 3", 3),
+        ("flow query mm/0 index 0", 0),
+        ("flow add mm/0", 4),
+    ] {
+        let Ok(Some(Body::FlowMod(flow))) = reader.read(line) else {
+            panic!("{line}");
+        };
+        assert_eq!(flow.index, index, "{line}");
+    }
+}
+
+#[test]
+fn a_name_of_any_bytes_is_read_as_it_was_written() {
+    for name in [
+        &b"a \"b\" \\x41"[..],
+        b"\xff\xfe\n\t",
+        "\u{e9}t\u{e9}".as_bytes(),
+        b"a\0b",
+        b"\xc3",
+    ] {
+        let Body::TableMod(mut table) = read_one("table add mm/0 size 1 fields 96/16") else {
+            panic!();
+        };
+        table.name = ObjectName::of_bytes(name);
+        let body = Body::TableMod(table);
+        assert_eq!(read_one(&write(&body, &tables()).unwrap()), body);
+    }
+}
+
+#[test]
+fn the_object_of_an_answer_is_one_message() {
+    let query = read_one("flow query mm/0 index 1 counter 7 do counter 8");
+    let add = read_one("flow add mm/0 index 1 counter 7 do counter 8");
+    assert_eq!(as_add(&query), Some(add));
+    assert_eq!(as_add(&Body::Hello), None);
 }
 
 /// Makes the objects of a text on a switch.

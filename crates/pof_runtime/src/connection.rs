@@ -32,6 +32,8 @@ struct State {
     outbound: VecDeque<u8>,
     /// True if the loop has closed the connection: it ends when all bytes are sent.
     is_closing: bool,
+    /// True if the socket, which was full, has taken bytes since the loop looked.
+    has_progress: bool,
     /// True once the controller has shown that it speaks the protocol.
     is_greeted: bool,
 }
@@ -74,6 +76,12 @@ impl Pipe {
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.state().outbound.extend(bytes);
         self.wakeup.wake();
+    }
+
+    /// Returns true if the controller has read since the last call, as a full socket shows that
+    /// takes bytes again.
+    pub(crate) fn take_progress(&self) -> bool {
+        std::mem::take(&mut self.state().has_progress)
     }
 
     /// Ends the connection after the bytes that wait.
@@ -121,6 +129,9 @@ fn carry_bytes(link: &mut Link, pipe: &Pipe, mailbox: &Mailbox) -> io::Result<&'
     let mut poller = Poller::new();
     let mut incoming = Vec::new();
     let mut pending = Vec::new();
+    // Number of the pending bytes that were sent.
+    let mut gone = 0;
+    let mut has_unsent = false;
     let mut closing_since: Option<Instant> = None;
     loop {
         let is_closing = closing_since.is_some();
@@ -142,9 +153,16 @@ fn carry_bytes(link: &mut Link, pipe: &Pipe, mailbox: &Mailbox) -> io::Result<&'
                 closing_since.get_or_insert_with(Instant::now);
             }
         }
-        let sent = link.send(&pending)?;
-        pending.drain(..sent);
-        let has_unsent = !pending.is_empty() || link.has_unsent();
+        let sent = link.send(&pending[gone..])?;
+        gone += sent;
+        if has_unsent && sent > 0 {
+            pipe.state().has_progress = true;
+        }
+        if gone == pending.len() {
+            pending.clear();
+            gone = 0;
+        }
+        has_unsent = !pending.is_empty() || link.has_unsent();
         if let Some(since) = closing_since
             && (!has_unsent && pipe.state().outbound.is_empty() || since.elapsed() >= LINGER)
         {

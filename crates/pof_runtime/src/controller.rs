@@ -16,6 +16,9 @@ use crate::tls::TlsOptions;
 /// Time that a switch may take for an answer. New programs are compiled meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Reads of the socket before the clock is looked at.
+const READS: usize = 64;
+
 /// Number of the message that asks for a barrier.
 const BARRIER_XID: u32 = u32::MAX;
 
@@ -24,6 +27,8 @@ pub struct Controller {
     peer: String,
     link: Link,
     input: Vec<u8>,
+    /// Time that the switch may take for an answer.
+    patience: Duration,
 }
 
 /// SwitchAnswer to a message.
@@ -67,6 +72,7 @@ impl Controller {
             peer,
             link,
             input: Vec::new(),
+            patience: PATIENCE,
         };
         controller.send(&Message {
             xid: 0,
@@ -123,9 +129,10 @@ impl Controller {
             .map_err(PofError::system("wait for a connection"))
     }
 
-    /// Takes the bytes that have come. Returns false at the end of the connection.
+    /// Takes bytes that have come. Returns false at the end of the connection.
     fn take_bytes(&mut self) -> Result<bool, PofError> {
-        loop {
+        // A switch that sends without end must not keep this side from its clock.
+        for _ in 0..READS {
             match self.link.receive(&mut self.input) {
                 Ok(Received::Bytes) => {}
                 Ok(Received::Nothing) => return Ok(true),
@@ -133,6 +140,11 @@ impl Controller {
                 Err(error) => return Err(self.failed(error.to_string())),
             }
         }
+        Ok(true)
+    }
+
+    fn has_message(&self) -> bool {
+        message_length(&self.input).is_some_and(|length| length <= self.input.len())
     }
 
     /// Returns the next message, or `None` if none comes in this time. Questions whether this side
@@ -143,8 +155,8 @@ impl Controller {
     pub fn receive(&mut self, within: Duration) -> Result<Option<Message>, PofError> {
         let begin = Instant::now();
         loop {
-            while let Some(length) = message_length(&self.input)
-                && length <= self.input.len()
+            while self.has_message()
+                && let Some(length) = message_length(&self.input)
             {
                 let bytes: Vec<u8> = self.input.drain(..length).collect();
                 let message = decode(&bytes);
@@ -156,13 +168,16 @@ impl Controller {
                 };
                 let (xid, body) = (message.xid, Body::EchoReply(data));
                 self.send(&Message { xid, body })?;
+                if begin.elapsed() >= within {
+                    return Ok(None);
+                }
             }
-            if !self.take_bytes()? && message_length(&self.input).is_none() {
-                return Err(self.failed("it closed the connection"));
-            }
-            let is_complete = |length| length <= self.input.len();
-            if message_length(&self.input).is_some_and(is_complete) {
+            let is_over = !self.take_bytes()?;
+            if self.has_message() {
                 continue;
+            }
+            if is_over {
+                return Err(self.failed("it closed the connection"));
             }
             if begin.elapsed() >= within {
                 return Ok(None);
@@ -188,21 +203,84 @@ impl Controller {
             body: Body::BarrierRequest,
         })?;
         let mut answers = Vec::new();
+        let mut answered_at = Instant::now();
         loop {
-            let message = self.receive(PATIENCE)?;
-            let Some(Message { xid, body }) = message else {
-                return Err(
-                    self.failed(format!("it has not answered for {} s", PATIENCE.as_secs()))
-                );
+            let rest = self.patience.saturating_sub(answered_at.elapsed());
+            let message = match rest.is_zero() {
+                true => None,
+                false => self.receive(rest)?,
             };
+            let Some(Message { xid, body }) = message else {
+                let seconds = self.patience.as_secs();
+                return Err(self.failed(format!("it has not answered for {seconds} s")));
+            };
+            let is_answer = messages.iter().any(|message| message.xid == xid);
             match body {
                 Body::BarrierReply if xid == BARRIER_XID => return Ok(answers),
-                Body::PacketIn(_) | Body::FlowRemoved(_) => {}
+                Body::PacketIn(_) | Body::FlowRemoved(_) => continue,
                 // Also changes of ports without a request.
-                _ if !messages.iter().any(|message| message.xid == xid) => {}
+                _ if !is_answer => continue,
                 Body::Error(failure) => answers.push((xid, SwitchAnswer::Refused(failure))),
                 body => answers.push((xid, SwitchAnswer::Reply(body))),
             }
+            // Only answers show that the switch is at work on the messages.
+            answered_at = Instant::now();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A connection with a switch, of which the test has the socket.
+    fn begin() -> (TcpStream, Controller) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = Link::new(listener.accept().unwrap().0, None).unwrap();
+        far.write_all(&bytes(Body::Hello)).unwrap();
+        let controller = Controller::greet("test".to_owned(), near).unwrap();
+        (far, controller)
+    }
+
+    fn bytes(body: Body) -> Vec<u8> {
+        encode(&Message { xid: 9, body })
+    }
+
+    #[test]
+    fn an_end_within_a_message_is_an_error() {
+        let (mut far, mut controller) = begin();
+        let echo = bytes(Body::EchoReply(vec![1; 20]));
+        far.write_all(&echo).unwrap();
+        far.write_all(&echo[..12]).unwrap();
+        far.shutdown(std::net::Shutdown::Write).unwrap();
+        let within = Duration::from_secs(20);
+        assert!(controller.receive(within).unwrap().is_some());
+        let error = controller.receive(within).unwrap_err();
+        assert!(error.to_string().contains("closed"), "{error}");
+    }
+
+    #[test]
+    fn a_switch_that_only_asks_and_reports_does_not_renew_the_patience() {
+        let (mut far, mut controller) = begin();
+        controller.patience = Duration::from_millis(300);
+        let mut reader = far.try_clone().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        std::thread::spawn(move || {
+            let both = [bytes(Body::EchoRequest(vec![1])), bytes(Body::BarrierReply)].concat();
+            while far.write_all(&both).is_ok() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let begin = Instant::now();
+        let asked = controller.ask(&[Message {
+            xid: 5,
+            body: Body::FeaturesRequest,
+        }]);
+        let error = asked.unwrap_err();
+        assert!(error.to_string().contains("not answered"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(10));
     }
 }

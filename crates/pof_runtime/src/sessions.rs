@@ -35,6 +35,8 @@ struct Attached {
     echoed_at: Nanos,
     /// Output with the number of the batch of changes that must be stored before it leaves.
     held: VecDeque<(u64, Vec<u8>)>,
+    /// Reason for which the connection has ended. What came before is handled first.
+    ended: Option<String>,
     /// True once the user knows of the controller, or of its end.
     is_told: bool,
 }
@@ -42,6 +44,11 @@ struct Attached {
 impl Attached {
     fn is_open(&self) -> bool {
         self.session.phase() == Phase::Open
+    }
+
+    /// Returns true if something that came waits.
+    fn has_input(&self) -> bool {
+        self.session.has_message() || self.pipe.has_inbound()
     }
 }
 
@@ -71,13 +78,13 @@ impl Sessions {
         self.attached.values().any(Attached::is_open)
     }
 
-    /// Returns true if there are bytes to take, or answers that may leave since batch `stored` is
+    /// Returns true if there is input to handle, or answers that may leave since batch `stored` is
     /// on the disk.
     pub(crate) fn has_work(&self, stored: u64) -> bool {
         self.attached.values().any(|attached| {
             let first = attached.held.front();
             let may_leave = first.is_some_and(|(number, _)| *number <= stored);
-            may_leave || !attached.session.is_full() && attached.pipe.has_inbound()
+            may_leave || !attached.session.is_full() && attached.has_input()
         })
     }
 
@@ -100,14 +107,14 @@ impl Sessions {
                         heard_at: now,
                         echoed_at: now,
                         held: VecDeque::new(),
+                        ended: None,
                         is_told: false,
                     };
                     self.attached.insert(id, attached);
                 }
                 Mail::Closed { id, reason } => {
-                    if let Some(attached) = self.remove(id, switch) {
-                        let name = &attached.name;
-                        lines.push(format!("controller {name} is gone: {reason}"));
+                    if let Some(attached) = self.attached.get_mut(&id) {
+                        attached.ended = Some(reason);
                     }
                 }
                 Mail::Notice(line) => lines.push(line),
@@ -135,7 +142,8 @@ impl Sessions {
         let mut lines = Vec::new();
         let mut has_worked = false;
         for attached in self.attached.values_mut() {
-            if attached.session.is_full() {
+            // More would be a backlog without a limit: the pipe makes the controller wait.
+            if attached.session.is_full() || attached.session.has_message() {
                 continue;
             }
             let bytes = attached.pipe.take_inbound();
@@ -148,7 +156,14 @@ impl Sessions {
         while is_worked_on && !is_over() {
             is_worked_on = false;
             for attached in self.attached.values_mut() {
-                is_worked_on |= attached.session.handle_next(switch);
+                if attached.ended.is_some() {
+                    // The output has no reader.
+                    attached.session.take_output();
+                }
+                if attached.session.handle_next(switch) {
+                    is_worked_on = true;
+                    attached.heard_at = now;
+                }
                 if attached.is_open() && !attached.is_told {
                     attached.is_told = true;
                     attached.pipe.greet();
@@ -157,6 +172,16 @@ impl Sessions {
                 }
             }
             has_worked |= is_worked_on;
+        }
+        let over = self.attached.iter().filter_map(|(id, attached)| {
+            let reason = attached.ended.clone()?;
+            (!attached.has_input()).then_some((*id, reason))
+        });
+        for (id, reason) in over.collect::<Vec<_>>() {
+            if let Some(attached) = self.remove(id, switch) {
+                let name = &attached.name;
+                lines.push(format!("controller {name} is gone: {reason}"));
+            }
         }
         (has_worked, lines)
     }
@@ -179,6 +204,9 @@ impl Sessions {
     pub(crate) fn watch(&mut self, switch: &mut ControlledSwitch, now: Nanos) -> Vec<String> {
         let mut lines = Vec::new();
         for attached in self.attached.values_mut() {
+            if attached.pipe.take_progress() {
+                attached.heard_at = now;
+            }
             let (since, most) = match attached.session.phase() {
                 Phase::Closed => continue,
                 Phase::Hello => (attached.opened_at, HELLO_WITHIN),
@@ -273,5 +301,93 @@ impl Sessions {
             },
         });
         reports.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use pof::model::{Field, ObjectName, TableType};
+    use pof::wire::{Body, Command, Message, TableMod, encode};
+    use pof::{Forwarder, ForwarderOptions};
+
+    use crate::connection::carry;
+    use crate::link::Link;
+
+    fn switch() -> ControlledSwitch {
+        let options = ForwarderOptions::default();
+        let forwarder = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+        ControlledSwitch::new(forwarder, 1, Vec::new()).unwrap()
+    }
+
+    fn sockets() -> (TcpStream, Link) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (far, Link::new(listener.accept().unwrap().0, None).unwrap())
+    }
+
+    fn bytes(body: Body) -> Vec<u8> {
+        encode(&Message { xid: 1, body })
+    }
+
+    #[test]
+    fn what_came_before_the_end_of_a_connection_is_handled() {
+        let (mut far, near) = sockets();
+        far.write_all(&bytes(Body::Hello)).unwrap();
+        let fields = vec![Field::packet(96, 16)];
+        let table = Body::TableMod(TableMod {
+            command: Command::Add,
+            id: 0,
+            table_type: TableType::Masked,
+            size: 1,
+            key_length: 16,
+            slot: 0,
+            name: ObjectName::new(""),
+            fields,
+        });
+        far.write_all(&bytes(table)).unwrap();
+        drop(far);
+        let mailbox = Mailbox::new().unwrap();
+        carry(near, "test", &mailbox);
+        let mut switch = switch();
+        let mut sessions = Sessions::new();
+        let now = Nanos::ZERO;
+        assert!(sessions.take_news(&mailbox, &mut switch, now).is_empty());
+        let (_, lines) = sessions.handle(&mut switch, now, || false);
+        assert_eq!(switch.forwarder.tables().tables().count(), 1);
+        assert!(lines[1].contains("is gone"), "{lines:?}");
+        assert!(sessions.attached.is_empty());
+    }
+
+    #[test]
+    fn no_more_is_taken_while_messages_wait() {
+        let (mut far, near) = sockets();
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let of_thread = Arc::clone(&mailbox);
+        std::thread::spawn(move || carry(near, "test", &of_thread));
+        let mut switch = switch();
+        let mut sessions = Sessions::new();
+        let now = Nanos::ZERO;
+        while sessions.attached.is_empty() {
+            sessions.take_news(&mailbox, &mut switch, now);
+        }
+        let pipe = Arc::clone(&sessions.attached.values().next().unwrap().pipe);
+        for _ in 0..2 {
+            far.write_all(&bytes(Body::Hello)).unwrap();
+            while !pipe.has_inbound() {
+                std::thread::yield_now();
+            }
+            // There is no time for messages.
+            sessions.handle(&mut switch, now, || true);
+        }
+        assert!(pipe.has_inbound(), "the second message waits in the pipe");
+        assert!(sessions.has_work(0));
+        while sessions.has_work(0) {
+            sessions.handle(&mut switch, now, || false);
+        }
+        assert!(!pipe.has_inbound());
     }
 }

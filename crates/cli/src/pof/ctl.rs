@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pof::tables::{Limits, Tables};
-use pof::text::{TextReader, remake};
+use pof::text::{TextReader, as_add, remake};
 use pof::wire::{Body, Counter, Message, StatsRequest};
 use pof_runtime::{Controller, ControllerAddress, Listen, SwitchAnswer};
 use runtime::ProcessSetup;
@@ -49,7 +49,8 @@ TABLE is mm/N (masks and priorities), lpm/N, em/N (exact) or linear/N (by index)
 mm/0. FIELD is OFFSET/LENGTH in bits from the packet offset, meta:OFFSET/LENGTH in the metadata
 (meta:16/8 is the ingress port), or a NAME that a table above has given. VALUE is a number, an IPv4
 or an Ethernet address, with &MASK or /PREFIX after it, or * for any. ARG is a number or [FIELD].
-Without index, a flow gets the next one of its table in this text.
+Without index, an added flow gets the next one of its table in this text; modify, delete and query
+need it. modify_strict and delete_strict go by match. In \"NAME\", \\xNN is a byte.
 
 Instructions:
   ACTION, ACTION...                                  apply_actions, at once
@@ -312,12 +313,13 @@ fn show_reply(body: Body, link: &Connected, json: bool) {
         }
         return;
     }
-    let object = remake(&[body]);
-    for line in object
-        .iter()
-        .filter_map(|body| pof::text::write(body, &link.tables))
-    {
-        out::line(&line);
+    let Some(object) = as_add(&body) else { return };
+    let Some(line) = pof::text::write(&object, &link.tables) else {
+        return;
+    };
+    match json {
+        true => out::json_line(&show::Object::of(&object, line)),
+        false => out::line(&line),
     }
 }
 

@@ -27,6 +27,10 @@ fn checksum_words(action: &Action) -> usize {
     }
 }
 
+fn words_of_all(actions: &[Action]) -> usize {
+    actions.iter().map(checksum_words).sum()
+}
+
 /// Returns the counters that an entry or group uses.
 pub(super) fn counters_of<'a>(
     own: u32,
@@ -62,7 +66,11 @@ pub(super) fn key(wanted: &TableMod, most: u16) -> Result<(), ErrorCode> {
 /// Checks the match of an entry.
 pub(super) fn matches(table: &Table, matches: &[Match]) -> Result<(), ErrorCode> {
     if table.table_type == TableType::Linear {
-        return Ok(());
+        let is_long = |one: &Match| one.field.length > MAX_FIELD_BITS;
+        return match matches.iter().any(is_long) {
+            true => Err(ErrorCode::BadMatchLength),
+            false => Ok(()),
+        };
     }
     let widths = |fields: &mut dyn Iterator<Item = Field>| -> Vec<u16> {
         fields.map(|field| field.length).collect()
@@ -151,18 +159,27 @@ impl Tables {
         if entry.counter >= self.limits.counters {
             return Err(ErrorCode::FlowBadCounter);
         }
-        let words = entry.actions().map(|action| match action {
-            Action::Group(id) => self.group(*id).map_or(0, |group| {
-                group.actions.iter().map(checksum_words).sum::<usize>()
-            }),
-            action => checksum_words(action),
-        });
-        if words.sum::<usize>() > MAX_LIST_WORDS {
+        if self.list_words(entry, |_| None) > MAX_LIST_WORDS {
             return Err(ErrorCode::BadActionArgument);
         }
         let instructions = &entry.instructions;
         let mut numbered = instructions.iter().enumerate();
         numbered.try_for_each(|(at, one)| self.check_instruction(at, one, instructions.len()))
+    }
+
+    /// Returns the number of words of all checksums of an entry with its groups. `changed` returns
+    /// the number of a group that another one takes the place of.
+    fn list_words(&self, entry: &Entry, changed: impl Fn(u32) -> Option<usize>) -> usize {
+        let words = entry.actions().map(|action| match action {
+            Action::Group(id) => changed(*id).unwrap_or_else(|| self.group_words(*id)),
+            action => checksum_words(action),
+        });
+        words.sum()
+    }
+
+    fn group_words(&self, id: u32) -> usize {
+        self.group(id)
+            .map_or(0, |group| words_of_all(&group.actions))
     }
 
     fn check_instruction(
@@ -334,8 +351,16 @@ impl Tables {
         if group.actions.iter().any(is_group) {
             return Err(ErrorCode::GroupChaining);
         }
-        if group.actions.iter().map(checksum_words).sum::<usize>() > MAX_GROUP_WORDS {
+        let words = words_of_all(&group.actions);
+        if words > MAX_GROUP_WORDS {
             return Err(ErrorCode::BadBucket);
+        }
+        if words > self.group_words(group.id) {
+            let changed = |id| (id == group.id).then_some(words);
+            let mut users = self.entries().filter(|entry| entry.uses_group(group.id));
+            if users.any(|entry| self.list_words(entry, changed) > MAX_LIST_WORDS) {
+                return Err(ErrorCode::BadBucket);
+            }
         }
         let mut actions = group.actions.iter();
         actions.try_for_each(|action| self.check_action(action))

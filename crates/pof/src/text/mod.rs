@@ -77,41 +77,40 @@ fn rank(body: &Body) -> u8 {
     }
 }
 
+/// Returns the message that makes the object of an answer. Returns `None` for messages that stand
+/// for no object.
+pub fn as_add(answer: &Body) -> Option<Body> {
+    use crate::wire::{Command, Counter, CounterCommand, FlowCommand};
+    let mut body = answer.clone();
+    match &mut body {
+        Body::TableMod(table) => table.command = Command::Add,
+        Body::MeterMod(meter) => meter.command = Command::Add,
+        Body::GroupMod(group) => group.command = Command::Add,
+        Body::FlowMod(flow) => flow.command = FlowCommand::Add,
+        Body::CounterReply(counter) => {
+            return Some(Body::CounterMod(Counter {
+                command: CounterCommand::Add,
+                packets: 0,
+                bytes: 0,
+                ..*counter
+            }));
+        }
+        _ => return None,
+    }
+    Some(body)
+}
+
 /// Returns the messages that make the state of which a switch's answer to QUERYALL consists, in an
 /// order in which a switch takes them.
 pub fn remake(answer: &[Body]) -> Vec<Body> {
-    use crate::wire::{Command, Counter, CounterCommand, FlowCommand};
+    use crate::wire::{Counter, CounterCommand};
     let mut used: BTreeSet<u32> = answer.iter().flat_map(counters_of).collect();
     let mut made = Vec::new();
     for body in answer {
-        match body.clone() {
-            Body::TableMod(mut table) => {
-                table.command = Command::Add;
-                made.push(Body::TableMod(table));
-            }
-            Body::MeterMod(mut meter) => {
-                meter.command = Command::Add;
-                made.push(Body::MeterMod(meter));
-            }
-            Body::GroupMod(mut group) => {
-                group.command = Command::Add;
-                made.push(Body::GroupMod(group));
-            }
-            Body::FlowMod(mut flow) => {
-                flow.command = FlowCommand::Add;
-                made.push(Body::FlowMod(flow));
-            }
-            Body::CounterReply(counter) if !used.remove(&counter.id) => {
-                let command = CounterCommand::Add;
-                let (packets, bytes) = (0, 0);
-                made.push(Body::CounterMod(Counter {
-                    command,
-                    packets,
-                    bytes,
-                    ..counter
-                }));
-            }
-            _ => {}
+        let is_made_by_user =
+            matches!(body, Body::CounterReply(counter) if used.remove(&counter.id));
+        if !is_made_by_user {
+            made.extend(as_add(body));
         }
     }
     // A controller may delete a counter that an entry goes on to use.

@@ -69,6 +69,22 @@ fn choice<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.join(", ")
 }
 
+/// Returns the bytes of a name, in which `\xNN` stands for a byte. Returns `None` for another
+/// backslash.
+fn name_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let digits = part.strip_prefix('x')?.get(..2)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend_from_slice(&part.as_bytes()[3..]);
+    }
+    Some(bytes)
+}
+
 impl<'t> LineReader<'_, 't> {
     fn error<T>(&self, at: Token<'_>, message: impl Into<String>) -> Result<T, ObjectTextError> {
         Err(self.tokens.error(at, message))
@@ -220,14 +236,17 @@ impl<'t> LineReader<'_, 't> {
                 table.size = self.number("number of entries")?;
             } else if self.tokens.take("name") {
                 let token = self.tokens.next("a name")?;
-                let name = token.text.trim_matches('"');
+                let Some(name) = name_bytes(token.text.trim_matches('"')) else {
+                    let remedy = "write \\xNN with two hexadecimal digits, or \\x5c for itself";
+                    return self.error(token, format!("a backslash begins no byte; {remedy}"));
+                };
                 if name.len() > NAME_BYTES {
                     return self.error(
                         token,
                         format!("the name is longer than {NAME_BYTES} bytes; write a shorter one"),
                     );
                 }
-                table.name = ObjectName::new(name);
+                table.name = ObjectName::of_bytes(&name);
             } else if self.tokens.take("fields") {
                 while let Some(token) = self.tokens.peek()
                     && !matches!(token.text, "size" | "name")
@@ -353,6 +372,7 @@ impl<'t> LineReader<'_, 't> {
     }
 
     fn flow(mut self) -> Result<Body, ObjectTextError> {
+        let word = self.tokens.peek();
         let command: FlowCommand = self.word(&FLOW_COMMANDS, "command")?;
         let (table_type, table) = self.table_name()?;
         let mut flow = FlowMod {
@@ -397,9 +417,24 @@ impl<'t> LineReader<'_, 't> {
                 }
             }
         }
-        let next = self.text.next_index.entry((table_type, table)).or_default();
-        flow.index = index.unwrap_or(*next);
-        *next = (*next).max(flow.index.saturating_add(1));
+        flow.index = match (command, index, word) {
+            (FlowCommand::Add, ..) => {
+                let next = self.text.next_index.entry((table_type, table)).or_default();
+                let index = index.unwrap_or(*next);
+                *next = (*next).max(index.saturating_add(1));
+                index
+            }
+            (_, Some(index), _) => index,
+            (FlowCommand::Modify | FlowCommand::Delete | FlowCommand::Query, None, Some(token)) => {
+                let remedy = "write `index N`, or `modify_strict` or `delete_strict` with `match`";
+                return self.error(
+                    token,
+                    format!("`{}` needs the index of an entry; {remedy}", token.text),
+                );
+            }
+            // The strict forms find the entry by its match.
+            (_, None, _) => 0,
+        };
         self.end(Body::FlowMod(flow), options)
     }
 

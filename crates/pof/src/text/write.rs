@@ -447,10 +447,26 @@ impl Line<'_> {
     }
 }
 
-/// Writes a name in quotes. A quote or a control character within becomes `_`.
+/// Writes a name in quotes. Quotes, backslashes, control characters and what is not UTF-8 become
+/// `\xNN`, a byte each.
 fn quoted(name: ObjectName) -> String {
-    let is_plain = |c: char| !c.is_control() && c != '"';
-    let name = name.to_string();
-    let plain = name.chars().map(|c| if is_plain(c) { c } else { '_' });
-    format!("\"{}\"", plain.collect::<String>())
+    let end = name.0.iter().rposition(|byte| *byte != 0);
+    let bytes = &name.0[..end.map_or(0, |last| last + 1)];
+    let mut text = String::from("\"");
+    let escape = |text: &mut String, bytes: &[u8]| {
+        for byte in bytes {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    };
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() || matches!(c, '"' | '\\') {
+                true => escape(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                false => text.push(c),
+            }
+        }
+        escape(&mut text, chunk.invalid());
+    }
+    text.push('"');
+    text
 }
