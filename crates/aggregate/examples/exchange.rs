@@ -4,8 +4,8 @@
 //! The program has the entries in its text. After the line `FRAMES` a line `> PORT BYTES` is a
 //! frame to the switch, and the lines `< PORT BYTES` after it are what the switch sends. Frames are
 //! messages of three mappers with repeats, the reducer's collections and clears, strange and
-//! damaged ones. They do not depend on the answers. A frame for which nothing is sent is followed by
-//! one of the same port that the switch forwards, so that its end can be waited for.
+//! damaged ones. They do not depend on the answers. A frame for which nothing is sent is followed
+//! by one of the same port that the switch forwards, so that its end can be waited for.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

@@ -38,5 +38,5 @@ pub use offloader::{
     Credit, FlowId, FlowReport, FlowState, OffloadCommand, Offloader, OffloaderCounts,
     OffloaderOptions, Override, Waits,
 };
-pub use target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
+pub use target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
 pub use trace::{FlowTracer, PortRole, Traced, View};

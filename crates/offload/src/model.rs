@@ -8,7 +8,7 @@ use packet::{Nanos, PortId};
 use support::rng::Rng;
 
 use crate::flow::{Flow, NotOffloadable};
-use crate::target::{Capacity, Placed, RuleCounts, RuleId, Target, TargetEvent};
+use crate::target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
 
 /// Properties of a [`ModelNic`].
 #[derive(Clone, Debug)]
@@ -335,8 +335,8 @@ impl Target for ModelNic {
         "model"
     }
 
-    fn capacity(&self) -> Capacity {
-        Capacity {
+    fn capacity(&self) -> RuleCapacity {
+        RuleCapacity {
             rules: Some(self.config.rules),
             used: self.rules.len() as u32 + self.adding,
         }

@@ -12,7 +12,7 @@ pub struct RuleId(pub u64);
 
 /// Room of a target for rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
+pub struct RuleCapacity {
     /// Number of rules that it holds; `None` if only the target itself knows.
     pub rules: Option<u32>,
     /// Number of rules that it holds now, those included that are being added.
@@ -64,7 +64,7 @@ pub trait Target {
     fn name(&self) -> &str;
 
     /// Returns its room.
-    fn capacity(&self) -> Capacity;
+    fn capacity(&self) -> RuleCapacity;
 
     /// Returns the time after which a packet's count is certainly in the counts that are read.
     fn counts_delay(&self) -> Nanos;
