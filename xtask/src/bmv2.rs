@@ -38,7 +38,7 @@ pub(crate) struct Options {
 const PORTS: usize = 4;
 
 /// Time after which a frame counts as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time without a frame after which nothing more comes.
 const QUIET: Duration = Duration::from_millis(500);

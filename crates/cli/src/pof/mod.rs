@@ -74,8 +74,8 @@ struct SwitchArguments {
     /// Treatment of packets that no entry matches.
     #[arg(long, value_enum, default_value_t)]
     miss: Miss,
-    /// Keep tables, flows, groups, meters and counters in this directory, and begin with what it
-    /// has. Without it all is lost with the switch.
+    /// Keep tables, flows, groups and meters in this directory, and begin with what it has. Counts
+    /// begin at 0. Without it all is lost with the switch.
     #[arg(long = "state", value_name = "DIR")]
     state: Option<PathBuf>,
     /// The number by which controllers know the switch.

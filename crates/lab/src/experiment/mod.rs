@@ -68,7 +68,7 @@ enum Command {
         after_help = "  6, 7      bytes on the reducer's link and time of the job: words, links and flows, 3, 6 and 12 mappers to one reducer\n  \
                       8         goodput of mappers at 10 Gbit/s, with and without service time and loss\n  \
                       tables    1 wrong keys of each scheme under loss, 2 transmission time of gradients\n\n\
-                      All values are simulated. They are written below DIR as p4com.txt, p4com.json and p4com.csv, with pictures, beside the paper's values. \
+                      All values are simulated, but for --real: figure 7 between network namespaces. They are written below DIR as p4com.txt, p4com.json and p4com.csv, with pictures, beside the paper's values. \
                       docs/results/p4com.md has what is measured.\n\nExamples:\n  \
                       polyplane experiment p4com --out out/\n  polyplane experiment p4com --figures 6 --scale 0.01 --out out/"
     )]
