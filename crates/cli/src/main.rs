@@ -23,6 +23,7 @@ mod fabric;
 mod host;
 mod hypervisor;
 mod listen;
+mod offload;
 mod pof;
 mod replay;
 mod run;
@@ -96,6 +97,8 @@ enum Command {
     /// Run a switch on network interfaces with tables and flows of fields at offsets, which
     /// controllers make (POF); or be such a controller.
     Pof(pof::Options),
+    /// Find the flows that a NIC can have, as rules of TC flower.
+    Offload(offload::Options),
     /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
     /// its entries.
     Hypervisor(hypervisor::Options),
@@ -208,6 +211,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Serve(_)
         | Command::Host(_)
         | Command::Replay(_)
+        | Command::Offload(_)
         | Command::Split(_)
         | Command::Aggregate(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
@@ -233,6 +237,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Host(options) => host::run(&options, &early),
         Command::Tenant(options) => tenant::run(&options),
         Command::Pof(options) => pof::run(&options, &early),
+        Command::Offload(options) => offload::run(&options, &early),
         Command::Hypervisor(options) => hypervisor::run(&options),
         Command::State(options) => state::run(&options),
         #[cfg(feature = "lab")]

@@ -16,7 +16,7 @@ type Values = (PortId, Vec<u8>);
 ///
 /// A search takes time in the number of different shapes, and not in that of flows.
 #[derive(Debug)]
-pub(crate) struct FlowIndex<K> {
+pub struct FlowIndex<K> {
     by_shape: HashMap<Shape, HashMap<Values, BTreeSet<K>>>,
 }
 
@@ -52,13 +52,13 @@ fn masked(shape: &Shape, frame: &[u8]) -> Option<Vec<u8>> {
 
 impl<K: Copy + Ord> FlowIndex<K> {
     /// Adds a flow.
-    pub(crate) fn insert(&mut self, flow: &Flow, key: K) {
+    pub fn insert(&mut self, flow: &Flow, key: K) {
         let flows = self.by_shape.entry(shape_of(flow)).or_default();
         flows.entry(values_of(flow)).or_default().insert(key);
     }
 
     /// Removes a flow.
-    pub(crate) fn remove(&mut self, flow: &Flow, key: K) {
+    pub fn remove(&mut self, flow: &Flow, key: K) {
         let (shape, values) = (shape_of(flow), values_of(flow));
         let Some(flows) = self.by_shape.get_mut(&shape) else {
             return;
@@ -75,7 +75,7 @@ impl<K: Copy + Ord> FlowIndex<K> {
     }
 
     /// Returns the flows of which the bits are those of a frame. Its length is not compared.
-    pub(crate) fn candidates(&self, ingress: PortId, frame: &[u8]) -> impl Iterator<Item = K> {
+    pub fn candidates(&self, ingress: PortId, frame: &[u8]) -> impl Iterator<Item = K> {
         let of_shape = self.by_shape.iter().filter_map(move |(shape, flows)| {
             let values = masked(shape, frame)?;
             flows.get(&(ingress, values))
@@ -84,7 +84,7 @@ impl<K: Copy + Ord> FlowIndex<K> {
     }
 
     /// Returns the flows that compare the same bits with the same values.
-    pub(crate) fn with_match_of(&self, flow: &Flow) -> impl Iterator<Item = K> {
+    pub fn with_match_of(&self, flow: &Flow) -> impl Iterator<Item = K> {
         let flows = self.by_shape.get(&shape_of(flow));
         let keys = flows.and_then(|flows| flows.get(&values_of(flow)));
         keys.into_iter().flatten().copied()

@@ -34,6 +34,7 @@ pub use flow::{
     CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
     NotOffloadable, Step, Summed,
 };
+pub use index::FlowIndex;
 pub use offloader::{
     Credit, FlowId, FlowReport, FlowState, OffloadCommand, Offloader, OffloaderCounts,
     OffloaderOptions, Override, Waits,

@@ -37,4 +37,4 @@ pub mod wire;
 pub use controlled::{ControlledSwitch, SessionId, port};
 pub use forwarder::{Count, Event, Forwarder, ForwarderOptions, RemovalReason, Removed};
 pub use objects::ObjectKey;
-pub use translate::{Fault, OnMiss};
+pub use translate::{CONTROLLER_PORT, Fault, OnMiss, WAITING_PORT};

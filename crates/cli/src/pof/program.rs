@@ -15,11 +15,11 @@ pub(crate) fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "pof")
 }
 
-/// Returns the program of the tables and flows of a file.
+/// Returns a switch with the tables and flows of a file.
 ///
 /// # Errors
 /// A line is wrong, or a switch refuses it: the file, the line and the remedy.
-pub(crate) fn program(path: &Path) -> Result<Arc<Program>, String> {
+pub(crate) fn forwarder(path: &Path) -> Result<Forwarder, String> {
     let text = read_text(path, limits::ENTRIES)?;
     let name = path.display();
     let made = Forwarder::new(Arc::new(Interp), ForwarderOptions::default());
@@ -35,5 +35,14 @@ pub(crate) fn program(path: &Path) -> Result<Arc<Program>, String> {
             format!("{name}, line {line}: a switch refuses it: {error}: {meaning}")
         })?;
     }
+    Ok(forwarder)
+}
+
+/// Returns the program of the tables and flows of a file.
+///
+/// # Errors
+/// As for [`forwarder`].
+pub(crate) fn program(path: &Path) -> Result<Arc<Program>, String> {
+    let forwarder = forwarder(path)?;
     Ok(Arc::clone(forwarder.program()))
 }

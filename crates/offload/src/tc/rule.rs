@@ -13,7 +13,7 @@ pub struct FlowerRule {
     pub keys: Vec<Key>,
     /// Actions, in order.
     pub actions: Vec<Action>,
-    /// RulePlanes that may have the rule.
+    /// Planes that may have the rule.
     pub planes: RulePlanes,
     /// Bytes by which the owner finds its rule again. The kernel keeps them with the last action.
     pub cookie: [u8; 16],

@@ -33,9 +33,9 @@ use layout::{At, Layout, State, TableShapes};
 pub(crate) use shape::Shape;
 
 /// Port of packets for the controllers.
-pub(crate) const CONTROLLER_PORT: u32 = 0x1_0000;
+pub const CONTROLLER_PORT: u32 = 0x1_0000;
 /// Port at which copies of a packet start that wait for their own port.
-pub(crate) const WAITING_PORT: u32 = 0x1_0001;
+pub const WAITING_PORT: u32 = 0x1_0001;
 /// Clone session of these copies.
 pub(crate) const WAITING_SESSION: u32 = 1;
 /// First of the ingress ports of packet-outs: it counts from their ports.

@@ -32,7 +32,7 @@ pub struct TranslateOptions {
     pub shortest: u32,
     /// Length of the longest one.
     pub longest: u32,
-    /// RulePlanes that may have the rules.
+    /// Planes that may have the rules.
     pub planes: RulePlanes,
 }
 

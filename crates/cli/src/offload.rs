@@ -1,0 +1,326 @@
+//! `polyplane offload`: which flows of a capture a NIC can have, as rules of TC flower.
+
+use std::collections::{BTreeMap, HashMap};
+
+use clap::{Args, Subcommand};
+use command::captures::{Captures, Input};
+use offload::tc::{Interfaces, TranslateOptions, translate};
+use offload::{Flow, FlowIndex, FlowTracer, NotOffloadable, PortRole, Step};
+use packet::PortId;
+use runtime::ProcessSetup;
+use serde::Serialize;
+use switch::Device;
+use terminal::live::{LiveLine, bar};
+
+use crate::args::{Setup, Source};
+use crate::engine::Choice;
+use crate::{Ended, amount, configure, out, pof};
+
+/// Packets between two looks for a signal.
+const LOOK_EVERY: u64 = 64;
+
+/// Width of the progress bar.
+const BAR: usize = 30;
+
+#[derive(Args)]
+#[command(subcommand_required = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the flows of captures: the rule of each that a NIC can have, or the reason why it has
+    /// none.
+    Flows(FlowsOptions),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "A flow is all packets that take one way through the program: the bits that their way depends on, and what is done to them. Its rule is in the form of \
+                  `tc filter show`, with portN for the interface of port N. A rule takes no packet of another flow and makes the same frames, byte for byte; else there is none.\n\
+                  The flows are those of the tables as they are given: packets change nothing.\n\nExamples:\n  \
+                  polyplane offload flows router.p4 --entries router.entries --in 0=traffic.pcap\n  \
+                  polyplane offload flows router.pof --in 0=traffic.pcap --json\n\n\
+                  Exit status: 0, also if no flow has a rule; 1 for errors in the program, the entries or a capture; 2 for wrong usage."
+)]
+struct FlowsOptions {
+    /// A program, or a text of tables and flows of POF (FILE.pof).
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    setup: Setup,
+    /// A capture and the port its packets come in by. Give one for each port.
+    #[arg(long = "in", value_name = "PORT=FILE", required = true)]
+    inputs: Vec<Input>,
+    /// MTU of the interfaces: no frame is longer than it with its header and a VLAN tag.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500)]
+    mtu: u32,
+    /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules may
+    /// compare ports.
+    #[arg(long)]
+    no_ip_options: bool,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    match &options.command {
+        Command::Flows(options) => flows(options, early),
+    }
+}
+
+fn flows(options: &FlowsOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let mut captures = Captures::open(&options.inputs).map_err(|error| error.to_string())?;
+    let path = &options.source.program;
+    let found = if pof::program::is_text(path) {
+        let mut forwarder = pof::program::forwarder(path)?;
+        find(
+            forwarder.device(),
+            pof_role,
+            (options, &mut captures),
+            early,
+        )?
+    } else {
+        let start = captures.start();
+        let loaded = configure::load(&options.source, &options.setup, Choice::INTERP, start)?;
+        let Some(mut device) = loaded else {
+            return Ok(Ended::WithErrors);
+        };
+        for input in &options.inputs {
+            configure::check_port(device.program(), input.port)?;
+        }
+        find(
+            &mut device,
+            |_| PortRole::Data,
+            (options, &mut captures),
+            early,
+        )?
+    };
+    let report = found.report(options);
+    match options.json {
+        true => out::json(&report),
+        false => report.show(),
+    }
+    captures
+        .errors()
+        .iter()
+        .for_each(|error| out::error(&error.to_string()));
+    Ok(match captures.errors() {
+        [] => Ended::Well,
+        _ => Ended::WithErrors,
+    })
+}
+
+/// Returns the role of a port of the program that POF tables become.
+fn pof_role(port: PortId) -> PortRole {
+    match port.0 {
+        ::pof::CONTROLLER_PORT => PortRole::Controller,
+        ::pof::WAITING_PORT => PortRole::Nowhere,
+        _ => PortRole::Data,
+    }
+}
+
+/// Packets of a flow, or of those without one for a reason.
+#[derive(Clone, Copy, Default)]
+struct Traffic {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Traffic {
+    fn count(&mut self, frame: &[u8]) {
+        self.packets += 1;
+        self.bytes += frame.len() as u64;
+    }
+}
+
+/// The flows of captures.
+#[derive(Default)]
+struct Found {
+    flows: Vec<(Flow, Traffic)>,
+    /// Packets that are in no flow, by ingress port and reason.
+    others: BTreeMap<(PortId, String), Traffic>,
+}
+
+/// Traces the packets of all captures.
+fn find(
+    device: &mut Device,
+    role_of: fn(PortId) -> PortRole,
+    (options, captures): (&FlowsOptions, &mut Captures),
+    early: &ProcessSetup,
+) -> Result<Found, String> {
+    let mut found = Found::default();
+    let mut index: FlowIndex<usize> = FlowIndex::default();
+    let mut tracer = FlowTracer::new(&device.program().clone(), role_of)
+        .map_err(|reason| format!("{}: no flow: {reason}", options.source.program.display()))?;
+    let mut line = LiveLine::new();
+    let mut packets = 0;
+    while let Some((port, frame)) = captures.next_packet() {
+        let frame = frame.bytes();
+        let is_flow = |number: &usize| found.flows[*number].0.matches(port, frame);
+        let known = index.candidates(port, frame).find(is_flow);
+        let traffic = match known {
+            Some(number) => &mut found.flows[number].1,
+            None => match tracer.trace_in(device, port, frame) {
+                Ok(flow) => {
+                    index.insert(&flow, found.flows.len());
+                    found.flows.push((flow, Traffic::default()));
+                    &mut found.flows.last_mut().expect("it was added").1
+                }
+                Err(reason) => found.others.entry((port, reason.to_string())).or_default(),
+            },
+        };
+        traffic.count(frame);
+        packets += 1;
+        if packets % LOOK_EVERY == 0 {
+            if let Some(signal) = early.take_signal() {
+                return Err(format!("interrupted by {signal}"));
+            }
+            if line.is_due() {
+                let all = captures.bytes_in_files();
+                let done = bar(captures.bytes_read(), all, BAR);
+                let packets = amount::count(packets, "packet");
+                line.show(&format!("{done} {packets}, {} flows", found.flows.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[derive(Serialize)]
+struct Report {
+    packets: u64,
+    bytes: u64,
+    /// Packets of flows with a rule.
+    offloadable_packets: u64,
+    flows: Vec<FlowReport>,
+}
+
+#[derive(Serialize)]
+struct FlowReport {
+    port: u32,
+    packets: u64,
+    bytes: u64,
+    /// The ports to which its packets go. `None` for packets that are in no flow.
+    outputs: Option<Vec<u32>>,
+    /// The rule, as `tc filter show` prints it.
+    rule: Option<String>,
+    /// The reason why there is no rule.
+    reason: Option<String>,
+}
+
+impl Found {
+    fn report(&self, options: &FlowsOptions) -> Report {
+        let translate_options = TranslateOptions {
+            no_ip_options: options.no_ip_options,
+            ..TranslateOptions::of_mtu(options.mtu)
+        };
+        let of_flow = |(flow, traffic): &(Flow, Traffic)| {
+            let outputs = outputs(flow);
+            let (rule, reason) = match rule(flow, &outputs, &translate_options) {
+                Ok(rule) => (Some(rule), None),
+                Err(reason) => (None, Some(reason.to_string())),
+            };
+            FlowReport {
+                port: flow.ingress.0,
+                packets: traffic.packets,
+                bytes: traffic.bytes,
+                outputs: Some(outputs.iter().map(|port| port.0).collect()),
+                rule,
+                reason,
+            }
+        };
+        let of_others = self
+            .others
+            .iter()
+            .map(|((port, reason), traffic)| FlowReport {
+                port: port.0,
+                packets: traffic.packets,
+                bytes: traffic.bytes,
+                outputs: None,
+                rule: None,
+                reason: Some(reason.clone()),
+            });
+        let mut flows: Vec<FlowReport> = self.flows.iter().map(of_flow).chain(of_others).collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
+        let with_rule = flows.iter().filter(|flow| flow.rule.is_some());
+        Report {
+            packets: flows.iter().map(|flow| flow.packets).sum(),
+            bytes: flows.iter().map(|flow| flow.bytes).sum(),
+            offloadable_packets: with_rule.map(|flow| flow.packets).sum(),
+            flows,
+        }
+    }
+}
+
+fn outputs(flow: &Flow) -> Vec<PortId> {
+    let steps = flow.steps.iter();
+    steps
+        .filter_map(|step| match step {
+            Step::Output(port) => Some(*port),
+            Step::Edit(_) => None,
+        })
+        .collect()
+}
+
+/// Returns the text of a flow's rule, in which port N has the interface `portN`.
+fn rule(
+    flow: &Flow,
+    outputs: &[PortId],
+    options: &TranslateOptions,
+) -> Result<String, NotOffloadable> {
+    let numbered = (1..).zip(outputs);
+    let names: HashMap<u32, PortId> = numbered.map(|(index, port)| (index, *port)).collect();
+    let interfaces: Interfaces = names.iter().map(|(index, port)| (*port, *index)).collect();
+    let rule = translate(flow, &interfaces, options)?;
+    let name = |index: u32| {
+        names
+            .get(&index)
+            .map_or_else(String::new, |port| format!("port{port}"))
+    };
+    Ok(rule.text(name))
+}
+
+impl Report {
+    /// Prints the flows with rules, and how many have none for each reason.
+    fn show(&self) {
+        let mut software: BTreeMap<&str, (u64, Traffic)> = BTreeMap::new();
+        for flow in &self.flows {
+            let packets = amount::count(flow.packets, "packet");
+            let bytes = amount::bytes(flow.bytes);
+            match (&flow.rule, &flow.reason) {
+                (Some(rule), _) => {
+                    out::text(&format!(
+                        "port {}, {packets}, {bytes}:\n{rule}\n",
+                        flow.port
+                    ));
+                }
+                (None, reason) => {
+                    let reason = reason.as_deref().unwrap_or_default();
+                    let (flows, traffic) = software.entry(reason).or_default();
+                    *flows += u64::from(flow.outputs.is_some());
+                    traffic.packets += flow.packets;
+                    traffic.bytes += flow.bytes;
+                }
+            }
+        }
+        for (reason, (flows, traffic)) in software {
+            let flows = match flows {
+                0 => String::new(),
+                flows => format!("{}, ", amount::count(flows, "flow")),
+            };
+            let packets = amount::count(traffic.packets, "packet");
+            let bytes = amount::bytes(traffic.bytes);
+            out::line(&format!("in software: {flows}{packets}, {bytes}: {reason}"));
+        }
+        let share = self.offloadable_packets as f64 * 100.0 / self.packets.max(1) as f64;
+        out::line(&format!(
+            "{} of {} ({share:.1} %) can be in a NIC",
+            self.offloadable_packets,
+            amount::count(self.packets, "packet")
+        ));
+    }
+}
