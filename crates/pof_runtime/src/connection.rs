@@ -170,7 +170,7 @@ fn carry_bytes(link: &mut Link, pipe: &Pipe, mailbox: &Mailbox) -> io::Result<&'
             return Ok("the switch closed the connection");
         }
         // Wait for bytes, for room, or for the loop.
-        let bell = pipe.wakeup.before_sleep();
+        let wakeup = pipe.wakeup.before_sleep();
         let (has_news, may_read) = {
             let state = pipe.state();
             let has_output = pending.is_empty() && !state.outbound.is_empty();
@@ -186,7 +186,7 @@ fn carry_bytes(link: &mut Link, pipe: &Pipe, mailbox: &Mailbox) -> io::Result<&'
                 Some(_) => LINGER,
                 None => Duration::from_secs(3600),
             };
-            let fds = readable.into_iter().chain([bell]);
+            let fds = readable.into_iter().chain([wakeup]);
             poller.wait_with_room(fds, room, timeout)?;
         }
         pipe.wakeup.after_sleep();

@@ -10,8 +10,7 @@ use support::wakeup::WakeupFd;
 
 use crate::connection::Pipe;
 
-/// News of a connection. Each connection sends two of them, so the mailbox is bounded by the
-/// number of connections.
+/// News of a connection: its beginning, its end, and failures to begin.
 pub(crate) enum Mail {
     /// A controller is connected.
     Opened {

@@ -67,6 +67,7 @@ pub struct Stop<'s> {
 /// A POF switch on ports.
 pub struct PofSwitch {
     switch: ControlledSwitch,
+    /// In the order of their numbers.
     ports: Vec<ForwardingPort>,
     batch: Batch,
     sessions: Sessions,
@@ -98,11 +99,12 @@ impl PofSwitch {
         let numbers: Vec<u16> = descriptions.iter().map(|port| port.id).collect();
         let switch = ControlledSwitch::new(forwarder, options.device, descriptions);
         let ports = numbers.into_iter().zip(ports);
+        let ports = ports.map(|(id, port)| ForwardingPort::new(id, port));
+        let mut ports: Vec<ForwardingPort> = ports.collect();
+        ports.sort_by_key(ForwardingPort::id);
         Ok(PofSwitch {
             switch: switch.map_err(PofError::Ports)?,
-            ports: ports
-                .map(|(id, port)| ForwardingPort::new(id, port))
-                .collect(),
+            ports,
             batch: Batch::with_capacity(Batch::DEFAULT),
             sessions: Sessions::new(),
             mailbox: Arc::new(Mailbox::new().map_err(PofError::system("make a descriptor"))?),
@@ -156,13 +158,18 @@ impl PofSwitch {
         while !(stop.is_over)() {
             let now = Nanos::from(self.start.elapsed());
             let received = self.forward(now, notice);
+            if received > 0 {
+                // Messages do not delay the frames.
+                self.transmit(now);
+            }
             let has_worked = self.control(now, notice);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
                 self.look(now, notice);
                 tick(self);
             }
-            self.let_out(now, notice);
+            self.transmit(now);
+            self.answer(notice);
             if received == 0 && !has_worked {
                 self.sleep(stop)?;
             }
@@ -195,7 +202,6 @@ impl PofSwitch {
         if received > 0 {
             self.switch.forwarder.device().step(now);
         }
-        self.ports.iter_mut().for_each(ForwardingPort::flush);
         received
     }
 
@@ -210,15 +216,9 @@ impl PofSwitch {
 
     /// Sends the frames of the batch to all ports but their own.
     fn flood(&mut self, id: u16) {
-        let PofSwitch {
-            ports,
-            batch,
-            switch,
-            ..
-        } = self;
+        let PofSwitch { ports, batch, .. } = self;
         self.flooded += batch.len() as u64;
         for port in ports.iter_mut().filter(|port| port.id() != id) {
-            port.is_sending = switch.sends(port.id());
             let frames = batch.frames().iter();
             frames.for_each(|frame| port.send(frame.bytes()));
         }
@@ -237,32 +237,43 @@ impl PofSwitch {
         if has_worked {
             // Packets of a PACKET_OUT.
             self.switch.forwarder.device().step(now);
+            // A PORT_MOD may have changed it.
+            for port in &mut self.ports {
+                port.is_sending = self.switch.sends(port.id());
+            }
         }
         has_worked
     }
 
-    /// Sends the packets that the device has made, stores changes, and sends answers and reports.
-    fn let_out(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
+    /// Sends the packets that the device has made and those that are flooded, and reports events
+    /// to the controllers.
+    fn transmit(&mut self, now: Nanos) {
         let PofSwitch {
             switch,
             ports,
             sessions,
-            keeper,
-            mailbox,
             ..
         } = self;
-        for port in ports.iter_mut() {
-            port.is_sending = switch.sends(port.id());
-        }
         let events = switch.drain(|id, bytes| {
-            if let Some(port) = ports.iter_mut().find(|port| port.id() == id) {
-                port.send(bytes);
+            if let Ok(place) = ports.binary_search_by_key(&id, ForwardingPort::id) {
+                ports[place].send(bytes);
             }
         });
         ports.iter_mut().for_each(ForwardingPort::flush);
         for event in &events {
             sessions.notify(event, switch, now);
         }
+    }
+
+    /// Stores changes, and sends answers and reports.
+    fn answer(&mut self, notice: &mut dyn FnMut(&str)) {
+        let PofSwitch {
+            switch,
+            sessions,
+            keeper,
+            mailbox,
+            ..
+        } = self;
         let (mut appended, mut stored) = (0, 0);
         if let Some(keeper) = keeper {
             if let Some(line) = keeper.keep(&mut switch.forwarder, mailbox) {
@@ -314,12 +325,12 @@ impl PofSwitch {
     }
 
     fn sleep(&mut self, stop: &Stop<'_>) -> Result<(), PofError> {
-        let bell = self.mailbox.wakeup().before_sleep();
+        let wakeup = self.mailbox.wakeup().before_sleep();
         let stored = self.keeper.as_ref().map_or(0, Keeper::stored);
         let has_work = !self.mailbox.is_empty() || self.sessions.has_work(stored);
         let timeout = if has_work { Duration::ZERO } else { MAX_SLEEP };
         let fds = self.ports.iter().filter_map(ForwardingPort::poll_fd);
-        let fds = fds.chain(stop.fd).chain([bell]);
+        let fds = fds.chain(stop.fd).chain([wakeup]);
         let waited = self.poller.wait(fds, timeout);
         self.mailbox.wakeup().after_sleep();
         waited

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use aggregate::Input;
 use serde_json::Value;
+use support::quantile::median;
 
 use super::case::distinct_keys;
 use super::data::DataSet;
@@ -63,7 +64,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
                 done += 1;
             }
         }
-        let [tcp, p4com] = measured.map(median);
+        let [tcp, p4com] = measured.map(medians);
         let share = p4com.seconds / tcp.seconds.max(1e-9);
         part.rows.push(Row::new(
             "figure 7, real",
@@ -104,11 +105,10 @@ struct Measured {
 }
 
 /// Returns the medians of both values.
-fn median(runs: Vec<Measured>) -> Measured {
+fn medians(runs: Vec<Measured>) -> Measured {
     let of = |value: fn(&Measured) -> f64| {
         let mut values: Vec<f64> = runs.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or_default()
+        median(&mut values).unwrap_or_default()
     };
     Measured {
         seconds: of(|run| run.seconds),
