@@ -8,14 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tls::{ClientCertificate, PemIdentity, PemNames, TlsError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::ServerConfig;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::server::Connected;
@@ -105,8 +103,8 @@ pub enum ListenError {
     NoTls,
     /// Any client on another machine could control the switch.
     NoClients,
-    /// A PEM text is not valid: its name, and the reason.
-    Tls(&'static str, String),
+    /// A PEM text is not valid.
+    Tls(TlsError),
 }
 
 impl fmt::Display for ListenError {
@@ -122,7 +120,7 @@ impl fmt::Display for ListenError {
             ListenError::NoClients => f.write_str(
                 "would let anyone who reaches it control the switch; give --tls-client-ca, or --anyone-may-control if that is meant",
             ),
-            ListenError::Tls(what, why) => write!(f, "cannot use TLS: {what}: {why}"),
+            ListenError::Tls(error) => error.fmt(f),
         }
     }
 }
@@ -162,49 +160,21 @@ impl Listen {
     }
 }
 
-fn certificates(
-    what: &'static str,
-    pem: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, ListenError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match all {
-        Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(ListenError::Tls(what, "there is no certificate".to_owned())),
-        Err(error) => Err(ListenError::Tls(what, error.to_string())),
-    }
-}
-
 fn server_config(tls: &Tls, clients: Option<&Clients>) -> Result<ServerConfig, ListenError> {
-    const CERTIFICATE: &str = "the server's certificate";
-    const KEY: &str = "the server's key";
-    const CA: &str = "the clients' CA";
-    let wrong = |what| move |error: &dyn fmt::Display| ListenError::Tls(what, error.to_string());
-    let chain = certificates(CERTIFICATE, &tls.certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(&tls.key).map_err(|error| wrong(KEY)(&error))?;
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(CERTIFICATE)(&error))?;
-    let builder = match clients {
-        None => builder.with_no_client_auth(),
-        Some(clients) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(CA, &clients.ca)? {
-                let added = roots.add(certificate);
-                added.map_err(|error| wrong(CA)(&error))?;
-            }
-            // A client without a certificate is accepted here. Later gRPC refuses it with a
-            // readable error, before any request is processed.
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| wrong(CA)(&error))?;
-            builder.with_client_cert_verifier(verifier)
-        }
+    const NAMES: PemNames = PemNames {
+        certificate: "the server's certificate",
+        key: "the server's key",
+        ca: "the clients' CA",
     };
-    let mut config = builder
-        .with_single_cert(chain, key)
-        .map_err(|error| wrong(CERTIFICATE)(&error))?;
+    let identity = PemIdentity {
+        certificate: &tls.certificate,
+        key: &tls.key,
+    };
+    // A client without a certificate is accepted here. Later gRPC refuses it with a readable
+    // error, before any request is processed.
+    let clients = clients.map(|clients| (&clients.ca[..], ClientCertificate::Optional));
+    let config = tls::server_config(NAMES, identity, clients);
+    let mut config = config.map_err(ListenError::Tls)?;
     // gRPC is HTTP/2.
     config.alpn_protocols.push(b"h2".to_vec());
     Ok(config)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use pof::wire::ErrorCode;
+use tls::TlsError;
 
 /// Error that keeps a switch or a controller from working.
 #[derive(Debug)]
@@ -31,12 +32,7 @@ pub enum PofError {
     /// An object of the stored state is no message.
     StoredBytes,
     /// A certificate or a key cannot be used.
-    Tls {
-        /// The certificate or key.
-        what: &'static str,
-        /// The reason.
-        because: String,
-    },
+    Tls(TlsError),
     /// An address is open to other machines without proof of who connects.
     Reachable(std::net::SocketAddr),
     /// The other side closed the connection, or sent something else than it must.
@@ -72,7 +68,7 @@ impl fmt::Display for PofError {
             PofError::StoredBytes => f.write_str(
                 "the stored state has an object that is no POF message; start the Polyplane that stored it, or give another directory",
             ),
-            PofError::Tls { what, because } => write!(f, "cannot use TLS: {what}: {because}"),
+            PofError::Tls(error) => error.fmt(f),
             PofError::Reachable(address) => write!(
                 f,
                 "{address} is open to other machines, and anyone who reaches it would be served; use 127.0.0.1 or [::1], or give --tls-cert, --tls-key and --tls-ca"
@@ -83,3 +79,9 @@ impl fmt::Display for PofError {
 }
 
 impl std::error::Error for PofError {}
+
+impl From<TlsError> for PofError {
+    fn from(error: TlsError) -> PofError {
+        PofError::Tls(error)
+    }
+}

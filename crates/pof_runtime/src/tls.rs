@@ -3,17 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use tls::{ClientCertificate, PemIdentity, PemNames, TlsError, client_config, server_config};
 
-use crate::PofError;
-
-const CERTIFICATE: &str = "this side's certificate (--tls-cert)";
-const KEY: &str = "this side's key (--tls-key)";
-const CA: &str = "the other side's CA (--tls-ca)";
+const NAMES: PemNames = PemNames {
+    certificate: "this side's certificate (--tls-cert)",
+    key: "this side's key (--tls-key)",
+    ca: "the other side's CA (--tls-ca)",
+};
 
 /// TLS settings, as PEM texts.
 #[derive(Clone, Default)]
@@ -35,96 +33,40 @@ impl fmt::Debug for TlsOptions {
     }
 }
 
-fn wrong<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> PofError {
-    move |error| PofError::Tls {
-        what,
-        because: error.to_string(),
-    }
-}
-
-fn certificates(what: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PofError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(wrong(what))?;
-    match all.is_empty() {
-        false => Ok(all),
-        true => Err(PofError::Tls {
-            what,
-            because: "there is no certificate in PEM".to_owned(),
-        }),
-    }
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
-
 impl TlsOptions {
-    fn identity(&self) -> Result<Option<Identity>, PofError> {
-        let Some((certificate, key)) = &self.identity else {
-            return Ok(None);
-        };
-        let chain = certificates(CERTIFICATE, certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(wrong(KEY))?;
-        Ok(Some((chain, key)))
-    }
-
-    fn roots(&self) -> Result<Option<RootCertStore>, PofError> {
-        let Some(ca) = &self.ca else {
-            return Ok(None);
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(CA, ca)? {
-            roots.add(certificate).map_err(wrong(CA))?;
-        }
-        Ok(Some(roots))
+    fn identity(&self) -> Option<PemIdentity<'_>> {
+        let (certificate, key) = self.identity.as_ref()?;
+        Some(PemIdentity { certificate, key })
     }
 
     /// Returns the side that dials a host.
-    pub(crate) fn dialer(&self, host: &str) -> Result<TlsDialer, PofError> {
-        let roots = self.roots()?.ok_or(PofError::Tls {
-            what: CA,
+    pub(crate) fn dialer(&self, host: &str) -> Result<TlsDialer, TlsError> {
+        let ca = self.ca.as_deref().ok_or_else(|| TlsError {
+            what: NAMES.ca,
             because: "it is not given".to_owned(),
         })?;
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(wrong(CA))?
-            .with_root_certificates(roots);
-        let config = match self.identity()? {
-            None => builder.with_no_client_auth(),
-            Some((chain, key)) => builder
-                .with_client_auth_cert(chain, key)
-                .map_err(wrong(CERTIFICATE))?,
-        };
+        let config = client_config(NAMES, ca, self.identity())?;
         let name = self.name.clone().unwrap_or_else(|| host.to_owned());
-        Ok(TlsDialer {
-            config: Arc::new(config),
-            name: ServerName::try_from(name).map_err(wrong("the other side's name"))?,
-        })
+        let name = ServerName::try_from(name).map_err(|error| TlsError {
+            what: "the other side's name",
+            because: error.to_string(),
+        })?;
+        let config = Arc::new(config);
+        Ok(TlsDialer { config, name })
     }
 
     /// Returns the side that listens, or `None` without a certificate. If a CA is given, the
     /// dialing side needs a certificate.
-    pub(crate) fn listener(&self) -> Result<Option<TlsListener>, PofError> {
-        let Some((chain, key)) = self.identity()? else {
+    pub(crate) fn listener(&self) -> Result<Option<TlsListener>, TlsError> {
+        let Some(identity) = self.identity() else {
             return Ok(None);
         };
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(wrong(CERTIFICATE))?;
-        let builder = match self.roots()? {
-            None => builder.with_no_client_auth(),
-            Some(roots) => {
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(roots.into(), provider()).build();
-                builder.with_client_cert_verifier(verifier.map_err(wrong(CA))?)
-            }
-        };
-        let config = builder.with_single_cert(chain, key);
-        Ok(Some(TlsListener(Arc::new(
-            config.map_err(wrong(CERTIFICATE))?,
-        ))))
+        let clients = self
+            .ca
+            .as_deref()
+            .map(|ca| (ca, ClientCertificate::Required));
+        let config = server_config(NAMES, identity, clients)?;
+        Ok(Some(TlsListener(Arc::new(config))))
     }
 }
 
