@@ -50,7 +50,9 @@ pub use message::{
     Receipts, State,
 };
 pub use neighbours::{NoRouterError, set_neighbours};
-pub use pair::{KeyClass, Operator, Pair, Shape, ValueClass};
+pub use pair::{
+    KeyClass, Operator, Pair, Shape, ValueClass, read_key, read_value, write_key, write_value,
+};
 pub use paper::{PaperOutcome, PaperRun, SequenceReading, WrongKeys};
 pub use place::{Placement, PredictedBytes};
 pub use plan::{

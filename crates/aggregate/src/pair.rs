@@ -49,12 +49,16 @@ impl Operator {
 
     /// Combines pairs with the values of their keys so far.
     pub(crate) fn combine_all(self, into: &mut HashMap<Box<[u8]>, i128>, pairs: &[Pair]) {
-        for pair in pairs {
-            let value = into.entry(pair.key.clone());
-            value
-                .and_modify(|value| *value = self.combine(*value, pair.value))
-                .or_insert(pair.value);
-        }
+        let pairs = pairs.iter().cloned();
+        pairs.for_each(|pair| self.combine_pair(into, pair));
+    }
+
+    /// Combines a pair with the value of its key so far.
+    pub fn combine_pair(self, into: &mut HashMap<Box<[u8]>, i128>, pair: Pair) {
+        let value = into.entry(pair.key);
+        value
+            .and_modify(|value| *value = self.combine(*value, pair.value))
+            .or_insert(pair.value);
     }
 
     /// Combines two lanes of a vector. Sums of 2^31 values of 32 bits fit into 64 bits.
@@ -287,7 +291,7 @@ impl fmt::Display for Pair {
 }
 
 /// Writes a key that its class holds: padded with zeros, the length last.
-pub(crate) fn write_key(key: &[u8], wire: &mut [u8]) {
+pub fn write_key(key: &[u8], wire: &mut [u8]) {
     wire.fill(0);
     wire[..key.len()].copy_from_slice(key);
     if let Some(last) = wire.last_mut() {
@@ -296,20 +300,20 @@ pub(crate) fn write_key(key: &[u8], wire: &mut [u8]) {
 }
 
 /// Reads a key. `None` if its length is impossible or its padding is not 0.
-pub(crate) fn read_key(wire: &[u8]) -> Option<&[u8]> {
+pub fn read_key(wire: &[u8]) -> Option<&[u8]> {
     let (len, bytes) = wire.split_last()?;
     let (key, padding) = bytes.split_at_checked(usize::from(*len))?;
     padding.iter().all(|byte| *byte == 0).then_some(key)
 }
 
 /// Writes a value in its class, big-endian.
-pub(crate) fn write_value(value: i128, wire: &mut [u8]) {
+pub fn write_value(value: i128, wire: &mut [u8]) {
     let bytes = value.to_be_bytes();
     wire.copy_from_slice(&bytes[bytes.len() - wire.len()..]);
 }
 
 /// Reads a value of its class.
-pub(crate) fn read_value(wire: &[u8], class: ValueClass) -> i128 {
+pub fn read_value(wire: &[u8], class: ValueClass) -> i128 {
     let unsigned = wire
         .iter()
         .fold(0u64, |value, byte| value << 8 | u64::from(*byte));

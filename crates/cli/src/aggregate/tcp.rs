@@ -2,14 +2,16 @@
 //! with the same pairs in the same number of bytes. The reducer combines them, and no switch does.
 
 use std::collections::HashMap;
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aggregate::{Input, MapperCounts, Operator, Pair, ReducerCounts, Shape};
+use aggregate::{
+    Input, MapperCounts, Pair, ReducerCounts, Shape, read_key, read_value, write_key, write_value,
+};
 use aggregate_runtime::RealOutcome;
 use fabric::topology::HostId;
 use packet::Nanos;
@@ -24,7 +26,8 @@ const FIRST_PORT: u16 = 9600;
 /// Time between looks for a connection or a signal.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// In place of the length of a key: the key is longer than its class, and its length follows.
+/// In place of the length of a key: the key is longer than its class. Its length is in the first
+/// four bytes, and the key follows.
 const LONG: u8 = u8::MAX;
 
 /// Combined values by key.
@@ -225,65 +228,54 @@ fn receive(
         for thread in threads {
             let values = joined(thread)?;
             let pairs = values.into_iter();
-            pairs.for_each(|(key, value)| combine(&mut all, shape.operator, key, value));
+            let pairs = pairs.map(|(key, value)| Pair { key, value });
+            pairs.for_each(|pair| shape.operator.combine_pair(&mut all, pair));
         }
         Ok(all)
     })
 }
 
-fn combine(values: &mut Values, operator: Operator, key: Box<[u8]>, value: i128) {
-    let held = values.entry(key);
-    held.and_modify(|held| *held = operator.combine(*held, value))
-        .or_insert(value);
-}
-
-/// Returns the bytes of pairs: each as long as in a message, but for longer keys.
+/// Returns the bytes of pairs: each as in a message, but for longer keys.
 fn encode(pairs: &[Pair], shape: Shape) -> Vec<u8> {
-    let (key_bytes, value_bytes) = (shape.keys.bytes(), shape.values.bytes());
     let mut bytes = Vec::with_capacity(pairs.len() * shape.pair_bytes());
     for pair in pairs {
+        let at = bytes.len();
+        bytes.resize(at + shape.keys.bytes(), LONG);
         let len = pair.key.len();
         match len <= shape.keys.longest() {
-            true => {
-                bytes.push(len as u8);
-                bytes.extend(&*pair.key);
-                bytes.resize(bytes.len() + key_bytes - 1 - len, 0);
-            }
+            true => write_key(&pair.key, &mut bytes[at..]),
             false => {
-                bytes.push(LONG);
-                bytes.extend((len as u32).to_be_bytes());
+                bytes[at..at + 4].copy_from_slice(&(len as u32).to_be_bytes());
                 bytes.extend(&*pair.key);
             }
         }
-        let value = pair.value.to_be_bytes();
-        bytes.extend(&value[value.len() - value_bytes..]);
+        let at = bytes.len();
+        bytes.resize(at + shape.values.bytes(), 0);
+        write_value(pair.value, &mut bytes[at..]);
     }
     bytes
 }
 
 /// Combines the pairs of a connection until its end.
-fn decode(mut stream: impl Read, shape: Shape) -> Result<Values, String> {
+fn decode(mut stream: impl BufRead, shape: Shape) -> Result<Values, String> {
     let mut values = Values::new();
-    let mut key = vec![0; shape.keys.bytes()];
+    let mut wire = vec![0; shape.keys.bytes()];
+    let mut value = vec![0; shape.values.bytes()];
     let mut read = || -> std::io::Result<()> {
-        let mut len = [0];
-        while stream.read(&mut len)? == 1 {
-            let (padded, len) = match len[0] {
-                LONG => {
-                    let mut long = [0; 4];
+        while !stream.fill_buf()?.is_empty() {
+            stream.read_exact(&mut wire)?;
+            let key: Box<[u8]> = match (read_key(&wire), wire.first_chunk()) {
+                (Some(key), _) => key.into(),
+                (None, Some(len)) if wire.last() == Some(&LONG) => {
+                    let mut long = vec![0; u32::from_be_bytes(*len) as usize];
                     stream.read_exact(&mut long)?;
-                    let long = u32::from_be_bytes(long) as usize;
-                    (long, long)
+                    long.into()
                 }
-                len => (shape.keys.longest(), usize::from(len)),
+                _ => return Err(ErrorKind::InvalidData.into()),
             };
-            key.resize(padded, 0);
-            stream.read_exact(&mut key)?;
-            let mut value = [0; 8];
-            let value = &mut value[..shape.values.bytes()];
-            stream.read_exact(value)?;
-            let value = value_of(value, shape);
-            combine(&mut values, shape.operator, key[..len].into(), value);
+            stream.read_exact(&mut value)?;
+            let pair = Pair::new(key, read_value(&value, shape.values));
+            shape.operator.combine_pair(&mut values, pair);
         }
         Ok(())
     };
@@ -291,21 +283,9 @@ fn decode(mut stream: impl Read, shape: Shape) -> Result<Values, String> {
     Ok(values)
 }
 
-/// Returns a value of 4 or 8 bytes, big-endian.
-fn value_of(bytes: &[u8], shape: Shape) -> i128 {
-    let unsigned = bytes
-        .iter()
-        .fold(0, |value: i128, byte| value << 8 | i128::from(*byte));
-    let sign = 1 << (bytes.len() * 8 - 1);
-    match shape.values.is_signed() && unsigned >= sign {
-        true => unsigned - 2 * sign,
-        false => unsigned,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use aggregate::{KeyClass, ValueClass};
+    use aggregate::{KeyClass, Operator, ValueClass};
 
     use super::*;
 
