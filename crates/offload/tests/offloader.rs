@@ -1,10 +1,14 @@
 //! The offloader with a device, a NIC in memory, changes and faults, from seeds. A second device
 //! that gets all packets and all changes is the measure.
 
+#[path = "shared/ipv4_program.rs"]
+mod ipv4_program;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bits::Value;
+use ipv4_program::ipv4_program;
 use ir::{ActionCall, KeyMatch, Program, TableId};
 use offload::model::{BatchTime, Faults, ModelConfig, ModelNic};
 use offload::{
@@ -15,31 +19,7 @@ use packet::{Nanos, PortId};
 use support::rng::Rng;
 use switch::{Action, Change, CounterReading, Device, DeviceConfig, EntryId, Record, TableEntry};
 
-const PROGRAM: &str = "
-    #include <core.p4>
-    #include <v1model.p4>
-    header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
-    header ipv4_t {
-        bit<8> version_ihl; bit<8> tos; bit<16> length; bit<32> id;
-        bit<8> ttl; bit<8> protocol; bit<16> checksum; bit<32> src; bit<32> dst;
-    }
-    struct headers { ethernet_t ethernet; ipv4_t ipv4; }
-    struct metadata { }
-    parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t s) {
-        state start {
-            p.extract(hdr.ethernet);
-            transition select(hdr.ethernet.type) { 0x0800: ipv4; default: accept; }
-        }
-        state ipv4 { p.extract(hdr.ipv4); transition accept; }
-    }
-    control E(inout headers hdr, inout metadata m, inout standard_metadata_t s) { apply { } }
-    control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
-    control V(inout headers hdr, inout metadata m) { apply { } }
-    control C(inout headers hdr, inout metadata m) { apply {
-        update_checksum(hdr.ipv4.isValid(), { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.length,
-            hdr.ipv4.id, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
-    } }
+const INGRESS: &str = "
     control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
         direct_counter(CounterType.packets_and_bytes) route_hits;
         direct_counter(CounterType.packets_and_bytes) rule_hits;
@@ -65,8 +45,12 @@ const PROGRAM: &str = "
         }
         apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); } else { drop(2); } }
     }
-    V1Switch(P(), V(), I(), E(), C(), D()) main;
 ";
+
+/// Returns a program with routes and rules, which count.
+fn program() -> String {
+    ipv4_program(INGRESS)
+}
 
 const STEP: Nanos = Nanos::from_millis(10);
 
@@ -120,7 +104,7 @@ fn frame(rng: &mut Rng) -> Vec<u8> {
 
 impl Simulation {
     fn new(seed: u64, config: ModelConfig, options: OffloaderOptions) -> Simulation {
-        Simulation::of(PROGRAM, seed, config, options)
+        Simulation::of(&program(), seed, config, options)
     }
 
     fn of(text: &str, seed: u64, config: ModelConfig, options: OffloaderOptions) -> Simulation {
@@ -256,14 +240,8 @@ impl Simulation {
         }
     }
 
-    /// Runs a step with this number of changes. Compares what is sent if no rule may be late.
-    fn step(&mut self, changes: usize) {
-        self.now += STEP;
-        (0..changes).for_each(|_| self.change());
-        let records = std::mem::take(&mut *self.records.lock().unwrap());
-        records
-            .iter()
-            .for_each(|record| self.offloader.changed(record));
+    /// Takes the events of the NIC, and runs a step of the offloader.
+    fn offload(&mut self) {
         let mut events = Vec::new();
         self.nic.poll(self.now, &mut events);
         for event in events {
@@ -281,6 +259,18 @@ impl Simulation {
         commands
             .into_iter()
             .for_each(|command| self.command(command));
+    }
+
+    /// Runs a step with this number of changes. Compares what is sent if no rule may be late.
+    fn step(&mut self, changes: usize) {
+        self.now += STEP;
+        (0..changes).for_each(|_| self.change());
+        let records = std::mem::take(&mut *self.records.lock().unwrap());
+        records
+            .iter()
+            .for_each(|record| self.offloader.changed(record));
+        self.offload();
+        let state = self.device.state();
         let is_quiet = self.now.0 > self.last_change.0 + 1_500_000_000;
         for _ in 0..12 {
             // Some flows have most packets.
@@ -357,23 +347,7 @@ impl Simulation {
     fn settle_for(&mut self, steps: usize) {
         for _ in 0..steps {
             self.now += STEP;
-            let mut events = Vec::new();
-            self.nic.poll(self.now, &mut events);
-            for event in events {
-                let commands = self.offloader.event(self.now, event);
-                commands
-                    .into_iter()
-                    .for_each(|command| self.command(command));
-            }
-            let state = self.device.state();
-            let view = View {
-                state: &state,
-                replication: self.device.replication(),
-            };
-            let commands = self.offloader.step(self.now, view, &self.nic);
-            commands
-                .into_iter()
-                .for_each(|command| self.command(command));
+            self.offload();
         }
     }
 }
@@ -688,7 +662,7 @@ fn a_flow_that_is_never_forgotten_is_no_overflow() {
 
 #[test]
 fn an_entry_for_a_key_that_changed_without_an_effect_takes_the_flow_at_once() {
-    let text = PROGRAM
+    let text = program()
         .replace("struct metadata { }", "struct metadata { bit<8> mark; }")
         .replace(
             "apply { if (hdr.ipv4.isValid()) { routes",
@@ -767,11 +741,11 @@ fn counts_that_come_less_often_than_decisions_are_no_lost_rule() {
 
 #[test]
 fn counts_go_to_the_program_that_runs() {
-    let other = PROGRAM.replace(
+    let other = program().replace(
         "apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); }",
         "apply { if (hdr.ipv4.isValid()) { routes.apply(); }",
     );
-    for (text, credited) in [(PROGRAM, 1), (&other, 0)] {
+    for (text, credited) in [(&program(), 1), (&other, 0)] {
         let (mut simulation, rule, frame) = with_rule(options());
         let added = TargetEvent::Added(rule, Placed::InHardware);
         simulation.offloader.event(simulation.now, added);

@@ -1,28 +1,22 @@
 //! Flows of POF tables: random tables, entries and frames.
 
 mod common;
+#[path = "shared/pof_role.rs"]
+mod pof_role;
 
 use std::sync::Arc;
 
 use common::{Rig, Tally};
-use offload::{Edit, PortRole, Step, Summed};
+use offload::{Edit, Step, Summed};
 use packet::PortId;
 use pof::model::*;
 use pof::wire::{Command, FlowCommand, FlowMod, GroupMod, TableMod};
 use pof::{Forwarder, ForwarderOptions, OnMiss};
+use pof_role::pof_role;
 use support::rng::Rng;
 use switch::{Device, DeviceConfig};
 
 const PORTS: [u16; 4] = [1, 2, 3, 4];
-
-/// Returns the role of a port of a POF program.
-fn role_of(port: PortId) -> PortRole {
-    match port.0 {
-        0x1_0000 => PortRole::Controller,
-        0x1_0001 => PortRole::Nowhere,
-        _ => PortRole::Data,
-    }
-}
 
 /// Type, number in the type.
 const TABLES: [(TableType, u8); 4] = [
@@ -373,7 +367,7 @@ fn check(is_wild: bool, seeds: std::ops::Range<u64>) -> Tally {
             })
             .collect();
         let switch = generator.switch(&frames);
-        let mut rig = Rig::new(device_of(switch), role_of).expect("a POF program");
+        let mut rig = Rig::new(device_of(switch), pof_role).expect("a POF program");
         rig.check(&mut generator.rng, &frames, &mut tally);
     }
     println!("{tally:#?}");
@@ -429,7 +423,7 @@ fn flow_of_paper(actions: Vec<Action>, matched: [u8; 4], frame: &[u8]) -> offloa
         instructions: vec![Instruction::ApplyActions(actions)],
     };
     switch.flow_mod(&flow).expect("an entry");
-    let mut rig = Rig::new(device_of(switch), role_of).expect("a POF program");
+    let mut rig = Rig::new(device_of(switch), pof_role).expect("a POF program");
     let flow = rig.tracer.trace_in(&mut rig.device, PortId(1), frame);
     flow.expect("a flow")
 }

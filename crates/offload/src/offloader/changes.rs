@@ -17,7 +17,7 @@ pub(super) fn affected(known: &KnownFlows, program: &Program, record: &Record) -
             table.is_some_and(|table| table.implementation == Some(profile))
         };
         all(&|flow| {
-            let mut met = flow.flow.met.lookups.iter();
+            let mut met = flow.flow().met.lookups.iter();
             met.any(|met| uses(met.table) && test(met))
         })
     };
@@ -36,7 +36,7 @@ pub(super) fn affected(known: &KnownFlows, program: &Program, record: &Record) -
         // An entry without a member to run runs the default action, too.
         Change::SetDefault(table, _) | Change::ResetDefault(table) => {
             let runs_default = |id: &FlowId| {
-                let met = known.get(*id).map(|flow| &flow.flow.met.lookups[..]);
+                let met = known.get(*id).map(|flow| &flow.flow().met.lookups[..]);
                 let mut met = met.unwrap_or_default().iter();
                 met.any(|met| {
                     let is_direct = met.group.is_none() && met.member.is_none();
@@ -52,12 +52,12 @@ pub(super) fn affected(known: &KnownFlows, program: &Program, record: &Record) -
             of_profile(*profile, &|met| met.group == Some(*id))
         }
         Change::SetMulticast(id, _) | Change::DeleteMulticast(id) => {
-            all(&|flow| flow.flow.met.multicast_groups.contains(id))
+            all(&|flow| flow.flow().met.multicast_groups.contains(id))
         }
         Change::SetCloneSession(id, _) | Change::DeleteCloneSession(id) => {
-            all(&|flow| flow.flow.met.clone_sessions.contains(id))
+            all(&|flow| flow.flow().met.clone_sessions.contains(id))
         }
-        Change::SetValueSet(id, _) => all(&|flow| flow.flow.met.value_sets.contains(id)),
+        Change::SetValueSet(id, _) => all(&|flow| flow.flow().met.value_sets.contains(id)),
         Change::SetHashParameters(_) | Change::Program => all(&|_| true),
         // No flow depends on these.
         Change::WriteRegister(..)

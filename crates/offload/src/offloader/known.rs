@@ -21,8 +21,6 @@ pub struct FlowId(pub u64);
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) traced: Traced,
-    /// The same flow, as rules share it.
-    pub(super) flow: Arc<Flow>,
     /// A frame of the flow, to trace it again.
     pub(super) sample: Vec<u8>,
     pub(super) state: FlowState,
@@ -40,6 +38,12 @@ pub(super) struct Known {
     /// Time before which a flow that was refused or evicted is not tried again.
     pub(super) not_before: Nanos,
     pub(super) last_use: Nanos,
+}
+
+impl Known {
+    pub(super) fn flow(&self) -> &Arc<Flow> {
+        &self.traced.flow
+    }
 }
 
 /// A rule of the target.
@@ -98,13 +102,13 @@ impl KnownFlows {
 
     /// Returns the oldest flow that a frame matches.
     pub(super) fn find(&self, ingress: PortId, frame: &[u8]) -> Option<FlowId> {
-        let fits = |id: &FlowId| self.flows[id].flow.matches(ingress, frame);
+        let fits = |id: &FlowId| self.flows[id].flow().matches(ingress, frame);
         self.by_match.candidates(ingress, frame).filter(fits).min()
     }
 
     /// Returns another known flow with the same packets.
     pub(super) fn twin(&self, of: FlowId, flow: &Flow) -> Option<FlowId> {
-        let is_twin = |id: &FlowId| *id != of && self.flows[id].flow.length == flow.length;
+        let is_twin = |id: &FlowId| *id != of && self.flows[id].flow().length == flow.length;
         self.by_match.with_match_of(flow).find(is_twin)
     }
 
@@ -125,7 +129,6 @@ impl KnownFlows {
     pub(super) fn change(&mut self, id: FlowId, traced: Traced) {
         self.index(id, false);
         if let Some(known) = self.flows.get_mut(&id) {
-            known.flow = Arc::new(traced.flow.clone());
             known.traced = traced;
         }
         self.index(id, true);
@@ -151,7 +154,7 @@ impl KnownFlows {
         let Some(known) = self.flows.get(&id) else {
             return;
         };
-        let flow = &known.flow;
+        let flow = known.flow();
         match is_added {
             true => self.by_match.insert(flow, id),
             false => self.by_match.remove(flow, id),

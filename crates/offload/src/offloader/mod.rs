@@ -103,7 +103,7 @@ impl Offloader {
     fn override_of(&self, id: FlowId) -> Option<Override> {
         let own = self.of_flows.get(&id).copied();
         own.or_else(|| {
-            let met = &self.known.get(id)?.flow.met.lookups;
+            let met = &self.known.get(id)?.flow().met.lookups;
             let mut choices = met.iter().filter_map(|met| self.of_tables.get(&met.table));
             let first = choices.next().copied()?;
             // A table with flows that stay in software has precedence.
@@ -116,7 +116,7 @@ impl Offloader {
     pub fn flows(&self) -> impl Iterator<Item = FlowReport> + '_ {
         self.known.iter().map(|(id, known)| FlowReport {
             id,
-            flow: Arc::clone(&known.flow),
+            flow: Arc::clone(known.flow()),
             state: known.state.clone(),
             rate: known.rate,
         })
@@ -164,7 +164,6 @@ impl Offloader {
         };
         let sample = frame.to_vec();
         self.known.add(|| Known {
-            flow: Arc::new(traced.flow.clone()),
             traced,
             sample,
             state: FlowState::Software,
@@ -265,7 +264,7 @@ impl Offloader {
             return;
         };
         self.counts.retraced += 1;
-        let ingress = known.flow.ingress;
+        let ingress = known.flow().ingress;
         let traced = match self.tracer.trace(view, ingress, &known.sample) {
             Ok(traced) => traced,
             Err(reason) => {
@@ -274,7 +273,7 @@ impl Offloader {
                 return self.forget(id, commands);
             }
         };
-        if traced.flow.has_effect_of(&known.flow) && traced.flow.covers(&known.flow) {
+        if traced.flow.has_effect_of(known.flow()) && traced.flow.covers(known.flow()) {
             self.counts.unchanged += 1;
             // Its packets may look up other keys now.
             if let Some(known) = self.known.get_mut(id) {
@@ -303,7 +302,7 @@ impl Offloader {
             commands.push(OffloadCommand::Remove(vec![old]));
             return;
         }
-        let flow = Arc::clone(&known.flow);
+        let flow = Arc::clone(known.flow());
         self.next_rule += 1;
         let new = RuleId(self.next_rule);
         known.rule = Some(new);
@@ -350,7 +349,7 @@ impl Offloader {
             let Some(known) = self.known.get_mut(id) else {
                 continue;
             };
-            if let Err(reason) = target.can(&known.flow) {
+            if let Err(reason) = target.can(known.flow()) {
                 known.state = FlowState::Refused(reason.to_string());
                 known.not_before = now + self.options.retry_after;
                 continue;
@@ -372,8 +371,8 @@ impl Offloader {
             known.rule = Some(rule);
             known.state = FlowState::Adding;
             known.since = now;
-            self.rules.insert(rule, rule_of(id, &known.flow));
-            batch.push((rule, Arc::clone(&known.flow)));
+            self.rules.insert(rule, rule_of(id, known.flow()));
+            batch.push((rule, Arc::clone(known.flow())));
         }
         if !leaving.is_empty() {
             commands.push(OffloadCommand::Remove(leaving));

@@ -56,7 +56,7 @@ pub enum PortRole {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// The flow.
-    pub flow: Flow,
+    pub flow: Arc<Flow>,
     keys: Vec<MetKey>,
 }
 
@@ -137,7 +137,7 @@ impl FlowTracer {
             replication: device.replication(),
         };
         let traced = self.trace(view, ingress, frame)?;
-        Ok(traced.flow)
+        Ok(Arc::unwrap_or_clone(traced.flow))
     }
 
     /// Returns the flow of a packet, and the keys that it looked up.
@@ -190,7 +190,7 @@ impl FlowTracer {
         });
         match flow.matches(ingress, frame) && flow.apply(frame).into_iter().eq(expected) {
             true => Ok(Traced {
-                flow,
+                flow: Arc::new(flow),
                 keys: walk.keys,
             }),
             false => Err(NotOffloadable::Disagreement),

@@ -88,30 +88,19 @@ fn a_driver_that_refuses_late_is_waited_for_and_its_words_are_kept() {
 
 #[test]
 fn a_nic_without_the_key_or_with_too_few_actions_says_which() {
-    let Some(mut bed) = Bed::open() else { return };
-    set_nic("max_actions", "0");
-    let installed = bed
-        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
-        .unwrap();
-    assert!(
-        installed
-            .words
-            .as_ref()
-            .is_some_and(|words| words.contains("too many actions"))
-    );
-    bed.remove(&installed);
-    set_nic("max_actions", "32");
-    set_nic("keys", "3");
-    let installed = bed
-        .add(bed.translate(&to(1), RulePlanes::Both).unwrap())
-        .unwrap();
-    assert!(
-        installed
-            .words
-            .as_ref()
-            .is_some_and(|words| words.contains("key is not supported"))
-    );
-    bed.remove(&installed);
+    let cases = [
+        ("max_actions", "0", "too many actions"),
+        ("keys", "3", "key is not supported"),
+    ];
+    for (setting, value, words) in cases {
+        let Some(mut bed) = Bed::open() else { return };
+        set_nic(setting, value);
+        let rule = bed.translate(&to(1), RulePlanes::Both).unwrap();
+        let installed = bed.add(rule).unwrap();
+        let said = installed.words.as_deref().unwrap_or_default();
+        assert!(said.contains(words), "{said}");
+        bed.remove(&installed);
+    }
 }
 
 #[test]

@@ -6,7 +6,11 @@
 mod bed;
 mod difficulties;
 mod faults;
+#[path = "../shared/ipv4_program.rs"]
+mod ipv4_program;
 mod paper;
+#[path = "../shared/pof_role.rs"]
+mod pof_role;
 mod random;
 mod random_flows;
 mod tc_command;

@@ -11,6 +11,8 @@ use support::rng::Rng;
 use switch::{Device, DeviceConfig};
 
 use crate::bed::{Bed, PORTS, udp_frame};
+use crate::ipv4_program::ipv4_program;
+use crate::pof_role::pof_role;
 use crate::random::Sample;
 use crate::random_flows::{Tally, number, try_sample};
 
@@ -19,14 +21,6 @@ const POF_PORTS: [u16; 4] = [1, 2, 3, 4];
 
 /// Entries of a POF switch, each with a frame.
 const ENTRIES: usize = 20;
-
-fn pof_role(port: PortId) -> PortRole {
-    match port.0 {
-        0x1_0000 => PortRole::Controller,
-        0x1_0001 => PortRole::Nowhere,
-        _ => PortRole::Data,
-    }
-}
 
 fn bits(bytes: &[u8]) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
@@ -180,30 +174,6 @@ fn pof_switch(rng: &mut Rng) -> (Device, Vec<Vec<u8>>) {
 /// A forwarder by longest prefix, with the updated checksum of its IPv4 header. It does not verify
 /// checksums: a flow of a program that drops by them depends on each bit of the header.
 const FORWARDER: &str = "
-    #include <core.p4>
-    #include <v1model.p4>
-    header ethernet_t { bit<48> dst; bit<48> src; bit<16> type; }
-    header ipv4_t {
-        bit<8> version_ihl; bit<8> tos; bit<16> length; bit<32> id;
-        bit<8> ttl; bit<8> protocol; bit<16> checksum; bit<32> src; bit<32> dst;
-    }
-    struct headers { ethernet_t ethernet; ipv4_t ipv4; }
-    struct metadata { }
-    parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t s) {
-        state start {
-            p.extract(hdr.ethernet);
-            transition select(hdr.ethernet.type) { 0x0800: ipv4; default: accept; }
-        }
-        state ipv4 { p.extract(hdr.ipv4); transition accept; }
-    }
-    control E(inout headers hdr, inout metadata m, inout standard_metadata_t s) { apply { } }
-    control D(packet_out p, in headers hdr) { apply { p.emit(hdr); } }
-    control V(inout headers hdr, inout metadata m) { apply { } }
-    control C(inout headers hdr, inout metadata m) { apply {
-        update_checksum(hdr.ipv4.isValid(), { hdr.ipv4.version_ihl, hdr.ipv4.tos, hdr.ipv4.length,
-            hdr.ipv4.id, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
-    } }
     control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
         action to(bit<9> port, bit<48> dst) {
             s.egress_spec = port;
@@ -220,7 +190,6 @@ const FORWARDER: &str = "
         }
         apply { if (hdr.ipv4.isValid()) { routes.apply(); } else { drop(); } }
     }
-    V1Switch(P(), V(), I(), E(), C(), D()) main;
 ";
 
 /// Returns the forwarder with random routes, and a frame for each.
@@ -244,7 +213,7 @@ fn forwarder(rng: &mut Rng) -> (Device, Vec<Vec<u8>>) {
             rng.between(60, 180) as usize,
         ));
     }
-    let source = FORWARDER.replace("ENTRIES", &entries);
+    let source = ipv4_program(&FORWARDER.replace("ENTRIES", &entries));
     let program = Arc::new(driver::compile_text("forwarder", &source).expect("it compiles"));
     let device = Device::new(program, &interp::Interp, &DeviceConfig::default());
     (device.expect("a program of v1model"), frames)
