@@ -31,7 +31,7 @@ pub struct Controller {
     patience: Duration,
 }
 
-/// SwitchAnswer to a message.
+/// Answer of a switch to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchAnswer {
     /// The switch refuses the message.

@@ -211,9 +211,8 @@ impl Session {
             // the answer.
             Err(TcError::System { source, .. }) if source.raw_os_error() == Some(ENOBUFS) => {
                 let there = self.dump(interface, Some(rule.chain))?;
-                let mut mine = there
-                    .into_iter()
-                    .filter(|there| there.rule.cookie == rule.cookie);
+                // A rule that was not replaced has the cookie too.
+                let mut mine = there.into_iter().filter(|there| there.rule == *rule);
                 return mine.next().ok_or(TcError::Lost);
             }
             other => other?,

@@ -161,6 +161,16 @@ fn a_lost_answer_to_a_rule_that_is_not_there_is_an_error() {
 }
 
 #[test]
+fn a_lost_answer_to_a_replacement_does_not_find_the_old_rule() {
+    let dump = vec![(echo(5), NLM_F_MULTIPART), done()];
+    let (mut session, _) = session(vec![Answer::Overrun, Answer::Messages(dump)]);
+    let mut new = rule(5);
+    new.actions = vec![Action::Redirect(2)];
+    let replaced = session.replace(1, 5, &new);
+    assert!(matches!(replaced, Err(TcError::Lost)));
+}
+
+#[test]
 fn an_interrupted_dump_begins_again_and_its_parts_do_not_mix() {
     let interrupted = NLM_F_MULTIPART | NLM_F_DUMP_INTR;
     let first = vec![(echo(1), interrupted), (echo(2), NLM_F_MULTIPART), done()];
