@@ -132,6 +132,7 @@ pub struct ReportedPacket<'a> {
 
 impl<'a> ReportedPacket<'a> {
     /// Reads a packet. Bytes that are no packet are a packet without flow.
+    #[inline]
     pub fn parse(kind: PacketKind, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<'a> {
         let packet = match kind {
             PacketKind::Ethernet => ethernet(bytes, domain),
@@ -145,6 +146,7 @@ impl<'a> ReportedPacket<'a> {
     }
 }
 
+#[inline]
 fn ethernet<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
     let mut at = 12;
     for _ in 0..=MAX_TAGS {
@@ -170,6 +172,7 @@ struct Ip {
     is_later_fragment: bool,
 }
 
+#[inline]
 fn ipv4<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
     let header: &[u8; 20] = bytes.first_chunk()?;
     let length = usize::from(header[0] & 0x0f) * 4;
@@ -189,6 +192,7 @@ fn ipv4<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
     Some(transport(ip, bytes.get(length..).unwrap_or(&[]), domain))
 }
 
+#[inline]
 fn ipv6<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
     let (header, mut rest): (&[u8; 40], _) = bytes.split_first_chunk()?;
     if header[0] >> 4 != 6 {
@@ -229,6 +233,7 @@ fn ipv6<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
 }
 
 /// The ports at the front of a TCP or UDP header.
+#[inline]
 fn ports(protocol: u8, bytes: &[u8]) -> Option<L4Ports> {
     if protocol != PROTOCOL_TCP && protocol != PROTOCOL_UDP {
         return None;
@@ -239,6 +244,7 @@ fn ports(protocol: u8, bytes: &[u8]) -> Option<L4Ports> {
     })
 }
 
+#[inline]
 fn transport<'a>(ip: Ip, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<'a> {
     let mut flow = FlowKey {
         source: ip.source,
@@ -284,6 +290,7 @@ fn transport<'a>(ip: Ip, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<
 }
 
 /// The flow before the source changed it. `rest` follows the INT headers.
+#[inline]
 fn original_flow(mut flow: FlowKey, next: NextProtocol, rest: &[u8]) -> Option<FlowKey> {
     let plain = IntDomain::new(IntMarker::None);
     match next {
@@ -310,6 +317,7 @@ fn original_flow(mut flow: FlowKey, next: NextProtocol, rest: &[u8]) -> Option<F
 
 /// Checks NPT of INT 2.x: it is 1 or 2 where a port marks INT, else 0 (INT 2.1, section 5.7.2).
 /// The shim headers of INT 0.5 and 1.0 have no NPT.
+#[inline]
 fn check_npt(int: &EmbeddedInt<'_>, by_port: bool) -> Result<(), IntError> {
     if let IntContents::Md(stack) = &int.contents
         && stack.layout != MetadataLayout::Int2
@@ -329,6 +337,7 @@ fn check_npt(int: &EmbeddedInt<'_>, by_port: bool) -> Result<(), IntError> {
 }
 
 /// Offset of the shim header in the bytes after the IP header. `None` without the mark.
+#[inline]
 fn int_place(ip: &Ip, ports: Option<L4Ports>, bytes: &[u8], domain: &IntDomain) -> Option<usize> {
     let is_udp = ip.protocol == PROTOCOL_UDP;
     let after_header = if is_udp {

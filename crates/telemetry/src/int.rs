@@ -4,7 +4,7 @@
 //! 4.6.1 and 4.7) and 0.5 (sections 5.3.1 and 5.3.4), which older exporters embed, are read.
 
 use crate::bytes::{split_words, u16_at, whole_words};
-use crate::hop::Hop;
+use crate::hop::{Hop, IntNodeId};
 use crate::metadata::{self, Instructions, MetadataLayout, word_at};
 
 /// Length of the header of INT-MD and INT-MX in words.
@@ -197,6 +197,20 @@ impl<'a> StackEntry<'a> {
         metadata::read(self.layout, self.instructions, self.bytes).0
     }
 
+    /// Returns the node ID.
+    #[inline]
+    pub fn node(&self) -> Option<IntNodeId> {
+        let word = word_at(self.bytes, 0);
+        let is_known = self.instructions.has(Instructions::NODE) && word != u32::MAX;
+        is_known.then_some(IntNodeId(word))
+    }
+
+    /// Returns the values' bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Returns the domain specific metadata, of whole words, with the source-only ones.
     pub fn domain_metadata(&self) -> &'a [u8] {
         let complement = usize::from(self.instructions.has(Instructions::CHECKSUM_COMPLEMENT));
@@ -256,6 +270,7 @@ impl<'a> IntStack<'a> {
     }
 
     /// Checks the lengths.
+    #[inline]
     fn checked(self) -> Result<IntStack<'a>, IntError> {
         let needed = self.instructions.words(self.layout) as u8;
         let has_domain_metadata = self.domain.instructions != 0;
@@ -362,6 +377,7 @@ impl<'a> EmbeddedInt<'a> {
     /// # Errors
     ///
     /// Headers that are cut before the metadata stack, and headers with contradictory lengths.
+    #[inline]
     pub fn parse(
         bytes: &'a [u8],
         source_only: Option<&SourceOnly>,
@@ -489,6 +505,7 @@ fn split_available(bytes: &[u8], words: usize) -> (&[u8], &[u8]) {
 }
 
 /// Reads a header of INT 2.x after its shim.
+#[inline]
 fn parse_2<'a>(
     kind: u8,
     length: u8,

@@ -7,8 +7,8 @@ use crate::hop::IntNodeId;
 use crate::int::DomainInstructions;
 use crate::metadata::{Instructions, MetadataLayout};
 use crate::report::{
-    Associations, Body, Exporter, IndividualReport, Inner, LocalMetadata, MainContents,
-    ReportError, ReportFault, ReportHeader, ReportVersion, TelemetryReport,
+    Associations, Exporter, IndividualReport, Inner, LocalMetadata, MainContents, ReportError,
+    ReportFault, ReportHeader, ReportVersion,
 };
 
 /// Words of the fixed header of Report 1.0.
@@ -21,7 +21,7 @@ pub(crate) const DROP_BITS: Instructions = Instructions(0xc000);
 pub(crate) const LOCAL_BITS: Instructions = Instructions(0xe000);
 
 /// Reads a report of version 1.0.
-pub(crate) fn parse_1(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError> {
+pub(crate) fn read_1(payload: &[u8]) -> Result<(ReportHeader, IndividualReport<'_>), ReportError> {
     let layout = MetadataLayout::Report1;
     let short = ReportFault::Short.at(payload.len());
     let (fixed, rest) = split_words(payload, FIXED_1_WORDS).ok_or(short)?;
@@ -40,8 +40,8 @@ pub(crate) fn parse_1(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError
         _ => return Err(ReportFault::NextProtocol.at(1)),
     };
     let (bytes, packet) = split_words(rest, words).ok_or(short)?;
-    Ok(TelemetryReport {
-        header: ReportHeader {
+    Ok((
+        ReportHeader {
             version: ReportVersion::V1,
             exporter: Exporter {
                 node,
@@ -49,7 +49,7 @@ pub(crate) fn parse_1(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError
             },
             sequence: field(8)?,
         },
-        body: Body::Single(IndividualReport {
+        IndividualReport {
             associations: Associations {
                 dropped: first >> 8 & 1 != 0,
                 congested: first >> 7 & 1 != 0,
@@ -65,12 +65,12 @@ pub(crate) fn parse_1(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError
                 bytes,
             }),
             inner: Inner::Packet(kind, packet),
-        }),
-    })
+        },
+    ))
 }
 
 /// Reads a report of version 0.5.
-pub(crate) fn parse_05(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError> {
+pub(crate) fn read_05(payload: &[u8]) -> Result<(ReportHeader, IndividualReport<'_>), ReportError> {
     let short = ReportFault::Short.at(payload.len());
     let (fixed, rest) = split_words(payload, FIXED_05_WORDS).ok_or(short)?;
     let field = |at| u32_at(fixed, at).ok_or(short);
@@ -88,8 +88,8 @@ pub(crate) fn parse_05(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportErro
         (Some(IntNodeId(u32_at(node, 0).ok_or(short)?)), rest)
     };
     let (bytes, packet) = split_words(rest, bits.words(layout)).ok_or(short)?;
-    Ok(TelemetryReport {
-        header: ReportHeader {
+    Ok((
+        ReportHeader {
             version: ReportVersion::V05,
             exporter: Exporter {
                 node: None,
@@ -97,7 +97,7 @@ pub(crate) fn parse_05(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportErro
             },
             sequence: field(4)?,
         },
-        body: Body::Single(IndividualReport {
+        IndividualReport {
             associations: Associations {
                 dropped: first >> 23 & 1 != 0,
                 congested: first >> 22 & 1 != 0,
@@ -113,6 +113,6 @@ pub(crate) fn parse_05(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportErro
                 bytes,
             }),
             inner: Inner::Packet(PacketKind::Ethernet, packet),
-        }),
-    })
+        },
+    ))
 }

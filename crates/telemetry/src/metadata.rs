@@ -4,6 +4,8 @@
 //! bit stands for one or two words of four bytes, in the order of the bits. Reserved bits stand for
 //! one word (INT 2.1, section 5.8).
 
+use packet::Nanos;
+
 use crate::bytes::u32_at;
 use crate::hop::{DropRecord, Hop, HopTime, IntNodeId, Interfaces, Occupancy};
 
@@ -131,15 +133,30 @@ impl MetadataLayout {
         }
     }
 
-    /// The bits that stand for two words.
-    const fn doubles(self) -> u16 {
-        match self {
-            MetadataLayout::Int2 | MetadataLayout::Report2 => 0x0e00,
-            MetadataLayout::Int1 => 0x0200,
-            _ => 0,
-        }
+    /// Returns whether times have 64 bits.
+    const fn has_full_times(self) -> bool {
+        matches!(self, MetadataLayout::Int2 | MetadataLayout::Report2)
     }
 }
+
+/// Words of the eight upper bits of a bitmap. A table, as the least x86-64 counts bits slowly.
+const fn words_of_upper_bits(doubles: u8) -> [u8; 256] {
+    let mut words = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let set = bits as u8;
+        words[bits] = (set.count_ones() + (set & doubles).count_ones()) as u8;
+        bits += 1;
+    }
+    words
+}
+
+/// All bits stand for one word.
+static ONES: [u8; 256] = words_of_upper_bits(0);
+/// Times and the interfaces of level 2 stand for two words.
+static WORDS_2: [u8; 256] = words_of_upper_bits(0x0e);
+/// The interfaces of level 2 stand for two words.
+static WORDS_1: [u8; 256] = words_of_upper_bits(0x02);
 
 impl Instructions {
     /// Node ID, in the layouts of INT.
@@ -180,7 +197,20 @@ impl Instructions {
     /// Returns the number of four-byte words that the bits stand for, at most 19.
     #[inline]
     pub const fn words(self, layout: MetadataLayout) -> usize {
-        (self.0.count_ones() + (self.0 & layout.doubles()).count_ones()) as usize
+        let [high, low] = self.0.to_be_bytes();
+        let high = match layout {
+            MetadataLayout::Int2 | MetadataLayout::Report2 => WORDS_2[high as usize],
+            MetadataLayout::Int1 => WORDS_1[high as usize],
+            _ => ONES[high as usize],
+        };
+        (high + ONES[low as usize]) as usize
+    }
+
+    /// Returns the offset of a bit's words in bytes, if the bit is set.
+    #[inline]
+    fn place(self, layout: MetadataLayout, bit: Instructions) -> Option<usize> {
+        let before = Instructions(self.0 & !(bit.0 | bit.0.wrapping_sub(1)));
+        self.has(bit).then(|| 4 * before.words(layout))
     }
 
     /// Returns the bits of the values that a hop and its drop record have, in the layout of
@@ -204,6 +234,52 @@ impl Instructions {
         bits.into_iter()
             .filter(|(_, is_known)| *is_known)
             .fold(none, |all, (bit, _)| all.with(bit))
+    }
+}
+
+/// Places of the values that make up a hop's time in its node, for all entries of a stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResidencePlaces {
+    latency: Option<usize>,
+    /// Ingress and egress time. They have 64 bits, or 32.
+    times: Option<(usize, usize)>,
+    is_64_bit: bool,
+}
+
+impl ResidencePlaces {
+    /// Finds the places in the layouts of INT and Report 2.0.
+    #[inline]
+    pub(crate) fn new(layout: MetadataLayout, bits: Instructions) -> ResidencePlaces {
+        let place = |bit| bits.place(layout, bit);
+        let times = Instructions::INGRESS_TIME.with(Instructions::EGRESS_TIME);
+        ResidencePlaces {
+            latency: place(Instructions::LATENCY),
+            times: bits.has(times).then(|| {
+                let ingress = place(Instructions::INGRESS_TIME).unwrap_or(0);
+                (ingress, place(Instructions::EGRESS_TIME).unwrap_or(0))
+            }),
+            is_64_bit: layout.has_full_times(),
+        }
+    }
+
+    /// Reads the time of one hop, as [`Hop::residence`].
+    #[inline]
+    pub(crate) fn read(&self, bytes: &[u8]) -> Option<Nanos> {
+        if let Some(at) = self.latency
+            && let Some(latency) = known(word_at(bytes, at))
+        {
+            return Some(Nanos(u64::from(latency)));
+        }
+        let (ingress, egress) = self.times?;
+        let time = |at| {
+            if self.is_64_bit {
+                let pair = bytes.get(at..)?.first_chunk()?;
+                full_time(u64::from_be_bytes(*pair))
+            } else {
+                known(word_at(bytes, at)).map(HopTime::Low)
+            }
+        };
+        time(egress)?.since(time(ingress)?)
     }
 }
 
@@ -355,6 +431,7 @@ pub(crate) fn write(
 }
 
 /// Reads a word, or all ones where there is none.
+#[inline(always)]
 pub(crate) fn word_at(bytes: &[u8], at: usize) -> u32 {
     u32_at(bytes, at).unwrap_or(u32::MAX)
 }

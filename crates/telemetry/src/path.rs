@@ -6,7 +6,8 @@ use support::rng;
 use crate::flow::{FlowKey, IntDomain, PacketInt};
 use crate::hop::{Hop, IntNodeId};
 use crate::int::{IntContents, IntError, IntStack};
-use crate::report::{Exporter, IndividualReport};
+use crate::metadata::ResidencePlaces;
+use crate::report::{Exporter, IndividualReport, LocalMetadata, MainContents};
 
 /// Position of the sink's own hop (Report 2.0, section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,8 +66,8 @@ pub struct EqualClocks;
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedPath<'a> {
     stack: IntStack<'a>,
-    /// The sink's own hop, unless the stack has it. With [`SinkHop::InBoth`] the merged one.
-    sink: Option<Hop>,
+    /// The exporter's own values, if the report has any.
+    local: Option<LocalMetadata<'a>>,
     position: SinkHop,
     gaps: Gaps,
 }
@@ -102,21 +103,24 @@ impl<'a> ReportView<'a> {
         report: &IndividualReport<'a>,
         domain: &IntDomain,
     ) -> ReportView<'a> {
-        let local = report.local_hop();
         let packet = report.packet(domain);
         let (int, int_error) = match packet.map(|packet| packet.int) {
             Some(PacketInt::Present(int)) => (Some(int.contents), None),
             Some(PacketInt::Malformed(error)) => (None, Some(error)),
             Some(PacketInt::Absent) | None => (None, None),
         };
-        let hops = match (int, local) {
-            (Some(IntContents::Md(stack)), local) => {
-                let node = exporter.node;
-                let intermediate = report.associations.intermediate;
-                ReportedHops::Path(ReportedPath::new(stack, node, local, intermediate))
+        let hops = if let Some(IntContents::Md(stack)) = int {
+            let local = match report.main {
+                MainContents::Metadata(local) => Some(local),
+                _ => None,
+            };
+            let intermediate = report.associations.intermediate;
+            ReportedHops::Path(ReportedPath::new(stack, exporter.node, local, intermediate))
+        } else {
+            match report.local_hop() {
+                Some(local) => ReportedHops::Hop(local),
+                None => ReportedHops::None,
             }
-            (_, Some(local)) => ReportedHops::Hop(local),
-            _ => ReportedHops::None,
         };
         ReportView {
             flow: packet.and_then(|packet| packet.flow),
@@ -127,32 +131,37 @@ impl<'a> ReportView<'a> {
 }
 
 impl<'a> ReportedPath<'a> {
-    /// Joins a stack with the exporter's own hop. The exporter's hop is in the stack if the newest
-    /// entry has the exporter's node ID or, where entries have no node ID, the ingress time of the
-    /// exporter's values.
+    /// Joins a stack with the exporter's own values. The exporter's hop is in the stack if the
+    /// newest entry has the exporter's node ID or, where entries have no node ID, the ingress time
+    /// of the exporter's values.
+    #[inline]
     pub fn new(
         stack: IntStack<'a>,
         exporter: Option<IntNodeId>,
-        local: Option<Hop>,
+        local: Option<LocalMetadata<'a>>,
         intermediate: bool,
     ) -> ReportedPath<'a> {
-        let newest = stack.hops().next();
-        let is_in_stack = newest.is_some_and(|newest| match (newest.node, exporter) {
-            (Some(node), Some(exporter)) => node == exporter,
-            _ => {
-                let time = local.and_then(|local| local.ingress_time);
-                time.is_some() && time == newest.ingress_time
-            }
-        });
-        let (position, sink) = match (is_in_stack, local) {
-            (true, None) => (SinkHop::InStack, None),
-            (true, Some(local)) => (SinkHop::InBoth, Some(newest.unwrap_or_default().or(local))),
-            (false, Some(local)) => (SinkHop::InReport, Some(local)),
-            (false, None) => (SinkHop::Absent, None),
+        let local = local.filter(LocalMetadata::has_values);
+        let is_in_stack =
+            stack
+                .entries()
+                .next()
+                .is_some_and(|newest| match (newest.node(), exporter) {
+                    (Some(node), Some(exporter)) => node == exporter,
+                    _ => {
+                        let time = local.and_then(|local| local.read().0.ingress_time);
+                        time.is_some() && time == newest.hop().ingress_time
+                    }
+                });
+        let position = match (is_in_stack, local) {
+            (true, None) => SinkHop::InStack,
+            (true, Some(_)) => SinkHop::InBoth,
+            (false, Some(_)) => SinkHop::InReport,
+            (false, None) => SinkHop::Absent,
         };
         ReportedPath {
             stack,
-            sink,
+            local,
             position,
             gaps: Gaps {
                 cut: stack.is_cut(),
@@ -184,7 +193,16 @@ impl<'a> ReportedPath<'a> {
     pub fn hops(&self) -> impl Iterator<Item = Hop> + use<'a> {
         let replaced = usize::from(self.position == SinkHop::InBoth);
         let entries = self.stack.hops().skip(replaced).rev();
-        entries.chain(self.sink)
+        entries.chain(self.own_hop())
+    }
+
+    /// The sink's hop, unless the stack alone has it.
+    fn own_hop(&self) -> Option<Hop> {
+        let own = self.local?.read().0;
+        Some(match self.position {
+            SinkHop::InBoth => self.stack.hops().next().unwrap_or_default().or(own),
+            _ => own,
+        })
     }
 
     /// Returns the sum of the times in the nodes. Links are not in it, and no clock is compared
@@ -195,17 +213,30 @@ impl<'a> ReportedPath<'a> {
     /// Paths that lack a hop, or the time in one.
     #[inline]
     pub fn summed_hop_latency(&self) -> Result<Nanos, NoSample> {
-        let mut sum = Nanos::ZERO;
-        let mut count = 0;
         self.complete()?;
-        for hop in self.hops() {
-            sum += hop.residence().ok_or(NoSample::UnknownLatency)?;
+        let places = ResidencePlaces::new(self.stack.layout(), self.stack.instructions);
+        let replaced = usize::from(self.position == SinkHop::InBoth);
+        let mut sum = 0;
+        let mut count = 0;
+        for entry in self.stack.entries().skip(replaced) {
+            // At most 64 entries of 32 bits, or spans: saturated as times are.
+            let residence = places.read(entry.bytes()).ok_or(NoSample::UnknownLatency)?;
+            sum = residence.0.saturating_add(sum);
             count += 1;
         }
-        if count == 0 {
-            return Err(NoSample::NoHops);
+        let own = match (self.position, &self.local) {
+            (SinkHop::InReport, Some(local)) => Some(local.residence()),
+            (SinkHop::InBoth, _) => self.own_hop().map(|hop| hop.residence()),
+            _ => None,
+        };
+        match own {
+            Some(residence) => {
+                let residence = residence.ok_or(NoSample::UnknownLatency)?;
+                Ok(Nanos(residence.0.saturating_add(sum)))
+            }
+            None if count == 0 => Err(NoSample::NoHops),
+            None => Ok(Nanos(sum)),
         }
-        Ok(sum)
     }
 
     /// Returns the span from the first hop's ingress to the last hop's egress, links between

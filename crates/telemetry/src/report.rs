@@ -3,12 +3,14 @@
 //! Report 2.0 (sections 3.2 and 3.3) has a group header and any number of individual reports.
 //! Report 1.0 and 0.5 have one report per datagram (`legacy.rs`).
 
+use packet::Nanos;
+
 use crate::bytes::{split_words, u16_at, u32_at, whole_words};
 use crate::flow::{IntDomain, IntMarker, PacketInt, PacketKind, ReportedPacket};
 use crate::hop::{DropRecord, Hop, HopTime, IntNodeId};
 use crate::int::DomainInstructions;
 use crate::legacy;
-use crate::metadata::{self, Instructions, MetadataLayout};
+use crate::metadata::{self, Instructions, MetadataLayout, ResidencePlaces};
 use crate::tlv::{self, Tlvs};
 
 /// Length of the group header in bytes.
@@ -163,16 +165,8 @@ impl std::error::Error for ReportError {}
 pub struct TelemetryReport<'a> {
     /// Common fields.
     pub header: ReportHeader,
-    pub(crate) body: Body<'a>,
-}
-
-/// Individual reports of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body<'a> {
-    /// Checked individual reports of Report 2.0.
-    Group(&'a [u8]),
-    /// The only report of version 1.0 or 0.5.
-    Single(IndividualReport<'a>),
+    /// Checked individual reports of Report 2.0, or the whole payload of an older version.
+    pub(crate) body: &'a [u8],
 }
 
 /// Report on one packet or one event.
@@ -238,6 +232,17 @@ impl<'a> LocalMetadata<'a> {
             hop.ingress_time = Some(HopTime::Low(time));
         }
         (hop, drop)
+    }
+
+    /// Returns the time in the exporter, as [`Hop::residence`].
+    #[inline]
+    pub fn residence(&self) -> Option<Nanos> {
+        match self.layout {
+            MetadataLayout::Report2 => {
+                ResidencePlaces::new(self.layout, self.bits).read(self.bytes)
+            }
+            _ => self.read().0.residence(),
+        }
     }
 
     /// Returns the domain specific metadata, of whole words.
@@ -326,29 +331,22 @@ impl<'a> TelemetryReport<'a> {
     /// Payloads that are no report of a known version, or have contradictory lengths.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<TelemetryReport<'a>, ReportError> {
-        match payload.first().ok_or(ReportFault::Short.at(0))? >> 4 {
-            0 => legacy::parse_05(payload),
-            1 => legacy::parse_1(payload),
-            2 => parse_2(payload),
-            _ => Err(ReportFault::Version.at(0)),
-        }
+        let (header, body) = match payload.first().ok_or(ReportFault::Short.at(0))? >> 4 {
+            0 => (legacy::read_05(payload)?.0, payload),
+            1 => (legacy::read_1(payload)?.0, payload),
+            2 => parse_2(payload)?,
+            _ => return Err(ReportFault::Version.at(0)),
+        };
+        Ok(TelemetryReport { header, body })
     }
 
-    /// Returns the individual reports.
+    /// Returns the individual reports: at least one.
     #[inline]
     pub fn individuals(&self) -> Individuals<'a> {
-        let node = self.header.exporter.node;
-        match self.body {
-            Body::Group(rest) => Individuals {
-                node,
-                rest,
-                single: None,
-            },
-            Body::Single(report) => Individuals {
-                node,
-                rest: &[],
-                single: Some(report),
-            },
+        Individuals {
+            version: self.header.version,
+            node: self.header.exporter.node,
+            rest: self.body,
         }
     }
 }
@@ -356,9 +354,9 @@ impl<'a> TelemetryReport<'a> {
 /// Iterator over the individual reports of a datagram.
 #[derive(Clone, Debug)]
 pub struct Individuals<'a> {
+    version: ReportVersion,
     node: Option<IntNodeId>,
     rest: &'a [u8],
-    single: Option<IndividualReport<'a>>,
 }
 
 impl<'a> Iterator for Individuals<'a> {
@@ -367,16 +365,21 @@ impl<'a> Iterator for Individuals<'a> {
     #[inline]
     fn next(&mut self) -> Option<IndividualReport<'a>> {
         if self.rest.is_empty() {
-            return self.single.take();
+            return None;
         }
-        let (report, rest) = split_individual(self.node, self.rest, 0).ok()?;
+        // The bytes are checked: there is no error.
+        let (report, rest) = match self.version {
+            ReportVersion::V2 => split_individual(self.node, self.rest, 0).ok()?,
+            ReportVersion::V1 => (legacy::read_1(self.rest).ok()?.1, &[][..]),
+            ReportVersion::V05 => (legacy::read_05(self.rest).ok()?.1, &[][..]),
+        };
         self.rest = rest;
         Some(report)
     }
 }
 
 #[inline]
-fn parse_2(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError> {
+fn parse_2(payload: &[u8]) -> Result<(ReportHeader, &[u8]), ReportError> {
     let short = ReportFault::Short.at(payload.len());
     let first = u32_at(payload, 0).ok_or(short)?;
     let node = Some(IntNodeId(u32_at(payload, 4).ok_or(short)?));
@@ -389,17 +392,15 @@ fn parse_2(payload: &[u8]) -> Result<TelemetryReport<'_>, ReportError> {
         let at = payload.len() - rest.len();
         (_, rest) = split_individual(node, rest, at)?;
     }
-    Ok(TelemetryReport {
-        header: ReportHeader {
-            version: ReportVersion::V2,
-            exporter: Exporter {
-                node,
-                hardware: (first >> 22) as u8 & 0x3f,
-            },
-            sequence: first & 0x3f_ffff,
+    let header = ReportHeader {
+        version: ReportVersion::V2,
+        exporter: Exporter {
+            node,
+            hardware: (first >> 22) as u8 & 0x3f,
         },
-        body: Body::Group(group),
-    })
+        sequence: first & 0x3f_ffff,
+    };
+    Ok((header, group))
 }
 
 /// Splits the first individual report off. `at` is its offset in the datagram.

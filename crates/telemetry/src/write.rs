@@ -6,7 +6,7 @@ use crate::flow::PacketKind;
 use crate::hop::{DropRecord, Hop};
 use crate::metadata::{self, Instructions, MetadataLayout};
 use crate::report::{
-    Associations, Body, IndividualReport, Inner, LocalMetadata, MainContents, ReportHeader,
+    Associations, IndividualReport, Inner, LocalMetadata, MainContents, ReportHeader,
     ReportVersion, TO_THE_END, TelemetryReport,
 };
 
@@ -254,17 +254,18 @@ impl TelemetryReport<'_> {
     /// [`WriteError::TooLong`], if the read payload was.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), WriteError> {
         let start = out.len();
-        match (self.header.version, self.body) {
-            (ReportVersion::V1, Body::Single(report)) => write_1(&self.header, &report, out),
-            (ReportVersion::V05, Body::Single(report)) => write_05(&self.header, &report, out),
-            _ => {
-                let mut writer = ReportWriter::new(&self.header, out);
-                let mut individuals = self.individuals();
-                let result = individuals.try_for_each(|report| writer.individual(&report));
-                if let Err(error) = result {
-                    out.truncate(start);
-                    return Err(error);
-                }
+        let mut individuals = self.individuals();
+        if self.header.version == ReportVersion::V2 {
+            let mut writer = ReportWriter::new(&self.header, out);
+            let result = individuals.try_for_each(|report| writer.individual(&report));
+            if let Err(error) = result {
+                out.truncate(start);
+                return Err(error);
+            }
+        } else if let Some(report) = individuals.next() {
+            match self.header.version {
+                ReportVersion::V05 => write_05(&self.header, &report, out),
+                _ => write_1(&self.header, &report, out),
             }
         }
         if out.len() - start > MAX_REPORT {

@@ -2,8 +2,9 @@
 
 use packet::Nanos;
 use telemetry::{
-    EqualClocks, Gaps, Hop, HopTime, Instructions, IntContents, IntNodeId, IntStack, NoSample,
-    ReportedPath, SinkHop,
+    Associations, EqualClocks, Exporter, Gaps, Hop, HopTime, Instructions, IntContents, IntNodeId,
+    IntStack, LocalMetadata, MainContents, NoSample, ReportEvent, ReportHeader, ReportVersion,
+    ReportWriter, ReportedPath, SinkHop, TelemetryReport,
 };
 
 use crate::fields::{join, pack};
@@ -26,12 +27,40 @@ fn times(hops: &[(u64, u64, u64)]) -> Vec<u8> {
     hops.iter().flat_map(entry).collect()
 }
 
-fn local(node: u32, latency: Option<u32>) -> Option<Hop> {
-    Some(Hop {
+/// The exporter's own values, in a report that is kept to the end of the tests.
+fn own(hop: Hop) -> LocalMetadata<'static> {
+    let mut out = Vec::new();
+    let header = ReportHeader {
+        version: ReportVersion::V2,
+        exporter: Exporter {
+            node: hop.node,
+            hardware: 0,
+        },
+        sequence: 0,
+    };
+    let event = ReportEvent {
+        associations: Associations::default(),
+        hop,
+        drop: None,
+        packet: None,
+        max_packet: 0,
+    };
+    ReportWriter::new(&header, &mut out).event(&event).unwrap();
+    let report = TelemetryReport::parse(out.leak()).unwrap();
+    match report.individuals().next().unwrap().main {
+        MainContents::Metadata(local) => local,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The exporter's own hop with a latency and an interface.
+fn local(node: u32, latency: Option<u32>) -> Option<LocalMetadata<'static>> {
+    Some(own(Hop {
         node: Some(IntNodeId(node)),
         latency,
+        tx_utilisation: Some(1),
         ..Hop::default()
-    })
+    }))
 }
 
 fn nodes(path: &ReportedPath<'_>) -> Vec<u32> {
@@ -100,7 +129,7 @@ fn the_sinks_own_hop_counts_once_without_node_ids() {
             egress_time: Some(HopTime::Full(egress_time)),
             ..Hop::default()
         };
-        ReportedPath::new(stack, Some(IntNodeId(3)), Some(local), false)
+        ReportedPath::new(stack, Some(IntNodeId(3)), Some(own(local)), false)
     };
     let in_both = path(2000, 2300);
     assert_eq!(in_both.sink_hop(), SinkHop::InBoth);

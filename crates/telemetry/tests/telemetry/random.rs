@@ -269,7 +269,7 @@ fn read_all(payload: &[u8]) {
                 path.revisited();
                 path.path_hash(1);
             }
-            write_json_line(&report.header, &individual, &view, &mut text).unwrap();
+            write_json_line(&report.header, &individual, &view, &mut text);
         }
     }
     let mut out = Vec::new();
