@@ -4,7 +4,7 @@ use packet::Nanos;
 use support::rng;
 
 use crate::flow::{FlowKey, IntDomain, PacketInt};
-use crate::hop::{Hop, IntNodeId};
+use crate::hop::{Hop, HopTime, IntNodeId};
 use crate::int::{IntContents, IntError, IntStack};
 use crate::metadata::ResidencePlaces;
 use crate::report::{Exporter, IndividualReport, LocalMetadata, MainContents};
@@ -51,7 +51,7 @@ pub enum NoSample {
     NoHops,
     /// A hop has neither a hop latency nor both of its times.
     UnknownLatency,
-    /// The first hop has no ingress time, or the last one no egress time.
+    /// The first or the last hop has not the time that is compared.
     UnknownTime,
     /// The last time is before the first one, or their widths differ: the clocks are not equal.
     Clocks,
@@ -205,38 +205,53 @@ impl<'a> ReportedPath<'a> {
         })
     }
 
-    /// Returns the sum of the times in the nodes. Links are not in it, and no clock is compared
-    /// with another.
+    /// Returns the sum of the times in all nodes, the sink's included. Links are not in it, and no
+    /// clock is compared with another.
     ///
     /// # Errors
     ///
     /// Paths that lack a hop, or the time in one.
     #[inline]
     pub fn summed_hop_latency(&self) -> Result<Nanos, NoSample> {
-        self.complete()?;
-        let places = ResidencePlaces::new(self.stack.layout(), self.stack.instructions);
-        let replaced = usize::from(self.position == SinkHop::InBoth);
-        let mut sum = 0;
-        let mut count = 0;
-        for entry in self.stack.entries().skip(replaced) {
-            // At most 64 entries of 32 bits, or spans: saturated as times are.
-            let residence = places.read(entry.bytes()).ok_or(NoSample::UnknownLatency)?;
-            sum = residence.0.saturating_add(sum);
-            count += 1;
-        }
+        let (sum, count) = self.sum_entries(usize::from(self.position == SinkHop::InBoth))?;
         let own = match (self.position, &self.local) {
             (SinkHop::InReport, Some(local)) => Some(local.residence()),
             (SinkHop::InBoth, _) => self.own_hop().map(|hop| hop.residence()),
             _ => None,
         };
         match own {
-            Some(residence) => {
-                let residence = residence.ok_or(NoSample::UnknownLatency)?;
-                Ok(Nanos(residence.0.saturating_add(sum)))
-            }
+            Some(residence) => Ok(sum + residence.ok_or(NoSample::UnknownLatency)?),
             None if count == 0 => Err(NoSample::NoHops),
-            None => Ok(Nanos(sum)),
+            None => Ok(sum),
         }
+    }
+
+    /// Returns the sum of the times in the nodes of the stack alone: without the sink's, where it
+    /// reports its own values in the main contents and cannot know its latency yet.
+    ///
+    /// # Errors
+    ///
+    /// Paths that lack a hop, or the time in one of the stack.
+    #[inline]
+    pub fn summed_stack_latency(&self) -> Result<Nanos, NoSample> {
+        match self.sum_entries(0)? {
+            (_, 0) => Err(NoSample::NoHops),
+            (sum, _) => Ok(sum),
+        }
+    }
+
+    /// The sum of the times of the stack's entries after the newest `skipped`, and their number.
+    #[inline]
+    fn sum_entries(&self, skipped: usize) -> Result<(Nanos, usize), NoSample> {
+        self.complete()?;
+        let places = ResidencePlaces::new(self.stack.layout(), self.stack.instructions);
+        let mut sum = Nanos::ZERO;
+        let mut count = 0;
+        for entry in self.stack.entries().skip(skipped) {
+            sum += places.read(entry.bytes()).ok_or(NoSample::UnknownLatency)?;
+            count += 1;
+        }
+        Ok((sum, count))
     }
 
     /// Returns the span from the first hop's ingress to the last hop's egress, links between
@@ -246,13 +261,33 @@ impl<'a> ReportedPath<'a> {
     ///
     /// Paths that lack a hop or one of the two times, and times that run backwards.
     #[inline]
-    pub fn first_to_last(&self, _clocks: EqualClocks) -> Result<Nanos, NoSample> {
+    pub fn first_ingress_to_last_egress(&self, clocks: EqualClocks) -> Result<Nanos, NoSample> {
+        self.span(clocks, |last| last.egress_time)
+    }
+
+    /// Returns the span from the first hop's ingress to the last hop's ingress: all links between
+    /// the nodes, and all nodes but the last. It is valid only where the nodes' clocks are equal.
+    ///
+    /// # Errors
+    ///
+    /// Paths that lack a hop or one of the two times, and times that run backwards.
+    #[inline]
+    pub fn first_to_last_ingress(&self, clocks: EqualClocks) -> Result<Nanos, NoSample> {
+        self.span(clocks, |last| last.ingress_time)
+    }
+
+    #[inline]
+    fn span(
+        &self,
+        _clocks: EqualClocks,
+        end: impl Fn(&Hop) -> Option<HopTime>,
+    ) -> Result<Nanos, NoSample> {
         self.complete()?;
         let mut hops = self.hops();
         let first = hops.next().ok_or(NoSample::NoHops)?;
         let last = hops.last().unwrap_or(first);
         let start = first.ingress_time.ok_or(NoSample::UnknownTime)?;
-        let end = last.egress_time.ok_or(NoSample::UnknownTime)?;
+        let end = end(&last).ok_or(NoSample::UnknownTime)?;
         end.since(start).ok_or(NoSample::Clocks)
     }
 

@@ -181,7 +181,12 @@ fn a_path_that_lacks_hops_is_no_sample() {
         assert_eq!(path.gaps(), gaps);
         let no_sample = NoSample::Incomplete(gaps);
         assert_eq!(path.summed_hop_latency(), Err(no_sample));
-        assert_eq!(path.first_to_last(EqualClocks), Err(no_sample));
+        assert_eq!(
+            path.first_ingress_to_last_egress(EqualClocks),
+            Err(no_sample)
+        );
+        assert_eq!(path.summed_stack_latency(), Err(no_sample));
+        assert_eq!(path.first_to_last_ingress(EqualClocks), Err(no_sample));
         assert_eq!(path.path_hash(1), None);
     }
     let path = ReportedPath::new(complete, None, None, false);
@@ -232,7 +237,23 @@ fn clocks_of_nodes_are_compared_only_by_promise() {
     let stack = IntStack::new(NODE_TIMES, 5, &entries).unwrap();
     let path = ReportedPath::new(stack, None, None, false);
     assert_eq!(path.summed_hop_latency(), Ok(Nanos(200)));
-    assert_eq!(path.first_to_last(EqualClocks), Ok(Nanos(250)));
+    assert_eq!(
+        path.first_ingress_to_last_egress(EqualClocks),
+        Ok(Nanos(250))
+    );
+    assert_eq!(path.first_to_last_ingress(EqualClocks), Ok(Nanos(150)));
+    // A sink that reports when the packet came, and does not know yet when it leaves.
+    let sink = own(Hop {
+        node: Some(IntNodeId(3)),
+        ingress_time: Some(HopTime::Full(1300)),
+        ..Hop::default()
+    });
+    let path = ReportedPath::new(stack, Some(IntNodeId(3)), Some(sink), false);
+    assert_eq!(path.summed_hop_latency(), Err(NoSample::UnknownLatency));
+    assert_eq!(path.summed_stack_latency(), Ok(Nanos(200)));
+    assert_eq!(path.first_to_last_ingress(EqualClocks), Ok(Nanos(300)));
+    let span = path.first_ingress_to_last_egress(EqualClocks);
+    assert_eq!(span, Err(NoSample::UnknownTime));
     let cases = [
         // Node 2's clock is slow.
         (
@@ -256,7 +277,7 @@ fn clocks_of_nodes_are_compared_only_by_promise() {
         let stack = IntStack::new(NODE_TIMES, 5, &entries).unwrap();
         let path = ReportedPath::new(stack, None, None, false);
         assert_eq!(path.summed_hop_latency(), sum);
-        assert_eq!(path.first_to_last(EqualClocks), Err(span));
+        assert_eq!(path.first_ingress_to_last_egress(EqualClocks), Err(span));
     }
 }
 

@@ -265,7 +265,7 @@ fn read_all(payload: &[u8]) {
             if let ReportedHops::Path(path) = view.hops {
                 assert!(path.hops().count() <= path.stack().hop_count() + 1);
                 let _ = path.summed_hop_latency();
-                let _ = path.first_to_last(telemetry::EqualClocks);
+                let _ = path.first_ingress_to_last_egress(telemetry::EqualClocks);
                 path.revisited();
                 path.path_hash(1);
             }
