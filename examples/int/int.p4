@@ -5,8 +5,8 @@
 // packet reaches its host, and sends what the packet had collected, with its own measurements, to a collector (Telemetry
 // Report 2.0). A report has the packet from its IP header to the end of the INT stack, however long that is.
 //
-// A packet with INT is known by its DSCP; the original one travels in the shim header. The checksum of TCP or UDP is kept
-// right: by the difference where words are added, computed again where the sink removes them.
+// A packet with INT is known by its DSCP; the original one travels in the shim header. The checksum of TCP or UDP is changed
+// by the difference where words are added and where the sink removes them: a damaged packet stays damaged.
 //
 // The clock ticks in microseconds, and so do hop latencies. The sink reports when the packet came; when it leaves is not
 // known yet.
@@ -176,9 +176,6 @@ struct headers_t {
 struct metadata_t {
     bool    is_source;
     bool    is_sink;
-    // Whether the sink makes a new checksum of UDP or of TCP.
-    bool    makes_checksum;
-    bool    makes_tcp_checksum;
     // Ports of TCP or UDP.
     bit<16> l4_src;
     bit<16> l4_dst;
@@ -337,8 +334,6 @@ control IntIngress(inout headers_t hdr,
         forward.apply();
         host_port.apply();
         if (meta.is_sink) {
-            meta.makes_checksum = hdr.udp.isValid() && hdr.udp.checksum != 0;
-            meta.makes_tcp_checksum = hdr.tcp.isValid() && hdr.int_header.isValid();
             if (hdr.int_header.isValid()) {
                 collector.apply();
             }
@@ -359,6 +354,17 @@ bit<16> corrected(in bit<16> checksum, in bit<32> added) {
     sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
     sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
     return ~sum[15:0];
+}
+
+// Corrects UDP's checksum for data that `added` was added to. Zero says that there is no checksum: one that comes out as zero
+// is sent as all ones.
+void correct_udp(inout udp_t udp, in bit<32> added) {
+    if (udp.checksum != 0) {
+        udp.checksum = corrected(udp.checksum, added);
+        if (udp.checksum == 0) {
+            udp.checksum = 0xffff;
+        }
+    }
 }
 
 // Puts this node's measurements in front of the stack. `added` is what the packet's checksum has to learn of them.
@@ -494,10 +500,24 @@ control IntEgress(inout headers_t hdr,
         if (meta.is_sink) {
             if (hdr.int_header.isValid()) {
                 bit<16> removed = ((bit<16>)hdr.shim.length + 1) << 2;
+                // The complement of the sum of the removed words: to add it is to take them away.
+                bit<16> less;
+                hash(less, HashAlgorithm.csum16, 16w0,
+                     { hdr.shim.type, hdr.shim.next_protocol, hdr.shim.reserved_1, hdr.shim.length,
+                       hdr.shim.reserved_2, hdr.shim.dscp, hdr.shim.reserved_3,
+                       hdr.int_header.version, hdr.int_header.discard, hdr.int_header.hops_exceeded,
+                       hdr.int_header.mtu_exceeded, hdr.int_header.reserved, hdr.int_header.hop_words,
+                       hdr.int_header.remaining_hops, hdr.int_header.instructions, hdr.int_header.domain,
+                       hdr.int_header.domain_instructions, hdr.int_header.domain_flags, hdr.stack.words },
+                     32w65536);
+                bit<32> difference = (bit<32>)less + (bit<32>)(~removed);
                 hdr.ipv4.dscp = hdr.shim.dscp;
                 hdr.ipv4.total_length = hdr.ipv4.total_length - removed;
-                if (hdr.udp.isValid()) {
+                if (hdr.tcp.isValid()) {
+                    hdr.tcp.checksum = corrected(hdr.tcp.checksum, difference);
+                } else {
                     hdr.udp.length = hdr.udp.length - removed;
+                    correct_udp(hdr.udp, difference + (bit<32>)(~removed));
                 }
                 hdr.shim.setInvalid();
                 hdr.int_header.setInvalid();
@@ -559,13 +579,8 @@ control IntEgress(inout headers_t hdr,
             return;
         }
         hdr.udp.length = hdr.udp.length + new_bytes;
-        // The length counts twice: in UDP's header and in the pseudo-header. Zero says that there is no checksum.
-        if (hdr.udp.checksum != 0) {
-            hdr.udp.checksum = corrected(hdr.udp.checksum, added + ((bit<32>)new_bytes << 1));
-            if (hdr.udp.checksum == 0) {
-                hdr.udp.checksum = 0xffff;
-            }
-        }
+        // The length counts twice: in UDP's header and in the pseudo-header.
+        correct_udp(hdr.udp, added + ((bit<32>)new_bytes << 1));
     }
 }
 
@@ -582,19 +597,6 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
               hdr.report_ipv4.fragment_offset, hdr.report_ipv4.ttl, hdr.report_ipv4.protocol,
               hdr.report_ipv4.src, hdr.report_ipv4.dst },
             hdr.report_ipv4.checksum, HashAlgorithm.csum16);
-        update_checksum_with_payload(meta.makes_checksum,
-            { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.udp.length,
-              hdr.udp.src, hdr.udp.dst, hdr.udp.length },
-            hdr.udp.checksum, HashAlgorithm.csum16);
-        update_checksum_with_payload(meta.makes_tcp_checksum,
-            { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.ipv4.total_length - 20,
-              hdr.tcp.src, hdr.tcp.dst, hdr.tcp.sequence, hdr.tcp.acknowledgement, hdr.tcp.data_offset,
-              hdr.tcp.reserved, hdr.tcp.flags, hdr.tcp.window, hdr.tcp.urgent, hdr.tcp_options.bytes },
-            hdr.tcp.checksum, HashAlgorithm.csum16);
-        // Zero says that there is no checksum: one that comes out as zero is sent as all ones, which is what a sum of
-        // zero gives.
-        update_checksum(meta.makes_checksum && hdr.udp.checksum == 0, { 16w0 },
-            hdr.udp.checksum, HashAlgorithm.csum16);
     }
 }
 
