@@ -124,7 +124,7 @@ impl std::error::Error for IntError {}
 /// INT headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddedInt<'a> {
-    /// What follows the INT headers.
+    /// Kind of the bytes after the INT headers.
     pub next: NextProtocol,
     /// The headers.
     pub contents: IntContents<'a>,

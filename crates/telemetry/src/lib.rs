@@ -9,7 +9,7 @@
 //!   header, which [`EmbeddedInt`] reads and writes.
 //! - [`ReportedPath`] is a packet's path. It counts the sink's own hop once, and gives a latency
 //!   only if no hop is missing and all values are known.
-//! - [`SequenceTracker`] tells gaps, late, repeated and restarted sequences apart.
+//! - [`SequenceTracker`] distinguishes gaps, late and repeated datagrams, and new starts.
 //! - [`ReportWriter`] writes Report 2.0; [`TelemetryReport::write`] passes a report on;
 //!   [`write_json_line`] writes JSON.
 //!

@@ -1,4 +1,4 @@
-//! Sequence numbers of datagrams: gaps, late, repeated and restarted sequences told apart, per
+//! Sequence numbers of datagrams: gaps, late and repeated datagrams, and new starts of each
 //! exporter, in bounded memory.
 //!
 //! Numbers are extended to 64 bits from the highest one: the difference modulo the width, taken as

@@ -233,7 +233,7 @@ fn the_sinks_hop_is_in_the_report_and_the_others_in_the_packet() {
     assert_eq!(path.summed_hop_latency(), Err(NoSample::UnknownLatency));
 }
 
-/// Report 2.0, section 4.4: INT behind the outer UDP header of VXLAN. The flow is the outer one.
+/// Report 2.0, section 4.4: INT after the outer UDP header of VXLAN. The flow is the outer one.
 #[test]
 fn a_sink_without_values_reports_the_packet_alone() {
     let stack = pack(&[

@@ -188,7 +188,7 @@ fn check(first: u32, rest: &[(u32, Arrival)]) -> SequenceCounts {
 }
 
 #[test]
-fn a_gap_a_wrap_a_late_and_a_repeated_datagram_are_told_apart() {
+fn a_gap_a_wrap_a_late_and_a_repeated_datagram_are_distinguished() {
     use Arrival::*;
     const LAST: u32 = 0x3f_ffff;
     let counts = check(
