@@ -134,27 +134,30 @@ impl<'a> ReportedPacket<'a> {
     /// Reads a packet. Bytes that are no packet are a packet without flow.
     #[inline]
     pub fn parse(kind: PacketKind, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<'a> {
-        let packet = match kind {
-            PacketKind::Ethernet => ethernet(bytes, domain),
-            PacketKind::Ipv4 => ipv4(bytes, domain),
-            PacketKind::Ipv6 => ipv6(bytes, domain),
+        let ip = match kind {
+            PacketKind::Ethernet => ethernet(bytes),
+            PacketKind::Ipv4 => ipv4(bytes),
+            PacketKind::Ipv6 => ipv6(bytes),
         };
-        packet.unwrap_or(ReportedPacket {
-            flow: None,
-            int: PacketInt::Absent,
-        })
+        match ip {
+            Some((ip, rest)) => transport(&ip, rest, domain),
+            None => ReportedPacket {
+                flow: None,
+                int: PacketInt::Absent,
+            },
+        }
     }
 }
 
 #[inline]
-fn ethernet<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
+fn ethernet(bytes: &[u8]) -> Option<(Ip, &[u8])> {
     let mut at = 12;
     for _ in 0..=MAX_TAGS {
         let ethertype = u16_at(bytes, at)?;
         let payload = bytes.get(at + 2..)?;
         match ethertype {
-            ETHERTYPE_IPV4 => return ipv4(payload, domain),
-            ETHERTYPE_IPV6 => return ipv6(payload, domain),
+            ETHERTYPE_IPV4 => return ipv4(payload),
+            ETHERTYPE_IPV6 => return ipv6(payload),
             tag if ETHERTYPE_TAGS.contains(&tag) => at += 4,
             _ => return None,
         }
@@ -173,7 +176,7 @@ struct Ip {
 }
 
 #[inline]
-fn ipv4<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
+fn ipv4(bytes: &[u8]) -> Option<(Ip, &[u8])> {
     let header: &[u8; 20] = bytes.first_chunk()?;
     let length = usize::from(header[0] & 0x0f) * 4;
     if header[0] >> 4 != 4 || length < 20 {
@@ -189,11 +192,11 @@ fn ipv4<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
         dscp: header[1] >> 2,
         is_later_fragment: u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0,
     };
-    Some(transport(ip, bytes.get(length..).unwrap_or(&[]), domain))
+    Some((ip, bytes.get(length..).unwrap_or(&[])))
 }
 
 #[inline]
-fn ipv6<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
+fn ipv6(bytes: &[u8]) -> Option<(Ip, &[u8])> {
     let (header, mut rest): (&[u8; 40], _) = bytes.split_first_chunk()?;
     if header[0] >> 4 != 6 {
         return None;
@@ -229,7 +232,7 @@ fn ipv6<'a>(bytes: &'a [u8], domain: &IntDomain) -> Option<ReportedPacket<'a>> {
         ip.protocol = *next;
         rest = rest.get(bytes..).unwrap_or(&[]);
     }
-    Some(transport(ip, rest, domain))
+    Some((ip, rest))
 }
 
 /// The ports at the front of a TCP or UDP header.
@@ -244,30 +247,35 @@ fn ports(protocol: u8, bytes: &[u8]) -> Option<L4Ports> {
     })
 }
 
+/// The flow of a packet, from its IP header and the bytes after it.
 #[inline]
-fn transport<'a>(ip: Ip, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<'a> {
-    let mut flow = FlowKey {
+fn flow_of(ip: &Ip, rest: &[u8]) -> FlowKey {
+    FlowKey {
         source: ip.source,
         destination: ip.destination,
         protocol: ip.protocol,
-        ports: None,
-    };
-    if ip.is_later_fragment {
+        ports: if ip.is_later_fragment {
+            None
+        } else {
+            ports(ip.protocol, rest)
+        },
+    }
+}
+
+#[inline]
+fn transport<'a>(ip: &Ip, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<'a> {
+    let flow = flow_of(ip, bytes);
+    // Without ports there is no transport header, or it is cut.
+    let place = flow
+        .ports
+        .and_then(|ports| int_place(ip, ports, bytes, domain));
+    let Some(place) = place else {
         return ReportedPacket {
             flow: Some(flow),
             int: PacketInt::Absent,
         };
-    }
-    flow.ports = ports(ip.protocol, bytes);
-    let shim = match (flow.ports, int_place(&ip, flow.ports, bytes, domain)) {
-        (Some(_), Some(place)) => bytes.get(place..).unwrap_or(&[]),
-        _ => {
-            return ReportedPacket {
-                flow: Some(flow),
-                int: PacketInt::Absent,
-            };
-        }
     };
+    let shim = bytes.get(place..).unwrap_or(&[]);
     let (int, rest) = match EmbeddedInt::parse(shim, domain.source_only.as_ref()) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -292,7 +300,6 @@ fn transport<'a>(ip: Ip, bytes: &'a [u8], domain: &IntDomain) -> ReportedPacket<
 /// The flow before the source changed it. `rest` follows the INT headers.
 #[inline]
 fn original_flow(mut flow: FlowKey, next: NextProtocol, rest: &[u8]) -> Option<FlowKey> {
-    let plain = IntDomain::new(IntMarker::None);
     match next {
         NextProtocol::Payload { .. } => {}
         NextProtocol::UdpPayload { port } => {
@@ -303,10 +310,10 @@ fn original_flow(mut flow: FlowKey, next: NextProtocol, rest: &[u8]) -> Option<F
         // A tunnel header of the source: the original packet is inside.
         NextProtocol::Header {
             protocol: PROTOCOL_IPV4,
-        } => return ipv4(rest, &plain)?.flow,
+        } => return ipv4(rest).map(|(ip, rest)| flow_of(&ip, rest)),
         NextProtocol::Header {
             protocol: PROTOCOL_IPV6,
-        } => return ipv6(rest, &plain)?.flow,
+        } => return ipv6(rest).map(|(ip, rest)| flow_of(&ip, rest)),
         NextProtocol::Header { protocol } => {
             flow.protocol = protocol;
             flow.ports = ports(protocol, rest);
@@ -338,7 +345,7 @@ fn check_npt(int: &EmbeddedInt<'_>, by_port: bool) -> Result<(), IntError> {
 
 /// Offset of the shim header in the bytes after the IP header. `None` without the mark.
 #[inline]
-fn int_place(ip: &Ip, ports: Option<L4Ports>, bytes: &[u8], domain: &IntDomain) -> Option<usize> {
+fn int_place(ip: &Ip, ports: L4Ports, bytes: &[u8], domain: &IntDomain) -> Option<usize> {
     let is_udp = ip.protocol == PROTOCOL_UDP;
     let after_header = if is_udp {
         8
@@ -351,9 +358,7 @@ fn int_place(ip: &Ip, ports: Option<L4Ports>, bytes: &[u8], domain: &IntDomain) 
     match domain.marker {
         IntMarker::None => None,
         IntMarker::Dscp { value, mask } => (ip.dscp & mask == value & mask).then_some(after_header),
-        IntMarker::UdpPort(port) => {
-            (is_udp && ports.is_some_and(|ports| ports.destination == port)).then_some(after_header)
-        }
+        IntMarker::UdpPort(port) => (is_udp && ports.destination == port).then_some(after_header),
         IntMarker::Probe(marker) => {
             let field = bytes.get(after_header..)?.first_chunk()?;
             (u64::from_be_bytes(*field) == marker).then_some(after_header + 8)
