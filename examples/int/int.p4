@@ -1,11 +1,15 @@
 // In-band network telemetry: an INT-MD node (INT 2.1) that is source, transit hop and sink, each where its tables say so.
 //
-// At the source, packets of watched UDP flows get an INT header behind UDP; every node on the way puts its own measurements
-// in front of those of the nodes before it; the sink takes everything out again before the packet reaches its host, and
-// sends what the packet had collected, with its own measurements, to a collector (Telemetry Report 2.0).
+// At the source, packets of watched TCP and UDP flows get an INT header after TCP's options or after UDP; every node on the
+// way puts its own measurements in front of those of the nodes before it; the sink takes everything out again before the
+// packet reaches its host, and sends what the packet had collected, with its own measurements, to a collector (Telemetry
+// Report 2.0). A report has the packet from its IP header to the end of the INT stack, however long that is.
 //
-// A packet with INT is known by its DSCP; the original one travels in the shim header. The UDP checksum is kept right: by
-// the difference where words are added, computed anew where the sink removes them.
+// A packet with INT is known by its DSCP; the original one travels in the shim header. The checksum of TCP or UDP is changed
+// by the difference where words are added and where the sink removes them: a damaged packet stays damaged.
+//
+// The clock ticks in microseconds, and so do hop latencies. The sink reports when the packet came; when it leaves is not
+// known yet.
 
 #include <core.p4>
 #include <v1model.p4>
@@ -15,6 +19,7 @@ typedef bit<48> Mac;
 typedef bit<32> Ipv4Address;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<8>  PROTOCOL_TCP = 6;
 const bit<8>  PROTOCOL_UDP = 17;
 
 const bit<6> DSCP_INT = 0x17;
@@ -23,8 +28,10 @@ const bit<8> INT_HEADER_WORDS = 3;
 
 const bit<32> INGRESS_CLONE = 1; // standard_metadata.instance_type
 
-// Bytes of the reported packet that a report holds at most.
-const bit<16> REPORT_INNER_LENGTH = 128;
+// Words of a report behind its first one, but for the packet: two, and the metadata (bits 1 and 4: three words).
+const bit<16> REPORT_WORDS = 5;
+// Report length of a report that ends with its datagram.
+const bit<16> REPORT_TO_THE_END = 255;
 
 header ethernet_t {
     Mac     dst;
@@ -55,7 +62,24 @@ header udp_t {
     bit<16> checksum;
 }
 
-// Between UDP and INT. `length` counts the words that follow, up to the original payload.
+header tcp_t {
+    bit<16> src;
+    bit<16> dst;
+    bit<32> sequence;
+    bit<32> acknowledgement;
+    bit<4>  data_offset;
+    bit<4>  reserved;
+    bit<8>  flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
+header tcp_options_t {
+    varbit<320> bytes;
+}
+
+// Between TCP or UDP and INT. `length` counts the words that follow, up to the original payload.
 header int_shim_t {
     bit<4> type;
     bit<2> next_protocol;
@@ -104,8 +128,8 @@ header report_group_t {
 
 header report_t {
     bit<4>  type;        // 1: INT
-    bit<4>  inner_type;  // 3: an Ethernet frame
-    bit<8>  length;      // words behind this one
+    bit<4>  inner_type;  // 4: an IPv4 packet
+    bit<8>  length;      // words after this one, or 255: to the end of the datagram
     bit<8>  metadata_length;
     bit<1>  dropped;
     bit<1>  congested;
@@ -130,6 +154,8 @@ struct headers_t {
 
     ethernet_t         ethernet;
     ipv4_t             ipv4;
+    tcp_t              tcp;
+    tcp_options_t      tcp_options;
     udp_t              udp;
     int_shim_t         shim;
     int_header_t       int_header;
@@ -150,8 +176,9 @@ struct headers_t {
 struct metadata_t {
     bool    is_source;
     bool    is_sink;
-    // Whether the sink makes a new UDP checksum.
-    bool    makes_checksum;
+    // Ports of TCP or UDP.
+    bit<16> l4_src;
+    bit<16> l4_dst;
     bit<16> instructions;
     bit<5>  hop_words;
     bit<8>  max_hops;
@@ -165,7 +192,8 @@ struct metadata_t {
 }
 
 error {
-    BadIntLength
+    BadIntLength,
+    BadTcpOffset
 }
 
 parser IntParser(packet_in packet,
@@ -185,12 +213,28 @@ parser IntParser(packet_in packet,
         // Whole packets only; MF is the lowest flag.
         transition select(hdr.ipv4.ihl, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (5, 0 &&& 1, 0, PROTOCOL_UDP): parse_udp;
+            (5, 0 &&& 1, 0, PROTOCOL_TCP): parse_tcp;
             default:                       accept;
         }
     }
 
     state parse_udp {
         packet.extract(hdr.udp);
+        meta.l4_src = hdr.udp.src;
+        meta.l4_dst = hdr.udp.dst;
+        transition look_for_int;
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.tcp);
+        meta.l4_src = hdr.tcp.src;
+        meta.l4_dst = hdr.tcp.dst;
+        verify(hdr.tcp.data_offset >= 5, error.BadTcpOffset);
+        packet.extract(hdr.tcp_options, ((bit<32>)(hdr.tcp.data_offset - 5)) * 32);
+        transition look_for_int;
+    }
+
+    state look_for_int {
         transition select(hdr.ipv4.dscp) {
             DSCP_INT: look_at_shim;
             default:  accept;
@@ -249,8 +293,9 @@ control IntIngress(inout headers_t hdr,
         key = {
             hdr.ipv4.src : ternary;
             hdr.ipv4.dst : ternary;
-            hdr.udp.src  : range;
-            hdr.udp.dst  : range;
+            hdr.ipv4.protocol : ternary;
+            meta.l4_src : range;
+            meta.l4_dst : range;
         }
         actions = { watch; NoAction; }
         default_action = NoAction();
@@ -289,11 +334,10 @@ control IntIngress(inout headers_t hdr,
         forward.apply();
         host_port.apply();
         if (meta.is_sink) {
-            meta.makes_checksum = hdr.udp.isValid() && hdr.udp.checksum != 0;
             if (hdr.int_header.isValid()) {
                 collector.apply();
             }
-        } else if (hdr.udp.isValid() && !hdr.int_header.isValid()) {
+        } else if ((hdr.udp.isValid() || hdr.tcp.isValid()) && !hdr.int_header.isValid()) {
             watch_list.apply();
         }
     }
@@ -310,6 +354,17 @@ bit<16> corrected(in bit<16> checksum, in bit<32> added) {
     sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
     sum = (bit<32>)sum[15:0] + (bit<32>)sum[31:16];
     return ~sum[15:0];
+}
+
+// Corrects UDP's checksum for data that `added` was added to. Zero says that there is no checksum: one that comes out as zero
+// is sent as all ones.
+void correct_udp(inout udp_t udp, in bit<32> added) {
+    if (udp.checksum != 0) {
+        udp.checksum = corrected(udp.checksum, added);
+        if (udp.checksum == 0) {
+            udp.checksum = 0xffff;
+        }
+    }
 }
 
 // Puts this node's measurements in front of the stack. `added` is what the packet's checksum has to learn of them.
@@ -403,17 +458,23 @@ control IntEgress(inout headers_t hdr,
             report_sequence.write(0, sequence + 1);
         }
 
-        // Whole words of the packet.
-        bit<16> inner = (bit<16>)standard_metadata.packet_length & 0xfffc;
-        if (inner > REPORT_INNER_LENGTH) {
-            inner = REPORT_INNER_LENGTH;
+        // From the IP header to the end of the stack: whole words.
+        bit<16> l4_words = 2;
+        if (hdr.tcp.isValid()) {
+            l4_words = (bit<16>)hdr.tcp.data_offset;
         }
+        bit<16> words = 5 + l4_words + 1 + (bit<16>)hdr.shim.length;
+        bit<16> inner = words << 2;
+        bit<16> report_words = REPORT_WORDS + words;
+        if (report_words > REPORT_TO_THE_END) {
+            report_words = REPORT_TO_THE_END;
+        }
+        hdr.ethernet.setInvalid();
         hdr.report_ethernet = { dst_mac, src_mac, ETHERTYPE_IPV4 };
         hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + 12 + 12 + inner, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
         hdr.report_udp = { udp_port, udp_port, 8 + 8 + 12 + 12 + inner, 0 };
         hdr.report_group = { 2, 0, sequence[21:0], node };
-        // Behind the first word there are two words, the metadata (bits 1 and 4: three words) and the packet.
-        hdr.report = { 1, 3, 5 + inner[9:2], 3, 0, 0, 1, 0, 0, 0x4800, hdr.int_header.domain, 0, 0 };
+        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, 0, 0, 0x4800, hdr.int_header.domain, 0, 0 };
         hdr.report_ports = { (bit<16>)meta.reported_ingress_port, (bit<16>)meta.reported_egress_port };
         hdr.report_ingress_time = { (bit<64>)meta.reported_ingress_time * 1000 };
         truncate(14 + 20 + 8 + 8 + 12 + 12 + (bit<32>)inner);
@@ -439,9 +500,25 @@ control IntEgress(inout headers_t hdr,
         if (meta.is_sink) {
             if (hdr.int_header.isValid()) {
                 bit<16> removed = ((bit<16>)hdr.shim.length + 1) << 2;
+                // The complement of the sum of the removed words: to add it is to take them away.
+                bit<16> less;
+                hash(less, HashAlgorithm.csum16, 16w0,
+                     { hdr.shim.type, hdr.shim.next_protocol, hdr.shim.reserved_1, hdr.shim.length,
+                       hdr.shim.reserved_2, hdr.shim.dscp, hdr.shim.reserved_3,
+                       hdr.int_header.version, hdr.int_header.discard, hdr.int_header.hops_exceeded,
+                       hdr.int_header.mtu_exceeded, hdr.int_header.reserved, hdr.int_header.hop_words,
+                       hdr.int_header.remaining_hops, hdr.int_header.instructions, hdr.int_header.domain,
+                       hdr.int_header.domain_instructions, hdr.int_header.domain_flags, hdr.stack.words },
+                     32w65536);
+                bit<32> difference = (bit<32>)less + (bit<32>)(~removed);
                 hdr.ipv4.dscp = hdr.shim.dscp;
                 hdr.ipv4.total_length = hdr.ipv4.total_length - removed;
-                hdr.udp.length = hdr.udp.length - removed;
+                if (hdr.tcp.isValid()) {
+                    hdr.tcp.checksum = corrected(hdr.tcp.checksum, difference);
+                } else {
+                    hdr.udp.length = hdr.udp.length - removed;
+                    correct_udp(hdr.udp, difference + (bit<32>)(~removed));
+                }
                 hdr.shim.setInvalid();
                 hdr.int_header.setInvalid();
                 hdr.stack.setInvalid();
@@ -496,14 +573,14 @@ control IntEgress(inout headers_t hdr,
 
         bit<16> new_bytes = new_words << 2;
         hdr.ipv4.total_length = hdr.ipv4.total_length + new_bytes;
-        hdr.udp.length = hdr.udp.length + new_bytes;
-        // The length counts twice: in UDP's header and in the pseudo-header. Zero says that there is no checksum.
-        if (hdr.udp.checksum != 0) {
-            hdr.udp.checksum = corrected(hdr.udp.checksum, added + ((bit<32>)new_bytes << 1));
-            if (hdr.udp.checksum == 0) {
-                hdr.udp.checksum = 0xffff;
-            }
+        if (hdr.tcp.isValid()) {
+            // The length counts in the pseudo-header.
+            hdr.tcp.checksum = corrected(hdr.tcp.checksum, added + (bit<32>)new_bytes);
+            return;
         }
+        hdr.udp.length = hdr.udp.length + new_bytes;
+        // The length counts twice: in UDP's header and in the pseudo-header.
+        correct_udp(hdr.udp, added + ((bit<32>)new_bytes << 1));
     }
 }
 
@@ -520,14 +597,6 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
               hdr.report_ipv4.fragment_offset, hdr.report_ipv4.ttl, hdr.report_ipv4.protocol,
               hdr.report_ipv4.src, hdr.report_ipv4.dst },
             hdr.report_ipv4.checksum, HashAlgorithm.csum16);
-        update_checksum_with_payload(meta.makes_checksum,
-            { hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.udp.length,
-              hdr.udp.src, hdr.udp.dst, hdr.udp.length },
-            hdr.udp.checksum, HashAlgorithm.csum16);
-        // Zero says that there is no checksum: one that comes out as zero is sent as all ones, which is what a sum of
-        // zero gives.
-        update_checksum(meta.makes_checksum && hdr.udp.checksum == 0, { 16w0 },
-            hdr.udp.checksum, HashAlgorithm.csum16);
     }
 }
 
