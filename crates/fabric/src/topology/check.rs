@@ -13,9 +13,9 @@ use crate::host::PORTS;
 
 use super::file::{self, File};
 use super::{
-    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
-    MAX_LINKS, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec, ServiceSpec, SwitchId,
-    SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
+    BitRate, CommandSpec, End, FaultSpec, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec,
+    MAX_FLOWS, MAX_LINKS, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec, ServiceSpec,
+    SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
@@ -84,6 +84,8 @@ impl Check<'_> {
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
+        let faults = file.faults.iter();
+        let faults: Vec<FaultSpec> = faults.filter_map(|it| self.fault(it, &links)).collect();
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts);
@@ -99,6 +101,7 @@ impl Check<'_> {
             hosts,
             servers,
             links,
+            faults,
             traffic,
             flows: file.flows.iter().filter_map(|f| self.flow(f)).collect(),
             pings: file.pings.iter().filter_map(|p| self.ping(p)).collect(),
@@ -316,6 +319,50 @@ impl Check<'_> {
             return None;
         }
         Some(Link { ends: [a, b], spec })
+    }
+
+    /// Reads a fault: of its link, what it does not give stays.
+    fn fault(&mut self, fault: &Spanned<file::Fault>, links: &[Link]) -> Option<FaultSpec> {
+        let given = fault.get_ref();
+        let [a, b] = given.link.each_ref().map(|end| self.end(end));
+        let (a, b) = (a?, b?);
+        let mut ends = links.iter().map(|link| link.ends);
+        let Some(link) = ends.position(|ends| ends == [a, b] || ends == [b, a]) else {
+            let message = "there is no link between these ends".to_owned();
+            let mend = "name the ends as the [[link]] section does";
+            self.mistake(&given.link[0], message, mend);
+            return None;
+        };
+        let parts = file::LinkParts {
+            delay: given.delay.clone(),
+            loss: given.loss.clone(),
+            duplicate: given.duplicate.clone(),
+            reorder: given.reorder.clone(),
+            corrupt: given.corrupt.clone(),
+            ..file::LinkParts::default()
+        };
+        let during = self.link_spec(&parts, Some(links[link].spec));
+        if during == links[link].spec {
+            let mend = "give it a delay, or a loss, duplicate, reorder or corrupt";
+            self.mistake(fault, "the fault changes nothing".to_owned(), mend);
+        }
+        let at = Nanos(self.quantity(&given.at, Quantity::Time)?);
+        let until = match &given.until {
+            Some(text) => Some(Nanos(self.quantity(text, Quantity::Time)?)),
+            None => None,
+        };
+        if let (Some(text), Some(end)) = (&given.until, until)
+            && end <= at
+        {
+            let mend = "let `until` be later than `at`";
+            self.mistake(text, "the fault ends before it begins".to_owned(), mend);
+        }
+        Some(FaultSpec {
+            link,
+            at,
+            until,
+            during,
+        })
     }
 
     fn link_spec(&mut self, parts: &file::LinkParts, defaults: Option<LinkSpec>) -> LinkSpec {

@@ -22,6 +22,8 @@ pub(super) struct File {
     pub(super) servers: Vec<Spanned<Server>>,
     #[serde(default, rename = "link")]
     pub(super) links: Vec<Spanned<Link>>,
+    #[serde(default, rename = "fault")]
+    pub(super) faults: Vec<Spanned<Fault>>,
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<Flow>,
     #[serde(default, rename = "ping")]
@@ -177,6 +179,20 @@ pub(super) struct Link {
     pub(super) reorder: Option<Spanned<f64>>,
     pub(super) corrupt: Option<Spanned<f64>>,
     pub(super) queue: Option<Spanned<i64>>,
+}
+
+/// Other properties of a link for a time.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) link: [Text; 2],
+    pub(super) at: Text,
+    pub(super) until: Option<Text>,
+    pub(super) delay: Option<Text>,
+    pub(super) loss: Option<Spanned<f64>>,
+    pub(super) duplicate: Option<Spanned<f64>>,
+    pub(super) reorder: Option<Spanned<f64>>,
+    pub(super) corrupt: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]

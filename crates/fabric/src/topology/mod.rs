@@ -32,6 +32,8 @@ pub struct Topology {
     pub servers: Vec<ServerSpec>,
     /// The links, in the order of the file.
     pub links: Vec<Link>,
+    /// Faults of links.
+    pub faults: Vec<FaultSpec>,
     /// Flows listed in the file.
     pub flows: Vec<FlowSpec>,
     /// Pings listed in the file.
@@ -300,6 +302,19 @@ pub struct Link {
     pub ends: [End; 2],
     /// Properties of each direction.
     pub spec: LinkSpec,
+}
+
+/// A fault of a link, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultSpec {
+    /// The link, as an index of [`Topology::links`].
+    pub link: usize,
+    /// Begin.
+    pub at: Nanos,
+    /// End; `None` is never.
+    pub until: Option<Nanos>,
+    /// Delay and faults meanwhile. Rate and queue are those of the link.
+    pub during: LinkSpec,
 }
 
 /// One end of a link.
