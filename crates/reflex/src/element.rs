@@ -20,6 +20,17 @@ pub enum ElementAnswer {
     OldTerm(Term),
 }
 
+impl ElementAnswer {
+    /// Returns the answer to a change by what the guard decided.
+    pub(crate) fn of(admission: Admission, change: &ElementChange) -> ElementAnswer {
+        match admission {
+            Admission::Apply => ElementAnswer::Has(change.index),
+            Admission::Repeat(has) | Admission::Gap(has) => ElementAnswer::Has(has),
+            Admission::OldTerm(newer) => ElementAnswer::OldTerm(newer),
+        }
+    }
+}
+
 /// A table that a permission of the loop file cannot be used on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindError {
@@ -115,6 +126,18 @@ pub struct ElementCounts {
     pub unknown: u64,
 }
 
+impl ElementCounts {
+    /// Counts what the guard did not let through.
+    pub(crate) fn count(&mut self, admission: Admission) {
+        match admission {
+            Admission::Apply => {}
+            Admission::Repeat(_) => self.repeated += 1,
+            Admission::Gap(_) => self.early += 1,
+            Admission::OldTerm(_) => self.old_term += 1,
+        }
+    }
+}
+
 /// Guard and translator in front of a device: takes commands in order, once, from the newest
 /// leader.
 pub struct ManagedElement {
@@ -156,27 +179,15 @@ impl ManagedElement {
         term: Term,
         change: &ElementChange,
     ) -> ElementAnswer {
-        match self.fence.admit(term, change.previous, change.index) {
-            Admission::Apply => {
-                if let Err(error) = self.apply(device, change) {
-                    self.counts.refused += 1;
-                    self.last_refusal = Some(error);
-                }
-                ElementAnswer::Has(change.index)
-            }
-            Admission::Repeat(has) => {
-                self.counts.repeated += 1;
-                ElementAnswer::Has(has)
-            }
-            Admission::Gap(has) => {
-                self.counts.early += 1;
-                ElementAnswer::Has(has)
-            }
-            Admission::OldTerm(newer) => {
-                self.counts.old_term += 1;
-                ElementAnswer::OldTerm(newer)
-            }
+        let admission = self.fence.admit(term, change.previous, change.index);
+        self.counts.count(admission);
+        if admission == Admission::Apply
+            && let Err(error) = self.apply(device, change)
+        {
+            self.counts.refused += 1;
+            self.last_refusal = Some(error);
         }
+        ElementAnswer::of(admission, change)
     }
 
     fn apply(&mut self, device: &mut Device, change: &ElementChange) -> Result<(), ControlError> {

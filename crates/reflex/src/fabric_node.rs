@@ -1,18 +1,18 @@
 //! The plane in a simulated fabric: in the place of the hosts that reports are sent to.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Ref, RefCell, RefMut};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
+use consensus::{ElementChange, Term};
 use fabric::topology::LinkSpec;
 use fabric::{Node, NodeCounts, Plane};
 use packet::{Frame, FrameError, Nanos, PortId};
 use switch::{Device, Ledger, QueueConfig};
 
-use crate::element::{ElementAnswer, ManagedElement};
-use crate::loops::{ElementIndex, SourceIndex};
-use crate::plane::{ElementCommand, ReflexPlane};
+use crate::element::{ElementAnswer, ElementCounts, ManagedElement};
+use crate::loops::SourceIndex;
+use crate::plane_driver::{CommandTarget, PlaneDriver};
 
 /// A device of a simulated switch that a plane changes, too.
 #[derive(Clone)]
@@ -60,104 +60,63 @@ impl Plane for SharedDevice {
     }
 }
 
-/// An element of the fabric: commands and answers take the time of its delay.
-struct Attached {
+/// An element of a fabric: a guard and its device.
+pub struct FabricElement {
     device: SharedDevice,
     element: ManagedElement,
-    delay: Nanos,
-    commands: VecDeque<(Nanos, ElementCommand)>,
-    answers: VecDeque<(Nanos, ElementAnswer)>,
 }
 
-struct Shared {
-    plane: ReflexPlane,
-    elements: Vec<Attached>,
+impl FabricElement {
+    /// Joins a guard with its device.
+    pub fn new(device: SharedDevice, element: ManagedElement) -> FabricElement {
+        FabricElement { device, element }
+    }
 }
 
-/// A plane with the elements of a fabric.
-#[derive(Clone)]
-pub struct FabricPlane(Rc<RefCell<Shared>>);
-
-impl FabricPlane {
-    /// Joins a plane with its elements, in the order of the loop file.
-    pub fn new(plane: ReflexPlane, elements: Vec<(SharedDevice, ManagedElement)>) -> FabricPlane {
-        let specs = plane.loops().elements.iter();
-        let elements = elements.into_iter().zip(specs);
-        let elements = elements.map(|((device, element), spec)| Attached {
-            device,
-            element,
-            delay: spec.delay,
-            commands: VecDeque::new(),
-            answers: VecDeque::new(),
-        });
-        let elements = elements.collect();
-        FabricPlane(Rc::new(RefCell::new(Shared { plane, elements })))
+impl CommandTarget for FabricElement {
+    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer {
+        let element = &mut self.element;
+        self.device
+            .with(|device| element.take(device, term, change))
     }
 
-    /// Returns the node for the host of a source.
-    pub fn node(&self, source: SourceIndex) -> SourceNode {
-        let udp_port = self.with(|plane, _| plane.loops().sources[source.0].udp_port);
+    fn counts(&self) -> ElementCounts {
+        self.element.counts()
+    }
+}
+
+/// A plane that several nodes of a fabric share.
+#[derive(Clone)]
+pub struct FabricPlane(Rc<RefCell<PlaneDriver>>);
+
+impl FabricPlane {
+    /// Shares a plane.
+    pub fn new(driver: PlaneDriver) -> FabricPlane {
+        FabricPlane(Rc::new(RefCell::new(driver)))
+    }
+
+    /// Returns the node for the host of a source. `observe` gets each frame that arrives, and its
+    /// time.
+    pub fn node(&self, source: SourceIndex, observe: Box<dyn FnMut(&[u8], Nanos)>) -> SourceNode {
+        let udp_port = self.get().plane().loops().sources[source.0].udp_port;
         SourceNode {
             shared: self.clone(),
             source,
             udp_port,
+            observe,
             received: 0,
             others: 0,
         }
     }
 
-    /// Calls a function with the plane and its elements.
-    pub fn with<T>(&self, work: impl FnOnce(&mut ReflexPlane, &[&ManagedElement]) -> T) -> T {
-        let shared = &mut *self.0.borrow_mut();
-        let elements: Vec<&ManagedElement> = shared.elements.iter().map(|it| &it.element).collect();
-        work(&mut shared.plane, &elements)
-    }
-}
-
-impl Shared {
-    fn step(&mut self, now: Nanos) {
-        loop {
-            let mut is_changed = false;
-            for (at, attached) in self.elements.iter_mut().enumerate() {
-                while attached
-                    .commands
-                    .front()
-                    .is_some_and(|(due, _)| *due <= now)
-                    && let Some((due, command)) = attached.commands.pop_front()
-                {
-                    let (term, change) = (command.term, command.change);
-                    let element = &mut attached.element;
-                    let answer = attached
-                        .device
-                        .with(|device| element.take(device, term, &change));
-                    attached.answers.push_back((due + attached.delay, answer));
-                }
-                while attached.answers.front().is_some_and(|(due, _)| *due <= now)
-                    && let Some((_, answer)) = attached.answers.pop_front()
-                {
-                    is_changed = true;
-                    self.plane.answer(now, ElementIndex(at), answer);
-                }
-            }
-            self.plane.step(now);
-            self.plane.drain_commands(|command| {
-                is_changed = true;
-                let attached = &mut self.elements[command.element.0];
-                attached.commands.push_back((now + attached.delay, command));
-            });
-            if !is_changed {
-                return;
-            }
-        }
+    /// Returns the plane.
+    pub fn get(&self) -> Ref<'_, PlaneDriver> {
+        self.0.borrow()
     }
 
-    fn next_time(&self) -> Nanos {
-        let due = self.elements.iter().flat_map(|attached| {
-            let command = attached.commands.front().map(|(due, _)| *due);
-            let answer = attached.answers.front().map(|(due, _)| *due);
-            [command, answer].into_iter().flatten()
-        });
-        due.fold(self.plane.next_time(), Nanos::min)
+    /// Returns the plane, to change it.
+    pub fn get_mut(&self) -> RefMut<'_, PlaneDriver> {
+        self.0.borrow_mut()
     }
 }
 
@@ -166,6 +125,7 @@ pub struct SourceNode {
     shared: FabricPlane,
     source: SourceIndex,
     udp_port: u16,
+    observe: Box<dyn FnMut(&[u8], Nanos)>,
     received: u64,
     /// Frames that are no datagrams for the source.
     others: u64,
@@ -176,22 +136,23 @@ impl Node for SourceNode {
 
     fn receive(&mut self, _: PortId, bytes: &[u8], now: Nanos) {
         self.received += 1;
+        (self.observe)(bytes, now);
         let datagram = datagram(bytes);
         let Some((from, _, payload)) = datagram.filter(|(_, port, _)| *port == self.udp_port)
         else {
             self.others += 1;
             return;
         };
-        let shared = &mut *self.shared.0.borrow_mut();
-        shared.plane.receive(now, self.source, from, payload);
+        let mut driver = self.shared.get_mut();
+        driver.receive(now, self.source, from, payload);
     }
 
     fn step(&mut self, now: Nanos) {
-        self.shared.0.borrow_mut().step(now);
+        self.shared.get_mut().step(now);
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        Some(self.shared.0.borrow().next_time())
+        Some(self.shared.get().next_time())
     }
 
     fn drain_sent(&mut self, _: &mut dyn FnMut(PortId, &[u8], Nanos)) {}

@@ -10,7 +10,7 @@
 //! - [`ReplicaGroup`] is the store: nodes of `consensus` with messages in memory.
 //! - [`ManagedElement`] stands before a device: it applies committed changes in order, once, from
 //!   the newest leader.
-//! - [`FabricPlane`] joins them in a simulated fabric.
+//! - [`PlaneDriver`] joins them; [`FabricPlane`] is one in a simulated fabric.
 //!
 //! It may not import `runtime`, `p4rt` or `cli`.
 //!
@@ -30,13 +30,14 @@ mod loops;
 mod monitor;
 mod permission;
 mod plane;
+mod plane_driver;
 mod store;
 mod write;
 
 pub use classify::{ReportFacts, Rule, RuleError};
 pub use decision::{Change, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes};
 pub use element::{BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement};
-pub use fabric_node::{FabricPlane, SharedDevice, SourceNode, datagram};
+pub use fabric_node::{FabricElement, FabricPlane, SharedDevice, SourceNode, datagram};
 pub use loops::{
     Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES,
     MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec, ReflexIndex, ReflexSpec, SourceIndex,
@@ -44,5 +45,6 @@ pub use loops::{
 };
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
+pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 pub use write::{EntryKey, KeyBytes, TableWrite};

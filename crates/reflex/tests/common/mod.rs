@@ -1,7 +1,9 @@
 //! Common functions of the tests: a fabric with a plane, from a folder of the examples.
 #![allow(dead_code, unreachable_pub)]
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use driver::{FileSystem, Options, Source};
@@ -10,15 +12,19 @@ use fabric::{Node, Simulation, SwitchNode, Topology};
 use interp::Interp;
 use packet::Nanos;
 use reflex::{
-    ElementIndex, FabricPlane, Loops, ManagedElement, ReflexPlane, SharedDevice, SourceIndex,
+    CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, PlaneDriver,
+    ReflexPlane, SharedDevice, SourceIndex,
 };
 use switch::{Device, DeviceConfig};
+
+/// A frame that arrived at a source.
+pub type Arrived = (Nanos, SourceIndex, Vec<u8>);
 
 /// A fabric with a plane.
 pub struct Bed {
     pub simulation: Simulation,
     pub plane: FabricPlane,
-    pub devices: Vec<(String, SharedDevice)>,
+    pub reports: Rc<RefCell<Vec<Arrived>>>,
 }
 
 /// Returns the folder of an example.
@@ -61,14 +67,21 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
         let device = found.next().expect("the element is a switch").1.clone();
         let program = device.with(|device| Arc::clone(device.program()));
         let managed = ManagedElement::new(&loops, ElementIndex(at), &program);
-        (device, managed.unwrap_or_else(|error| panic!("{error}")))
+        let managed = managed.unwrap_or_else(|error| panic!("{error}"));
+        Box::new(FabricElement::new(device, managed)) as Box<dyn CommandTarget>
     });
     let elements = elements.collect();
-    let plane = FabricPlane::new(ReflexPlane::new(loops.clone(), Nanos::ZERO), elements);
+    let plane = ReflexPlane::new(loops.clone(), Nanos::ZERO);
+    let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
+    let reports: Rc<RefCell<Vec<Arrived>>> = Rc::default();
     for (at, source) in loops.sources.iter().enumerate() {
         let host = hosts.iter().position(|host| *host == source.host);
         let host = HostId(host.expect("the source is a host"));
-        let node = Box::new(plane.node(SourceIndex(at)));
+        let (source, arrived) = (SourceIndex(at), Rc::clone(&reports));
+        let observe = move |frame: &[u8], at: Nanos| {
+            arrived.borrow_mut().push((at, source, frame.to_vec()));
+        };
+        let node = Box::new(plane.node(source, Box::new(observe)));
         simulation
             .replace_host(host, node)
             .expect("nothing runs yet");
@@ -76,7 +89,7 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     Bed {
         simulation,
         plane,
-        devices,
+        reports,
     }
 }
 
