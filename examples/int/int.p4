@@ -293,8 +293,8 @@ control IntIngress(inout headers_t hdr,
             hdr.ipv4.src      : exact;
             hdr.ipv4.dst      : exact;
             hdr.ipv4.protocol : exact;
-            hdr.udp.src       : exact;
-            hdr.udp.dst       : exact;
+            meta.l4_src       : exact;
+            meta.l4_dst       : exact;
         }
         actions = { via; NoAction; }
         default_action = NoAction();
@@ -353,7 +353,7 @@ control IntIngress(inout headers_t hdr,
             drop();
         }
         forward.apply();
-        if (hdr.udp.isValid()) {
+        if (hdr.udp.isValid() || hdr.tcp.isValid()) {
             detour.apply();
         }
         host_port.apply();

@@ -13,7 +13,14 @@ fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
     let (loops, fabric) = (lab::example(LOOPS), lab::example(FABRIC));
     let capture = dir.file("reports.pcap");
     let run = said(&[
-        "reflex", "run", &loops, "--fabric", &fabric, "--capture", &capture, "--json",
+        "reflex",
+        "run",
+        &loops,
+        "--fabric",
+        &fabric,
+        "--capture",
+        &capture,
+        "--json",
     ]);
     assert_eq!(run.status, Some(0), "{}", run.err);
     let input = format!("collector={capture}");
@@ -30,7 +37,11 @@ fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
     assert_eq!(counts["accepted"], counts["received"]);
     assert_eq!(counts["lost"], 0);
     let text = said(&["reflex", "replay", &loops, "--in", &input]);
-    assert!(text.out.contains("detour: port 4, committed after"), "{}", text.out);
+    assert!(
+        text.out.contains("detour: port 4, committed after"),
+        "{}",
+        text.out
+    );
     assert!(text.out.contains("64 changes"), "{}", text.out);
 }
 
@@ -69,7 +80,12 @@ fn all_mistakes_of_a_loop_file_are_named_with_their_lines() {
 fn the_shipped_file_is_explained() {
     let check = said(&["reflex", "check", &lab::example(LOOPS)]);
     assert_eq!(check.status, Some(0), "{}", check.err);
-    for part in ["source at collector", "monitor slow paths", "reflex detour", "store of a, b, c"] {
+    for part in [
+        "source at collector",
+        "monitor slow paths",
+        "reflex detour",
+        "store of a, b, c",
+    ] {
         assert!(check.out.contains(part), "{}", check.out);
     }
 }
@@ -78,8 +94,15 @@ fn the_shipped_file_is_explained() {
 fn a_table_that_the_switch_lacks_is_named() {
     let dir = Directory::new("reflex-table");
     let text = std::fs::read_to_string(lab::example(LOOPS)).unwrap();
-    let file = dir.with("loops.toml", text.replace("IntIngress.detour", "IntIngress.detours"));
+    let file = dir.with(
+        "loops.toml",
+        text.replace("IntIngress.detour", "IntIngress.detours"),
+    );
     let run = said(&["reflex", "run", &file, "--fabric", &lab::example(FABRIC)]);
     assert_eq!(run.status, Some(1));
-    assert!(run.err.contains("has no table IntIngress.detours"), "{}", run.err);
+    assert!(
+        run.err.contains("has no table IntIngress.detours"),
+        "{}",
+        run.err
+    );
 }

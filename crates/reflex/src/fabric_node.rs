@@ -85,6 +85,9 @@ impl CommandTarget for FabricElement {
     }
 }
 
+/// Function that gets each frame of a source, and its time.
+pub type FrameObserver = Box<dyn FnMut(&[u8], Nanos)>;
+
 /// A plane that several nodes of a fabric share.
 #[derive(Clone)]
 pub struct FabricPlane(Rc<RefCell<PlaneDriver>>);
@@ -95,9 +98,8 @@ impl FabricPlane {
         FabricPlane(Rc::new(RefCell::new(driver)))
     }
 
-    /// Returns the node for the host of a source. `observe` gets each frame that arrives, and its
-    /// time.
-    pub fn node(&self, source: SourceIndex, observe: Box<dyn FnMut(&[u8], Nanos)>) -> SourceNode {
+    /// Returns the node for the host of a source.
+    pub fn node(&self, source: SourceIndex, observe: FrameObserver) -> SourceNode {
         let udp_port = self.get().plane().loops().sources[source.0].udp_port;
         SourceNode {
             shared: self.clone(),
@@ -125,7 +127,7 @@ pub struct SourceNode {
     shared: FabricPlane,
     source: SourceIndex,
     udp_port: u16,
-    observe: Box<dyn FnMut(&[u8], Nanos)>,
+    observe: FrameObserver,
     received: u64,
     /// Frames that are no datagrams for the source.
     others: u64,

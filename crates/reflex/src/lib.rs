@@ -37,7 +37,9 @@ mod write;
 pub use classify::{ReportFacts, Rule, RuleError};
 pub use decision::{Change, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes};
 pub use element::{BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement};
-pub use fabric_node::{FabricElement, FabricPlane, SharedDevice, SourceNode, datagram};
+pub use fabric_node::{
+    FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
+};
 pub use loops::{
     Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES,
     MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec, ReflexIndex, ReflexSpec, SourceIndex,

@@ -83,11 +83,11 @@ impl PlaneDriver {
         loop {
             let mut is_changed = false;
             for (at, attached) in self.elements.iter_mut().enumerate() {
-                while let Some((due, command)) = attached.commands.pop_front_if(|it| it.0 <= now) {
+                while let Some((due, command)) = take_due(&mut attached.commands, now) {
                     let answer = attached.target.take(command.term, &command.change);
                     attached.answers.push_back((due + attached.delay, answer));
                 }
-                while let Some((_, answer)) = attached.answers.pop_front_if(|it| it.0 <= now) {
+                while let Some((_, answer)) = take_due(&mut attached.answers, now) {
                     is_changed = true;
                     self.plane.answer(now, ElementIndex(at), answer);
                 }
@@ -137,4 +137,10 @@ impl PlaneDriver {
     pub fn element_counts(&self, element: ElementIndex) -> ElementCounts {
         self.elements[element.0].target.counts()
     }
+}
+
+/// Removes and returns the first item if its time has come.
+fn take_due<T>(items: &mut VecDeque<(Nanos, T)>, now: Nanos) -> Option<(Nanos, T)> {
+    let is_due = items.front().is_some_and(|(due, _)| *due <= now);
+    is_due.then(|| items.pop_front()).flatten()
 }

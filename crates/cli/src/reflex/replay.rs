@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::reflex::{
-    AcceptingElement, CommandTarget, PlaneDriver, ReflexPlane, SourceIndex, datagram,
-};
+use ::reflex::{AcceptingElement, CommandTarget, PlaneDriver, ReflexPlane, SourceIndex, datagram};
 use clap::Args;
 use command::captures::{Captures, Input};
 use packet::{Nanos, PortId};
@@ -43,12 +41,17 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let loops = super::read(&options.loops)?;
     let inputs = options.inputs.iter().map(|input| {
         let Some((host, file)) = input.split_once('=') else {
-            return Err(format!("\"{input}\" names no host: write HOST=FILE, as in collector=r.pcap"));
+            return Err(format!(
+                "\"{input}\" names no host: write HOST=FILE, as in collector=r.pcap"
+            ));
         };
         let source = loops.sources.iter().position(|source| source.host == host);
         let source = source.ok_or_else(|| {
             let hosts: Vec<&str> = loops.sources.iter().map(|it| it.host.as_str()).collect();
-            format!("no source is at host {host}; sources are at {}", hosts.join(", "))
+            format!(
+                "no source is at host {host}; sources are at {}",
+                hosts.join(", ")
+            )
         })?;
         Ok(Input {
             port: PortId(source as u32),

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::reflex::{
-    CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, PlaneDriver,
-    ReflexPlane, SharedDevice, SourceIndex,
+    CommandTarget, ElementIndex, FabricElement, FabricPlane, FrameObserver, Loops, ManagedElement,
+    PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
 };
 use clap::Args;
 use command::switches::{Maker, SwitchPlane};
@@ -124,7 +124,9 @@ fn elements(
         let mut found = devices.iter().filter(|(name, _)| *name == element.device);
         let Some((_, device)) = found.next() else {
             let (name, device) = (&element.name, &element.device);
-            return Err(format!("element {name}: the topology has no switch {device}"));
+            return Err(format!(
+                "element {name}: the topology has no switch {device}"
+            ));
         };
         let program = device.with(|device| Arc::clone(device.program()));
         let managed = ManagedElement::new(loops, ElementIndex(at), &program);
@@ -135,7 +137,7 @@ fn elements(
 }
 
 /// Returns the function that writes frames to the capture, if there is one.
-fn observer(capture: Option<Rc<RefCell<Capture>>>) -> Box<dyn FnMut(&[u8], Nanos)> {
+fn observer(capture: Option<Rc<RefCell<Capture>>>) -> FrameObserver {
     let Some(capture) = capture else {
         return Box::new(|_, _| {});
     };

@@ -44,9 +44,16 @@ impl Declared {
 pub(super) fn declared(loops: &Loops) -> String {
     let mut text = format!("{}\n", loops.name);
     for source in &loops.sources {
-        let nodes: Vec<String> = source.from.iter().map(|(node, _)| node.to_string()).collect();
+        let nodes: Vec<String> = source
+            .from
+            .iter()
+            .map(|(node, _)| node.to_string())
+            .collect();
         let (host, port) = (&source.host, source.udp_port);
-        text += &format!("source at {host}, UDP port {port}: nodes {}\n", nodes.join(", "));
+        text += &format!(
+            "source at {host}, UDP port {port}: nodes {}\n",
+            nodes.join(", ")
+        );
     }
     for monitor in &loops.monitors {
         let MonitorKind::PathLatency(spec) = &monitor.kind;
@@ -240,7 +247,9 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let head = ["at", "monitor", "flow", "path", "latency", "average", "result"];
+        let head = [
+            "at", "monitor", "flow", "path", "latency", "average", "result",
+        ];
         let rows = self.decisions.iter().take(MAX_SHOWN).map(|decision| {
             let path: Vec<String> = decision.path.iter().map(ToString::to_string).collect();
             vec![
@@ -258,7 +267,10 @@ impl Report {
             false => table(&head, rows) + "\n",
         };
         if let Some(more @ 1..) = self.decisions.len().checked_sub(MAX_SHOWN) {
-            text += &format!("and {}; --json has all\n\n", amount::count(more as u64, "more decision"));
+            text += &format!(
+                "and {}; --json has all\n\n",
+                amount::count(more as u64, "more decision")
+            );
         }
         let counts = &self.counts;
         let received = amount::count(counts.received, "datagram");
@@ -292,7 +304,11 @@ impl Report {
             text += "\n";
         }
         for element in &self.elements {
-            text += &format!("{}: {} applied", element.name, amount::count(element.applied, "change"));
+            text += &format!(
+                "{}: {} applied",
+                element.name,
+                amount::count(element.applied, "change")
+            );
             let others = [
                 (element.refused, "refused by the switch"),
                 (element.repeated, "repeated"),

@@ -88,9 +88,7 @@ impl<K: Copy + Eq + Hash> FlowTable<K> {
                 (most, free) = (room, first);
             }
         }
-        let Some((index, is_old)) = free.or(old) else {
-            return None;
-        };
+        let (index, is_old) = free.or(old)?;
         self.flows += usize::from(!is_old);
         let (key, last) = (*key, now);
         self.slots[index] = Some(Slot { key, last });
