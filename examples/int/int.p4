@@ -280,6 +280,24 @@ control IntIngress(inout headers_t hdr,
         size = 16384;
     }
 
+    action via(Port port) {
+        standard_metadata.egress_spec = port;
+    }
+
+    // Flows that take another way than that of their destination: a reflex plane writes here.
+    table detour {
+        key = {
+            hdr.ipv4.src      : exact;
+            hdr.ipv4.dst      : exact;
+            hdr.ipv4.protocol : exact;
+            meta.l4_src       : exact;
+            meta.l4_dst       : exact;
+        }
+        actions = { via; NoAction; }
+        default_action = NoAction();
+        size = 4096;
+    }
+
     // What the nodes on the way shall measure. `hop_words` is the size of one node's answer: one word for each
     // instruction, two for bits 4, 5 and 6.
     action watch(bit<16> instructions, bit<5> hop_words, bit<8> max_hops) {
@@ -332,6 +350,9 @@ control IntIngress(inout headers_t hdr,
             drop();
         }
         forward.apply();
+        if (hdr.udp.isValid() || hdr.tcp.isValid()) {
+            detour.apply();
+        }
         host_port.apply();
         if (meta.is_sink) {
             if (hdr.int_header.isValid()) {

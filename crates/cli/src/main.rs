@@ -25,6 +25,7 @@ mod hypervisor;
 mod listen;
 mod offload;
 mod pof;
+mod reflex;
 mod replay;
 mod run;
 mod serve;
@@ -115,6 +116,9 @@ enum Command {
     Fabric(fabric::Options),
     /// Reduce key-value pairs in switches on their way to a reducer (MapReduce), exactly.
     Aggregate(aggregate::Options),
+    /// Change switches by what telemetry reports say: loops that classify, detect, decide and
+    /// replicate in microseconds.
+    Reflex(reflex::Options),
     /// Measure figures of papers, and compare them with the papers' own.
     #[cfg(feature = "lab")]
     Experiment(lab::experiment::ExperimentOptions),
@@ -214,6 +218,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Offload(_)
         | Command::Split(_)
         | Command::Aggregate(_)
+        | Command::Reflex(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
@@ -248,6 +253,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Ctl(options) => ctl::run(&options, &early),
         Command::Fabric(options) => fabric::run(&options, &early),
         Command::Aggregate(options) => aggregate::run(&options, &early),
+        Command::Reflex(options) => reflex::run(&options, &early),
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),

@@ -122,6 +122,12 @@ impl LinkDirection {
         Some(frame)
     }
 
+    /// Sets delay and faults of the frames from now on. Rate and queue stay.
+    pub(crate) fn set(&mut self, spec: &LinkSpec) {
+        self.spec.delay = spec.delay;
+        self.spec.faults = spec.faults;
+    }
+
     pub(crate) fn counts(&self) -> LineCounts {
         self.counts
     }

@@ -141,6 +141,8 @@ pub(crate) struct LineId(usize);
 enum Event {
     /// A frame arrives. The number counts the links that it has passed at this instant.
     Arrival(LineId, usize),
+    /// A fault of a link begins, or ends.
+    Fault(usize, bool),
     /// The wake-up of a node. It is void if the node has since changed its wake-up time.
     Wake(NodeId),
 }
@@ -280,6 +282,13 @@ impl Simulation {
     }
 
     fn begin(&mut self) -> Result<(), FabricError> {
+        for (number, fault) in self.topology.faults.iter().enumerate() {
+            let events = &mut self.wires.events;
+            events.push(fault.at, Event::Fault(number, true));
+            if let Some(end) = fault.until {
+                events.push(end, Event::Fault(number, false));
+            }
+        }
         for flow in self.topology.flows.clone() {
             self.add_flow(flow)?;
         }
@@ -410,6 +419,7 @@ impl Simulation {
                     self.settle(node, cause)?;
                 }
                 Event::Wake(_) => {}
+                Event::Fault(fault, begins) => self.set_fault(fault, begins),
             }
         }
         Ok(false)
@@ -437,6 +447,18 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    fn set_fault(&mut self, number: usize, begins: bool) {
+        let fault = &self.topology.faults[number];
+        let spec = match begins {
+            true => &fault.during,
+            false => &self.topology.links[fault.link].spec,
+        };
+        // Each link is laid in both directions.
+        for line in &mut self.wires.lines[2 * fault.link..][..2] {
+            line.line.set(spec);
+        }
     }
 
     fn arrive(&mut self, id: LineId, hops: usize) -> Result<(), FabricError> {

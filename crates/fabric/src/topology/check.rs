@@ -7,16 +7,14 @@ use std::path::Path;
 use packet::{Nanos, PortId};
 use port::{FaultRates, PerMillion};
 use support::mac::octets;
-use toml::Spanned;
+use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use crate::host::PORTS;
 
-use super::error::{Lines, TopologyLineError};
-use super::file::{self, File, Text};
-use super::quantity::Quantity;
+use super::file::{self, File};
 use super::{
-    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
-    MAX_LINKS, MAX_MISTAKES, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec, ServiceSpec,
+    BitRate, CommandSpec, End, FaultSpec, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec,
+    MAX_FLOWS, MAX_LINKS, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec, ServiceSpec,
     SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
@@ -36,9 +34,8 @@ const PAPER: WorkloadSpec = WorkloadSpec {
 
 /// State of the validation. Errors are collected, so that all are reported.
 pub(super) struct Check<'a> {
-    lines: Lines,
     pub(super) directory: &'a Path,
-    mistakes: Vec<TopologyLineError>,
+    mistakes: Mistakes,
     /// All node names, each with its line.
     pub(super) names: BTreeMap<String, (NodeId, usize)>,
 }
@@ -46,23 +43,21 @@ pub(super) struct Check<'a> {
 /// Validates a file. `mistakes` are the errors found by the parser.
 pub(super) fn check(
     file: File,
-    text: &str,
     directory: &Path,
-    mistakes: Vec<TopologyLineError>,
-) -> Result<Topology, Vec<TopologyLineError>> {
+    mistakes: Mistakes,
+) -> Result<Topology, Vec<FileMistake>> {
     let mut check = Check {
-        lines: Lines::of(text),
         directory,
         mistakes,
         names: BTreeMap::new(),
     };
     if !check.check_size(&file) {
-        return Err(check.mistakes);
+        return Err(check.mistakes.into_list());
     }
     let topology = check.topology(file);
     match check.mistakes.is_empty() {
         true => Ok(topology),
-        false => Err(check.mistakes),
+        false => Err(check.mistakes.into_list()),
     }
 }
 
@@ -89,6 +84,8 @@ impl Check<'_> {
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
+        let faults = file.faults.iter();
+        let faults: Vec<FaultSpec> = faults.filter_map(|it| self.fault(it, &links)).collect();
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts);
@@ -104,6 +101,7 @@ impl Check<'_> {
             hosts,
             servers,
             links,
+            faults,
             traffic,
             flows: file.flows.iter().filter_map(|f| self.flow(f)).collect(),
             pings: file.pings.iter().filter_map(|p| self.ping(p)).collect(),
@@ -117,28 +115,16 @@ impl Check<'_> {
     }
 
     pub(super) fn mistake<T>(&mut self, at: &Spanned<T>, message: String, mend: impl Into<String>) {
-        self.add(TopologyLineError {
-            line: self.line(at),
-            message,
-            mend: mend.into(),
-        });
+        self.mistakes.at(at, message, mend);
     }
 
-    pub(super) fn add(&mut self, mistake: TopologyLineError) {
-        match self.mistakes.len() {
-            ..MAX_MISTAKES => self.mistakes.push(mistake),
-            MAX_MISTAKES => self.mistakes.push(TopologyLineError {
-                line: mistake.line,
-                message: format!("there are more than {MAX_MISTAKES} mistakes"),
-                mend: "correct those above first".to_owned(),
-            }),
-            _ => {}
-        }
+    pub(super) fn add(&mut self, mistake: FileMistake) {
+        self.mistakes.add(mistake);
     }
 
     /// Refuses a topology above the size limits. Returns false if it is too large.
     fn check_size(&mut self, file: &File) -> bool {
-        let before = self.mistakes.len();
+        let mut is_small = true;
         let nodes = file.switches.len() + file.hosts.len();
         let flows = file.flows.len() + file.pings.len() + file.traffic.len();
         let all = [
@@ -148,19 +134,20 @@ impl Check<'_> {
         ];
         for (count, most, name) in all {
             if count > most {
-                self.add(TopologyLineError {
+                is_small = false;
+                self.add(FileMistake {
                     line: 1,
                     message: format!("there are {count} {name}; a topology has at most {most}"),
                     mend: "split the topology".to_owned(),
                 });
             }
         }
-        self.mistakes.len() == before
+        is_small
     }
 
     /// Returns the line of a value.
     pub(super) fn line<T>(&self, at: &Spanned<T>) -> usize {
-        self.lines.of_byte(at.span().start)
+        self.mistakes.line(at)
     }
 
     fn take_names(&mut self, file: &File) {
@@ -174,7 +161,7 @@ impl Check<'_> {
             self.take_name(&server.get_ref().name, NodeId::Server(ServerIndex(number)));
         }
         if self.names.is_empty() {
-            self.add(TopologyLineError {
+            self.add(FileMistake {
                 line: 1,
                 message: "there is no switch and no host".to_owned(),
                 mend: "add [[switch]], [[host]] and [[link]] sections".to_owned(),
@@ -332,6 +319,50 @@ impl Check<'_> {
             return None;
         }
         Some(Link { ends: [a, b], spec })
+    }
+
+    /// Reads a fault: of its link, what it does not give stays.
+    fn fault(&mut self, fault: &Spanned<file::Fault>, links: &[Link]) -> Option<FaultSpec> {
+        let given = fault.get_ref();
+        let [a, b] = given.link.each_ref().map(|end| self.end(end));
+        let (a, b) = (a?, b?);
+        let mut ends = links.iter().map(|link| link.ends);
+        let Some(link) = ends.position(|ends| ends == [a, b] || ends == [b, a]) else {
+            let message = "there is no link between these ends".to_owned();
+            let mend = "name the ends as the [[link]] section does";
+            self.mistake(&given.link[0], message, mend);
+            return None;
+        };
+        let parts = file::LinkParts {
+            delay: given.delay.clone(),
+            loss: given.loss.clone(),
+            duplicate: given.duplicate.clone(),
+            reorder: given.reorder.clone(),
+            corrupt: given.corrupt.clone(),
+            ..file::LinkParts::default()
+        };
+        let during = self.link_spec(&parts, Some(links[link].spec));
+        if during == links[link].spec {
+            let mend = "give it a delay, or a loss, duplicate, reorder or corrupt";
+            self.mistake(fault, "the fault changes nothing".to_owned(), mend);
+        }
+        let at = Nanos(self.quantity(&given.at, Quantity::Time)?);
+        let until = match &given.until {
+            Some(text) => Some(Nanos(self.quantity(text, Quantity::Time)?)),
+            None => None,
+        };
+        if let (Some(text), Some(end)) = (&given.until, until)
+            && end <= at
+        {
+            let mend = "let `until` be later than `at`";
+            self.mistake(text, "the fault ends before it begins".to_owned(), mend);
+        }
+        Some(FaultSpec {
+            link,
+            at,
+            until,
+            during,
+        })
     }
 
     fn link_spec(&mut self, parts: &file::LinkParts, defaults: Option<LinkSpec>) -> LinkSpec {
@@ -543,14 +574,14 @@ impl Check<'_> {
         }
         let all = u64::from(flows).saturating_mul(hosts as u64);
         if all > MAX_FLOWS as u64 {
-            self.add(TopologyLineError {
+            self.add(FileMistake {
                 line: 1,
                 message: format!("the workload has {all} flows; it has at most {MAX_FLOWS}"),
                 mend: "let [workload] have fewer elephants and mice".to_owned(),
             });
         }
         if hosts < 2 {
-            self.add(TopologyLineError {
+            self.add(FileMistake {
                 line: 1,
                 message: "a workload needs two hosts".to_owned(),
                 mend: "add [[host]] sections, or take [workload] away".to_owned(),
@@ -593,37 +624,17 @@ impl Check<'_> {
     }
 
     pub(super) fn quantity(&mut self, text: &Text, quantity: Quantity) -> Option<u64> {
-        let parsed = quantity.parse(text.get_ref());
-        if parsed.is_none() {
-            let message = format!("\"{}\" is not understood", text.get_ref());
-            self.mistake(text, message, quantity.form());
-        }
-        parsed
+        self.mistakes.quantity(text, quantity)
     }
 
-    /// Parses a number that is at least `least` and fits its type.
+    /// As [`Mistakes::number`].
     pub(super) fn number<T: TryFrom<i64>>(
         &mut self,
         given: &Option<Spanned<i64>>,
         least: i64,
         default: T,
     ) -> T {
-        let Some(given) = given else {
-            return default;
-        };
-        let number = *given.get_ref();
-        match T::try_from(number) {
-            Ok(fits) if number >= least => fits,
-            _ => {
-                let message = format!(
-                    "{number} is too {}",
-                    ["large", "small"][usize::from(number < least)]
-                );
-                let mend = format!("write a number from {least} on");
-                self.mistake(given, message, mend);
-                default
-            }
-        }
+        self.mistakes.number(given, least, default)
     }
 }
 

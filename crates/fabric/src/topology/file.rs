@@ -1,16 +1,9 @@
 //! The topology file as written, before names are resolved.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Deserialize;
-use toml::Spanned;
-use toml::de::{DeArray, DeTable, DeValue, Deserializer};
-
-use super::error::{Lines, TopologyLineError};
-
-/// A text value with its position in the file.
-pub(super) type Text = Spanned<String>;
+use toml_file::{Spanned, Text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +22,8 @@ pub(super) struct File {
     pub(super) servers: Vec<Spanned<Server>>,
     #[serde(default, rename = "link")]
     pub(super) links: Vec<Spanned<Link>>,
+    #[serde(default, rename = "fault")]
+    pub(super) faults: Vec<Spanned<Fault>>,
     #[serde(default, rename = "flow")]
     pub(super) flows: Vec<Flow>,
     #[serde(default, rename = "ping")]
@@ -186,6 +181,20 @@ pub(super) struct Link {
     pub(super) queue: Option<Spanned<i64>>,
 }
 
+/// Other properties of a link for a time.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fault {
+    pub(super) link: [Text; 2],
+    pub(super) at: Text,
+    pub(super) until: Option<Text>,
+    pub(super) delay: Option<Text>,
+    pub(super) loss: Option<Spanned<f64>>,
+    pub(super) duplicate: Option<Spanned<f64>>,
+    pub(super) reorder: Option<Spanned<f64>>,
+    pub(super) corrupt: Option<Spanned<f64>>,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Flow {
@@ -221,107 +230,4 @@ pub(super) struct Command {
     pub(super) run: Spanned<Vec<String>>,
     #[serde(default)]
     pub(super) server: bool,
-}
-
-/// Maximum number of syntax errors reported. After each one, the whole file is parsed again.
-const MAX_FORM_MISTAKES: usize = 20;
-
-/// Result of parsing: the file, as far as it could be parsed, and the errors.
-pub(super) struct Parsed {
-    /// The file without unknown keys. `None` if a removed part may define names that others use.
-    pub(super) file: Option<File>,
-    pub(super) mistakes: Vec<TopologyLineError>,
-}
-
-/// Parses the text. A part with an error is removed and the rest is parsed again, so that one
-/// error hides no others.
-pub(super) fn parse(text: &str) -> Parsed {
-    let lines = Lines::of(text);
-    let mistake = |error: &toml::de::Error| TopologyLineError {
-        line: lines.of_byte(error.span().map_or(0, |span| span.start)),
-        message: error.message().trim_end().to_owned(),
-        mend: "docs/reference/topology.md shows what a topology file may say".to_owned(),
-    };
-    let (mut whole, errors) = DeTable::parse_recoverable(text);
-    let mut mistakes: Vec<TopologyLineError> =
-        errors.iter().take(MAX_FORM_MISTAKES).map(mistake).collect();
-    // If the text is not valid TOML, the parser's recovery is a guess.
-    let mut is_whole = mistakes.is_empty();
-    loop {
-        let error = match File::deserialize(Deserializer::from(whole.clone())) {
-            Ok(file) => {
-                let file = is_whole.then_some(file);
-                return Parsed { file, mistakes };
-            }
-            Err(error) => error,
-        };
-        let is_unknown = error.message().starts_with("unknown field");
-        let is_removed = mistakes.len() < MAX_FORM_MISTAKES
-            && error.span().is_some_and(|span| {
-                let is_key = is_unknown && remove_entry(whole.get_mut(), span.start);
-                is_whole &= is_key;
-                is_key || remove_item(whole.get_mut(), span.start)
-            });
-        mistakes.push(mistake(&error));
-        if !is_removed {
-            return Parsed {
-                file: None,
-                mistakes,
-            };
-        }
-    }
-}
-
-/// Removes the innermost key, with its value, at a byte offset. Returns false if there is none.
-fn remove_entry(table: &mut DeTable<'_>, at: usize) -> bool {
-    let is_inside = table.iter_mut().any(|(_, value)| match value.get_mut() {
-        DeValue::Table(table) => remove_entry(table, at),
-        DeValue::Array(items) => items.iter_mut().any(|item| match item.get_mut() {
-            DeValue::Table(table) => remove_entry(table, at),
-            _ => false,
-        }),
-        _ => false,
-    });
-    let stands =
-        |key: &Range<usize>, value: &Range<usize>| key.contains(&at) || value.contains(&at);
-    if is_inside {
-        return true;
-    }
-    let mut entries = table.iter();
-    let found = entries.find(|(key, value)| stands(&key.span(), &value.span()));
-    let key = found.map(|(key, _)| key.clone());
-    key.is_some_and(|key| table.remove(&key).is_some())
-}
-
-/// Returns true if a byte offset is inside a value or its children. The span of a table covers
-/// only its header.
-fn reaches(value: &Spanned<DeValue<'_>>, at: usize) -> bool {
-    value.span().contains(&at)
-        || match value.get_ref() {
-            DeValue::Table(table) => table
-                .iter()
-                .any(|(key, value)| key.span().contains(&at) || reaches(value, at)),
-            DeValue::Array(items) => items.iter().any(|item| reaches(item, at)),
-            _ => false,
-        }
-}
-
-/// Removes the part of the file at a byte offset: an item of an array of tables, or a top-level
-/// key with all of its contents. Returns false if there is none.
-fn remove_item(file: &mut DeTable<'_>, at: usize) -> bool {
-    for (_, value) in file.iter_mut() {
-        if let DeValue::Array(items) = value.get_mut() {
-            let mut kept = DeArray::new();
-            let others = items.iter().filter(|item| !reaches(item, at));
-            others.for_each(|item| kept.push(item.clone()));
-            if kept.len() < items.len() {
-                *items = kept;
-                return true;
-            }
-        }
-    }
-    let mut entries = file.iter();
-    let found = entries.find(|(key, value)| key.span().contains(&at) || reaches(value, at));
-    let key = found.map(|(key, _)| key.clone());
-    key.is_some_and(|key| file.remove(&key).is_some())
 }

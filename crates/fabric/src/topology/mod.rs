@@ -1,14 +1,13 @@
 //! Topologies: parsing and validation of topology files.
 
 mod check;
-mod error;
 mod file;
-mod quantity;
 mod split;
 mod vpdps;
 
-pub use error::TopologyError;
-use file::Parsed;
+/// All mistakes of a topology file.
+pub use toml_file::FileError as TopologyError;
+use toml_file::Parsed;
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -33,6 +32,8 @@ pub struct Topology {
     pub servers: Vec<ServerSpec>,
     /// The links, in the order of the file.
     pub links: Vec<Link>,
+    /// Faults of links.
+    pub faults: Vec<FaultSpec>,
     /// Flows listed in the file.
     pub flows: Vec<FlowSpec>,
     /// Pings listed in the file.
@@ -303,6 +304,19 @@ pub struct Link {
     pub spec: LinkSpec,
 }
 
+/// A fault of a link, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultSpec {
+    /// The link, as an index of [`Topology::links`].
+    pub link: usize,
+    /// Begin.
+    pub at: Nanos,
+    /// End; `None` is never.
+    pub until: Option<Nanos>,
+    /// Delay and faults meanwhile. Rate and queue are those of the link.
+    pub during: LinkSpec,
+}
+
 /// One end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct End {
@@ -417,22 +431,17 @@ pub const MAX_LINKS: usize = 100_000;
 /// Maximum number of flows and series of pings, including those of the workload.
 pub const MAX_FLOWS: usize = 1_000_000;
 
-/// Maximum number of errors reported.
-const MAX_MISTAKES: usize = 100;
-
 impl Topology {
     /// Parses and validates a topology. Relative file names are resolved in `directory`.
     ///
     /// # Errors
     /// All errors in the topology.
     pub fn read(file: &str, text: &str, directory: &Path) -> Result<Topology, TopologyError> {
-        let Parsed {
-            file: parsed,
-            mistakes,
-        } = file::parse(text);
-        let result = match parsed {
-            Some(parsed) => check::check(parsed, text, directory, mistakes),
-            None => Err(mistakes),
+        let mend = "docs/reference/topology.md shows what a topology file may say";
+        let Parsed { content, mistakes } = toml_file::parse(text, mend);
+        let result = match content {
+            Some(content) => check::check(content, directory, mistakes),
+            None => Err(mistakes.into_list()),
         };
         result.map_err(|mistakes| TopologyError {
             file: file.to_owned(),

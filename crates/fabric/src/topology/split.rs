@@ -7,12 +7,10 @@ use std::net::Ipv4Addr;
 use packet::Nanos;
 use placement::{Nesting, OptionsError, PlacementOptions, Policy, SketchSize};
 use split::{EntryPolicy, SplitPlacement, Window};
-use toml::Spanned;
+use toml_file::{FileMistake, Quantity, Spanned, Text};
 
 use super::check::{BACKLOG, Check, same_network};
-use super::error::TopologyLineError;
-use super::file::{self, File, Text};
-use super::quantity::Quantity;
+use super::file::{self, File};
 use super::{
     End, FlowOrder, FunctionSpec, HostSpec, Link, NodeId, PlaneSpec, ProgramSpec, ServerIndex,
     ServerSpec, ServiceSpec, SplitServer, SplitSpec, SwitchId, SwitchSpec, TrafficSpec,
@@ -263,7 +261,7 @@ impl Check<'_> {
                     _ => split.age.as_ref().map(|at| self.line(at)),
                 },
             };
-            self.add(TopologyLineError {
+            self.add(FileMistake {
                 line: line.unwrap_or_else(|| self.line(&split.program)),
                 message: error.to_string(),
                 mend: "docs/reference/topology.md has the options of [split]".to_owned(),

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use packet::PortId;
 use tenancy::{Connection, Rule, VpdpId};
-use toml::Spanned;
+use toml_file::{Spanned, Text};
 
 use super::check::Check;
-use super::file::{self, Text, VirtualPort};
+use super::file::{self, VirtualPort};
 use super::{
     End, FunctionSpec, NodeId, Placed, PlaneSpec, ProgramSpec, SharedSpec, SwitchId, VpdpSpec,
 };

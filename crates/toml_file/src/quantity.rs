@@ -29,9 +29,12 @@ const SIZES: Units = &[
 
 /// Kind of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantity {
+pub enum Quantity {
+    /// A time, in nanoseconds.
     Time,
+    /// A rate, in bits per second.
     Rate,
+    /// A size, in bytes.
     Size,
 }
 
@@ -45,7 +48,7 @@ impl Quantity {
     }
 
     /// Returns a hint on the syntax.
-    pub(super) fn form(self) -> &'static str {
+    pub fn form(self) -> &'static str {
         match self {
             Quantity::Time => "write a time with its unit (ns, us, ms, s), as in \"10 us\"",
             Quantity::Rate => {
@@ -57,7 +60,7 @@ impl Quantity {
 
     /// Parses a quantity to nanoseconds, bits per second or bytes. Fractions of the base unit are
     /// truncated.
-    pub(super) fn parse(self, text: &str) -> Option<u64> {
+    pub fn parse(self, text: &str) -> Option<u64> {
         let text = text.trim();
         let end = text
             .find(|c: char| !c.is_ascii_digit() && c != '.')

@@ -1,0 +1,74 @@
+//! `polyplane reflex`: loops from telemetry reports to changes of switches.
+//!
+//! The crate `reflex` has the plane. This module reads files, runs the plane in a simulated fabric
+//! or over captures, and prints decisions.
+
+mod replay;
+mod run;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use ::reflex::{Loops, MAX_FILE_BYTES};
+use clap::{Args, Subcommand};
+use command::args::read_text;
+use runtime::ProcessSetup;
+
+use crate::{Ended, out};
+
+#[derive(Args)]
+#[command(
+    subcommand_required = true,
+    after_help = "A loop file says which reports concern which monitor, and what a monitor may change. A decision is committed by the replicas of a store, then the \
+                  switch gets it.\n\nExamples:\n  \
+                  polyplane reflex check examples/reflex/slow_link/loops.toml\n  \
+                  polyplane reflex run examples/reflex/slow_link/loops.toml --fabric examples/reflex/slow_link/fabric.toml --capture reports.pcap\n  \
+                  polyplane reflex replay examples/reflex/slow_link/loops.toml --in collector=reports.pcap\n\n\
+                  docs/reference/reflex.md has the file. Exit status: 0, also if there is no decision; 1 for errors in what was given, 2 for wrong usage."
+)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check a loop file and print what it declares.
+    Check(CheckOptions),
+    /// Run loops in a simulated fabric and print the decisions.
+    Run(run::Options),
+    /// Run loops over captured reports by the captures' times and print the decisions.
+    Replay(replay::Options),
+}
+
+#[derive(Args)]
+struct CheckOptions {
+    /// The loop file.
+    #[arg(value_name = "LOOPS.toml")]
+    loops: PathBuf,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    match &options.command {
+        Command::Check(options) => {
+            let loops = read(&options.loops)?;
+            match options.json {
+                true => out::json(&show::Declared::new(&loops)),
+                false => out::text(&show::declared(&loops)),
+            }
+            Ok(Ended::Well)
+        }
+        Command::Run(options) => run::run(options, early),
+        Command::Replay(options) => replay::run(options, early),
+    }
+}
+
+/// Reads a loop file.
+fn read(path: &Path) -> Result<Loops, String> {
+    let text = read_text(path, MAX_FILE_BYTES)?;
+    let file = path.display().to_string();
+    Loops::read(&file, &text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,111 @@
+//! `polyplane reflex replay`: loops over captured reports.
+
+use std::path::PathBuf;
+
+use ::reflex::{AcceptingElement, CommandTarget, PlaneDriver, ReflexPlane, SourceIndex, datagram};
+use clap::Args;
+use command::captures::{Captures, Input};
+use packet::{Nanos, PortId};
+use runtime::ProcessSetup;
+use terminal::live::{LiveLine, bar};
+
+use super::show::Report;
+use crate::{Ended, out};
+
+/// Time before the first report: the store elects its leader.
+const START: Nanos = Nanos::from_secs(1);
+/// Time after the last report: answers of elements arrive.
+const LINGER: Nanos = Nanos::from_secs(1);
+/// Packets between two looks for a signal.
+const LOOK_EVERY: u64 = 1024;
+/// Width of the progress bar.
+const BAR: usize = 30;
+
+#[derive(Args)]
+#[command(
+    after_help = "Elements take each change, as no switch is there. A capture of `polyplane reflex run` gives the decisions of that run."
+)]
+pub(crate) struct Options {
+    /// The loop file.
+    #[arg(value_name = "LOOPS.toml")]
+    loops: PathBuf,
+    /// The host of a source, and the capture of what arrived there. Give one for each source.
+    #[arg(long = "in", value_name = "HOST=FILE", required = true)]
+    inputs: Vec<String>,
+    /// Write JSON: each decision, and the counts.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    let loops = super::read(&options.loops)?;
+    let inputs = options.inputs.iter().map(|input| {
+        let Some((host, file)) = input.split_once('=') else {
+            return Err(format!(
+                "\"{input}\" names no host: write HOST=FILE, as in collector=r.pcap"
+            ));
+        };
+        let source = loops.sources.iter().position(|source| source.host == host);
+        let source = source.ok_or_else(|| {
+            let hosts: Vec<&str> = loops.sources.iter().map(|it| it.host.as_str()).collect();
+            format!(
+                "no source is at host {host}; sources are at {}",
+                hosts.join(", ")
+            )
+        })?;
+        Ok(Input {
+            port: PortId(source as u32),
+            file: file.into(),
+        })
+    });
+    let inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+    let mut captures = Captures::open(&inputs).map_err(|error| error.to_string())?;
+    let start = Nanos(captures.start().0.saturating_sub(START.0));
+    let elements = loops.elements.iter();
+    let elements = elements.map(|_| Box::<AcceptingElement>::default() as Box<dyn CommandTarget>);
+    let elements = elements.collect();
+    let mut driver = PlaneDriver::new(ReflexPlane::new(loops, start), elements);
+    let (mut packets, mut others, mut last) = (0u64, 0u64, start);
+    let mut line = LiveLine::new();
+    loop {
+        if packets.is_multiple_of(LOOK_EVERY) {
+            if let Some(signal) = early.take_signal() {
+                line.clear();
+                return Err(format!("interrupted by {signal}"));
+            }
+            if line.is_due() {
+                let (read, all) = (captures.bytes_read(), captures.bytes_in_files());
+                line.show(&format!("{} {packets} packets", bar(read, all, BAR)));
+            }
+        }
+        let Some((port, frame)) = captures.next_packet() else {
+            break;
+        };
+        packets += 1;
+        last = last.max(frame.arrival);
+        let source = SourceIndex(port.0 as usize);
+        let udp_port = driver.plane().loops().sources[source.0].udp_port;
+        match datagram(frame.bytes()).filter(|(_, port, _)| *port == udp_port) {
+            Some((from, _, payload)) => {
+                driver.receive(last, source, from, payload);
+                driver.step(last);
+            }
+            None => others += 1,
+        }
+    }
+    driver.run_until(last + LINGER);
+    line.clear();
+    let report = Report::new(&driver, last).with_others(others);
+    match options.json {
+        true => out::json(&report),
+        false => out::text(&report.text()),
+    }
+    captures
+        .errors()
+        .iter()
+        .for_each(|error| out::error(&error.to_string()));
+    Ok(match captures.errors() {
+        [] => Ended::Well,
+        _ => Ended::WithErrors,
+    })
+}

@@ -1,0 +1,385 @@
+//! Loop files, decisions and counts as text and JSON.
+
+use std::collections::BTreeMap;
+
+use ::reflex::{
+    Compare, Decision, DecisionRefusal, ElementIndex, LatencyMeasure, Loops, MonitorIndex,
+    MonitorKind, Outcome, PlaneDriver, ReflexIndex, SourceIndex,
+};
+use packet::Nanos;
+use serde::Serialize;
+use support::text_table::table;
+use telemetry::FlowKey;
+
+use support::amount;
+
+/// Decisions that the text shows.
+const MAX_SHOWN: usize = 40;
+
+/// A loop file as JSON.
+#[derive(Serialize)]
+pub(super) struct Declared {
+    name: String,
+    elements: Vec<String>,
+    sources: Vec<String>,
+    monitors: Vec<String>,
+    reflexes: Vec<String>,
+    store: Vec<String>,
+}
+
+impl Declared {
+    pub(super) fn new(loops: &Loops) -> Declared {
+        Declared {
+            name: loops.name.clone(),
+            elements: loops.elements.iter().map(|it| it.name.clone()).collect(),
+            sources: loops.sources.iter().map(|it| it.host.clone()).collect(),
+            monitors: loops.monitors.iter().map(|it| it.name.clone()).collect(),
+            reflexes: loops.reflexes.iter().map(|it| it.name.clone()).collect(),
+            store: loops.store.nodes.clone(),
+        }
+    }
+}
+
+/// Returns a loop file in words.
+pub(super) fn declared(loops: &Loops) -> String {
+    let mut text = format!("{}\n", loops.name);
+    for source in &loops.sources {
+        let nodes: Vec<String> = source
+            .from
+            .iter()
+            .map(|(node, _)| node.to_string())
+            .collect();
+        let (host, port) = (&source.host, source.udp_port);
+        text += &format!(
+            "source at {host}, UDP port {port}: nodes {}\n",
+            nodes.join(", ")
+        );
+    }
+    for monitor in &loops.monitors {
+        let MonitorKind::PathLatency(spec) = &monitor.kind;
+        let rules: Vec<String> = monitor.rules.iter().map(ToString::to_string).collect();
+        let measure = match spec.measure {
+            LatencyMeasure::Hops => "times in nodes",
+            LatencyMeasure::EqualClocks => "time from the first node to the last",
+        };
+        let than = match spec.compare {
+            Compare::Above => "above",
+            Compare::Paper => "from",
+        };
+        let (name, above, window) = (&monitor.name, time(spec.above), spec.window);
+        text += &format!(
+            "monitor {name}: {measure} more than {above} {than} the average of {window}, of reports of {}\n",
+            rules.join("; ")
+        );
+        if let Some(ReflexIndex(reflex)) = monitor.reflex {
+            text += &format!("  does {}\n", loops.reflexes[reflex].name);
+        }
+    }
+    for reflex in &loops.reflexes {
+        let ports: Vec<String> = reflex.ports.iter().map(ToString::to_string).collect();
+        let ElementIndex(element) = reflex.element;
+        text += &format!(
+            "reflex {}: {} of {} in {}, ports {}, at most {} entries, {} changes a second, one of a flow in {}\n",
+            reflex.name,
+            reflex.action,
+            reflex.table,
+            loops.elements[element].name,
+            ports.join(", "),
+            reflex.entries,
+            reflex.rate,
+            time(reflex.hold),
+        );
+    }
+    text += &format!("store of {}\n", loops.store.nodes.join(", "));
+    text
+}
+
+fn time(time: Nanos) -> String {
+    amount::time(time.into())
+}
+
+/// A decision as reports show it. Times are nanoseconds.
+#[derive(Serialize)]
+struct ShownDecision {
+    number: u64,
+    at: u64,
+    monitor: String,
+    flow: String,
+    /// Nodes of the path.
+    path: Vec<u32>,
+    latency: u64,
+    average: u64,
+    /// The permission, the port that it sends the flow to, and the times of its parts.
+    reflex: Option<String>,
+    port: Option<u32>,
+    committed: Option<u64>,
+    log_index: Option<u64>,
+    answered: Option<u64>,
+    refused: Option<&'static str>,
+    #[serde(skip)]
+    result: String,
+}
+
+/// Counts of a monitor.
+#[derive(Serialize)]
+struct ShownMonitor {
+    name: String,
+    reports: u64,
+    normal: u64,
+    alarms: u64,
+    no_path: u64,
+    no_sample: u64,
+    no_room: u64,
+    made: u64,
+    /// Decisions without effect, by reason.
+    refused: BTreeMap<&'static str, u64>,
+}
+
+/// Counts of an element.
+#[derive(Serialize)]
+struct ShownElement {
+    name: String,
+    applied: u64,
+    refused: u64,
+    repeated: u64,
+    early: u64,
+    old_term: u64,
+    unknown: u64,
+}
+
+/// Counts of datagrams and reports. Received = not allowed + malformed + repeated + accepted;
+/// reports = classified + unclassified.
+#[derive(Serialize)]
+struct ShownCounts {
+    received: u64,
+    not_allowed: u64,
+    malformed: u64,
+    repeated: u64,
+    accepted: u64,
+    reports: u64,
+    classified: u64,
+    unclassified: u64,
+    /// Reports that exporters numbered and that did not arrive.
+    lost: u64,
+    commands: u64,
+    resent: u64,
+    lost_decisions: u64,
+    /// Frames that are no datagrams of a source, in captures.
+    others: u64,
+}
+
+/// Result of a run.
+#[derive(Serialize)]
+pub(super) struct Report {
+    name: String,
+    /// Time of its end, in nanoseconds.
+    end: u64,
+    counts: ShownCounts,
+    monitors: Vec<ShownMonitor>,
+    elements: Vec<ShownElement>,
+    decisions: Vec<ShownDecision>,
+}
+
+impl Report {
+    pub(super) fn new(driver: &PlaneDriver, end: Nanos) -> Report {
+        let plane = driver.plane();
+        let loops = plane.loops();
+        let counts = plane.counts();
+        let sources = (0..loops.sources.len()).map(|at| plane.sequences(SourceIndex(at)));
+        let monitors = loops.monitors.iter().enumerate();
+        let monitors = monitors.map(|(at, monitor)| {
+            let counts = plane.monitor_counts(MonitorIndex(at));
+            let refused = DecisionRefusal::ALL.into_iter().zip(counts.refused);
+            let refused = refused.filter(|(_, count)| *count > 0);
+            ShownMonitor {
+                name: monitor.name.clone(),
+                reports: counts.reports,
+                normal: counts.normal,
+                alarms: counts.alarms,
+                no_path: counts.no_path,
+                no_sample: counts.no_sample,
+                no_room: counts.no_room,
+                made: counts.made,
+                refused: refused.map(|(why, count)| (why.name(), count)).collect(),
+            }
+        });
+        let elements = loops.elements.iter().enumerate();
+        let elements = elements.map(|(at, element)| {
+            let counts = driver.element_counts(ElementIndex(at));
+            ShownElement {
+                name: element.name.clone(),
+                applied: counts.applied,
+                refused: counts.refused,
+                repeated: counts.repeated,
+                early: counts.early,
+                old_term: counts.old_term,
+                unknown: counts.unknown,
+            }
+        });
+        Report {
+            name: loops.name.clone(),
+            end: end.0,
+            counts: ShownCounts {
+                received: counts.received,
+                not_allowed: counts.not_allowed,
+                malformed: counts.malformed,
+                repeated: counts.repeated,
+                accepted: counts.accepted,
+                reports: counts.reports,
+                classified: counts.classified,
+                unclassified: counts.unclassified,
+                lost: sources.map(|counts| counts.lost).sum(),
+                commands: counts.commands,
+                resent: counts.resent,
+                lost_decisions: counts.lost_decisions,
+                others: 0,
+            },
+            monitors: monitors.collect(),
+            elements: elements.collect(),
+            decisions: plane.decisions().map(|it| shown(loops, it)).collect(),
+        }
+    }
+
+    /// Adds the number of frames that are no datagrams of a source.
+    pub(super) fn with_others(mut self, others: u64) -> Report {
+        self.counts.others = others;
+        self
+    }
+
+    pub(super) fn text(&self) -> String {
+        let head = [
+            "at", "monitor", "flow", "path", "latency", "average", "result",
+        ];
+        let rows = self.decisions.iter().take(MAX_SHOWN).map(|decision| {
+            let path: Vec<String> = decision.path.iter().map(ToString::to_string).collect();
+            vec![
+                time(Nanos(decision.at)),
+                decision.monitor.clone(),
+                decision.flow.clone(),
+                path.join(" "),
+                time(Nanos(decision.latency)),
+                time(Nanos(decision.average)),
+                decision.result.clone(),
+            ]
+        });
+        let mut text = match self.decisions.is_empty() {
+            true => String::new(),
+            false => table(&head, rows) + "\n",
+        };
+        if let Some(more @ 1..) = self.decisions.len().checked_sub(MAX_SHOWN) {
+            text += &format!(
+                "and {}; --json has all\n\n",
+                amount::count(more as u64, "more decision")
+            );
+        }
+        let counts = &self.counts;
+        let received = amount::count(counts.received, "datagram");
+        let reports = amount::count(counts.classified, "report");
+        text += &format!("{}: {received}, {reports} for monitors\n", self.name);
+        let others = [
+            (counts.not_allowed, "not allowed"),
+            (counts.malformed, "malformed"),
+            (counts.repeated, "repeated"),
+            (counts.lost, "lost"),
+            (counts.unclassified, "for no monitor"),
+            (counts.others, "no datagrams of a source"),
+        ];
+        for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+            text += &format!("  {what}: {count}\n");
+        }
+        for monitor in &self.monitors {
+            let (alarms, made) = (amount::count(monitor.alarms, "alarm"), monitor.made);
+            text += &format!("{}: {alarms}, {made} changes", monitor.name);
+            for (reason, count) in &monitor.refused {
+                text += &format!(", {count} refused ({reason})");
+            }
+            let others = [
+                (monitor.no_path, "without a path"),
+                (monitor.no_sample, "with an incomplete path"),
+                (monitor.no_room, "without room for the flow"),
+            ];
+            for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+                text += &format!(", {} {what}", amount::count(count, "report"));
+            }
+            text += "\n";
+        }
+        for element in &self.elements {
+            text += &format!(
+                "{}: {} applied",
+                element.name,
+                amount::count(element.applied, "change")
+            );
+            let others = [
+                (element.refused, "refused by the switch"),
+                (element.repeated, "repeated"),
+                (element.early, "out of order"),
+                (element.old_term, "of an old leader"),
+                (element.unknown, "unknown"),
+            ];
+            for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+                text += &format!(", {count} {what}");
+            }
+            text += "\n";
+        }
+        text
+    }
+}
+
+fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
+    let made = match decision.outcome {
+        Outcome::Made(change) => Some(change),
+        Outcome::Reported | Outcome::Refused(_) => None,
+    };
+    let result = match decision.outcome {
+        Outcome::Reported => "reported".to_owned(),
+        Outcome::Refused(refusal) => refusal.to_string(),
+        Outcome::Made(change) => {
+            let name = &loops.reflexes[change.reflex.0].name;
+            let since = |end: Option<Nanos>| {
+                end.map_or("not yet".to_owned(), |end| time(end.since(decision.at)))
+            };
+            let committed = since(change.committed.map(|(at, _)| at));
+            let answered = since(change.answered);
+            format!(
+                "{name}: port {}, committed after {committed}, done after {answered}",
+                change.port
+            )
+        }
+    };
+    let MonitorIndex(monitor) = decision.monitor;
+    ShownDecision {
+        number: decision.id.0,
+        at: decision.at.0,
+        monitor: loops.monitors[monitor].name.clone(),
+        flow: flow(&decision.flow),
+        path: decision.path.get().iter().map(|node| node.0).collect(),
+        latency: decision.latency.0,
+        average: decision.average.0,
+        reflex: made.map(|change| loops.reflexes[change.reflex.0].name.clone()),
+        port: made.map(|change| change.port),
+        committed: made.and_then(|change| Some(change.committed?.0.0)),
+        log_index: made.and_then(|change| Some(change.committed?.1.0)),
+        answered: made.and_then(|change| Some(change.answered?.0)),
+        refused: match decision.outcome {
+            Outcome::Refused(refusal) => Some(refusal.name()),
+            Outcome::Reported | Outcome::Made(_) => None,
+        },
+        result,
+    }
+}
+
+/// Returns a flow in words: addresses with ports, and the protocol.
+fn flow(flow: &FlowKey) -> String {
+    let protocol = match flow.protocol {
+        6 => "TCP".to_owned(),
+        17 => "UDP".to_owned(),
+        other => format!("protocol {other}"),
+    };
+    match flow.ports {
+        Some(ports) => format!(
+            "{}:{} > {}:{} {protocol}",
+            flow.source, ports.source, flow.destination, ports.destination
+        ),
+        None => format!("{} > {} {protocol}", flow.source, flow.destination),
+    }
+}

@@ -1,0 +1,108 @@
+//! `polyplane reflex`: the shipped loop in its fabric, its capture replayed, and wrong files.
+
+mod lab;
+
+use lab::{Directory, said};
+
+const LOOPS: &str = "reflex/slow_link/loops.toml";
+const FABRIC: &str = "reflex/slow_link/fabric.toml";
+
+#[test]
+fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
+    let dir = Directory::new("reflex-replay");
+    let (loops, fabric) = (lab::example(LOOPS), lab::example(FABRIC));
+    let capture = dir.file("reports.pcap");
+    let run = said(&[
+        "reflex",
+        "run",
+        &loops,
+        "--fabric",
+        &fabric,
+        "--capture",
+        &capture,
+        "--json",
+    ]);
+    assert_eq!(run.status, Some(0), "{}", run.err);
+    let input = format!("collector={capture}");
+    let replay = said(&["reflex", "replay", &loops, "--in", &input, "--json"]);
+    assert_eq!(replay.status, Some(0), "{}", replay.err);
+    let (run, replay) = (run.json(), replay.json());
+    let made = run["decisions"].as_array().expect("a list").iter();
+    assert_eq!(made.filter(|it| it["port"] == 4).count(), 64);
+    assert_eq!(run["decisions"], replay["decisions"]);
+    assert_eq!(run["monitors"], replay["monitors"]);
+    assert_eq!(run["elements"][0]["applied"], 64);
+    let counts = &run["counts"];
+    assert_eq!(counts["received"], 20_000);
+    assert_eq!(counts["accepted"], counts["received"]);
+    assert_eq!(counts["lost"], 0);
+    let text = said(&["reflex", "replay", &loops, "--in", &input]);
+    assert!(
+        text.out.contains("detour: port 4, committed after"),
+        "{}",
+        text.out
+    );
+    assert!(text.out.contains("64 changes"), "{}", text.out);
+}
+
+#[test]
+fn all_mistakes_of_a_loop_file_are_named_with_their_lines() {
+    let dir = Directory::new("reflex-wrong");
+    let file = dir.with(
+        "loops.toml",
+        "[[element]]\nname = \"leaf1\"\ndelay = \"5\"\n\
+         [[source]]\nlisten = \"collector\"\nfrom = []\n\
+         [[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"colour red\"]\n\
+         reflex = \"detours\"\n\
+         [[reflex]]\nname = \"detour\"\nelement = \"leaf2\"\ntable = \"t\"\nkey = [\"ip.ttl\"]\n\
+         action = \"via\"\nports = [3]\nrate = \"many\"\n",
+    );
+    let check = said(&["reflex", "check", &file]);
+    assert_eq!(check.status, Some(1));
+    for (line, message) in [
+        (3, "\"5\" is not understood"),
+        (5, "\"collector\" is no place that reports come from"),
+        (6, "no node may send reports"),
+        (9, "the monitor has no threshold"),
+        (10, "\"colour\" is no fact of a report"),
+        (11, "there is no reflex \"detours\""),
+        (14, "there is no element \"leaf2\""),
+        (16, "\"ip.ttl\" is no field of a flow"),
+        (18, "a detour needs two ports"),
+        (19, "\"many\" is not understood"),
+    ] {
+        let expected = format!("loops.toml:{line}: error: {message}");
+        assert!(check.err.contains(&expected), "{expected}\n{}", check.err);
+    }
+}
+
+#[test]
+fn the_shipped_file_is_explained() {
+    let check = said(&["reflex", "check", &lab::example(LOOPS)]);
+    assert_eq!(check.status, Some(0), "{}", check.err);
+    for part in [
+        "source at collector",
+        "monitor slow paths",
+        "reflex detour",
+        "store of a, b, c",
+    ] {
+        assert!(check.out.contains(part), "{}", check.out);
+    }
+}
+
+#[test]
+fn a_table_that_the_switch_lacks_is_named() {
+    let dir = Directory::new("reflex-table");
+    let text = std::fs::read_to_string(lab::example(LOOPS)).unwrap();
+    let file = dir.with(
+        "loops.toml",
+        text.replace("IntIngress.detour", "IntIngress.detours"),
+    );
+    let run = said(&["reflex", "run", &file, "--fabric", &lab::example(FABRIC)]);
+    assert_eq!(run.status, Some(1));
+    assert!(
+        run.err.contains("has no table IntIngress.detours"),
+        "{}",
+        run.err
+    );
+}

@@ -1,0 +1,52 @@
+//! Crate `reflex`: the reflex plane, from telemetry reports to replicated decisions in switches
+//! (nanoPU, section 4).
+//!
+//! **In:** a loop file ([`Loops::read`]), payloads of reports, answers of elements, the time.
+//! **Out:** commands for elements ([`ElementCommand`]), and decisions with what came of them
+//! ([`Decision`]).
+//!
+//! - [`ReflexPlane`] classifies reports ([`Rule`]), gives them to monitors, asks permissions, and
+//!   proposes changes to the store. It has no thread, no clock and no I/O.
+//! - [`ReplicaGroup`] is the store: nodes of `consensus` with messages in memory.
+//! - [`ManagedElement`] stands before a device: it applies committed changes in order, once, from
+//!   the newest leader.
+//! - [`PlaneDriver`] joins them; [`FabricPlane`] is one in a simulated fabric.
+//!
+//! It may not import `runtime`, `p4rt` or `cli`.
+//!
+//! Invariants:
+//! - A change reaches an element only after a majority of the store's nodes has it.
+//! - Datagrams and reports are conserved: [`PlaneCounts`], [`MonitorCounts`].
+//! - A decision without effect has a named reason ([`DecisionRefusal`]).
+//! - The same file, seed, reports and times give the same decisions.
+//!
+//! docs/internals/reflex.md has the design. Tests: in the modules, and `tests/`.
+
+mod classify;
+mod decision;
+mod element;
+mod fabric_node;
+mod loops;
+mod monitor;
+mod permission;
+mod plane;
+mod plane_driver;
+mod store;
+mod write;
+
+pub use classify::{ReportFacts, Rule, RuleError};
+pub use decision::{Change, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes};
+pub use element::{BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement};
+pub use fabric_node::{
+    FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
+};
+pub use loops::{
+    Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES,
+    MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec, ReflexIndex, ReflexSpec, SourceIndex,
+    SourceSpec, StoreSpec,
+};
+pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
+pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
+pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
+pub use store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
+pub use write::{EntryKey, KeyBytes, TableWrite};

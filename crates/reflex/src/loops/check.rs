@@ -1,0 +1,363 @@
+//! The check of a loop file: resolves names, reads quantities and rules.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use consensus::{Ack, MAX_MEMBERS};
+use packet::Nanos;
+use telemetry::{IntDomain, IntMarker, IntNodeId};
+use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
+
+use super::file::{self, File};
+use super::{
+    Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MonitorKind, MonitorSpec,
+    PathLatencySpec, ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
+};
+use crate::classify::Rule;
+use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW};
+
+/// UDP port of telemetry reports by default.
+const REPORT_PORT: u16 = 32766;
+/// Time of a command on its way by default.
+const DELAY: Nanos = Nanos::from_micros(2);
+/// Samples of an average by default: nanoPU, section 3.1.2.
+const WINDOW: usize = 10;
+/// Flows of a monitor by default.
+const FLOWS: usize = 65_536;
+/// Time after which a silent flow can be forgotten, by default.
+const FORGET: Nanos = Nanos::from_secs(10);
+/// Changes a second by default.
+const RATE: u64 = 1000;
+/// Entries of a reflex by default.
+const ENTRIES: usize = 1024;
+/// Least time between two changes of one key by default.
+const HOLD: Nanos = Nanos::from_millis(1);
+
+const KEY_PARTS: [(&str, KeyPart); 5] = [
+    ("ip.src", KeyPart::Source),
+    ("ip.dst", KeyPart::Destination),
+    ("ip.protocol", KeyPart::Protocol),
+    ("l4.src", KeyPart::SourcePort),
+    ("l4.dst", KeyPart::DestinationPort),
+];
+
+pub(super) fn check(file: File, mistakes: Mistakes) -> Result<Loops, Vec<FileMistake>> {
+    let mut check = Check { mistakes };
+    let loops = check.loops(&file);
+    match check.mistakes.is_empty() {
+        true => Ok(loops),
+        false => Err(check.mistakes.into_list()),
+    }
+}
+
+/// State of the check.
+struct Check {
+    mistakes: Mistakes,
+}
+
+/// Names of one kind of declaration.
+type Names<'f> = BTreeMap<&'f str, usize>;
+
+impl Check {
+    fn loops(&mut self, file: &File) -> Loops {
+        let names = file.elements.iter().map(|it| &it.get_ref().name);
+        let elements = self.names(names, "element");
+        let names = file.reflexes.iter().map(|it| &it.get_ref().name);
+        let reflexes = self.names(names, "reflex");
+        let names = file.monitors.iter().map(|it| &it.get_ref().name);
+        self.names(names, "monitor");
+        let sections = [
+            (file.sources.is_empty(), "[[source]]", "reports"),
+            (file.monitors.is_empty(), "[[monitor]]", "decisions"),
+        ];
+        for (is_empty, section, without) in sections {
+            if is_empty {
+                self.mistakes.add(FileMistake {
+                    line: 1,
+                    message: format!("without a {section} there are no {without}"),
+                    mend: format!("add a {section} section"),
+                });
+            }
+        }
+        let sources = file.sources.iter().map(|it| self.source(it.get_ref()));
+        let sources: Vec<SourceSpec> = sources.collect();
+        for (at, source) in sources.iter().enumerate() {
+            if sources[..at].iter().any(|other| other.host == source.host) {
+                let listen = &file.sources[at].get_ref().listen;
+                let message = format!("host {} has two sources", source.host);
+                self.mistakes.at(listen, message, "give it one");
+            }
+        }
+        Loops {
+            name: file.name.clone().unwrap_or_else(|| "loops".to_owned()),
+            seed: file.seed,
+            elements: file
+                .elements
+                .iter()
+                .map(|it| self.element(it.get_ref()))
+                .collect(),
+            sources,
+            monitors: file
+                .monitors
+                .iter()
+                .map(|it| self.monitor(it.get_ref(), &reflexes))
+                .collect(),
+            reflexes: file
+                .reflexes
+                .iter()
+                .map(|it| self.reflex(it.get_ref(), &elements))
+                .collect(),
+            store: self.store(file.store.as_ref()),
+        }
+    }
+
+    fn names<'f>(&mut self, all: impl Iterator<Item = &'f Text>, kind: &str) -> Names<'f> {
+        let mut names = Names::new();
+        for (at, name) in all.enumerate() {
+            if names.insert(name.get_ref().as_str(), at).is_some() {
+                let message = format!("there is another {kind} \"{}\"", name.get_ref());
+                self.mistakes
+                    .at(name, message, "give each a name of its own");
+            }
+        }
+        names
+    }
+
+    /// Resolves a name. The result after a mistake is of no meaning.
+    fn resolve(&mut self, name: &Text, names: &Names<'_>, kind: &str) -> usize {
+        if let Some(at) = names.get(name.get_ref().as_str()) {
+            return *at;
+        }
+        let known: Vec<&str> = names.keys().copied().collect();
+        let mend = match known.is_empty() {
+            true => format!("add a [[{kind}]] section with this name"),
+            false => format!("one of: {}", known.join(", ")),
+        };
+        let message = format!("there is no {kind} \"{}\"", name.get_ref());
+        self.mistakes.at(name, message, mend);
+        0
+    }
+
+    /// Finds a word among those that are allowed.
+    fn word<T: Copy + Default>(&mut self, given: Option<&Text>, words: &[(&str, T)]) -> T {
+        let Some(given) = given else {
+            return T::default();
+        };
+        let found = words.iter().find(|(word, _)| word == given.get_ref());
+        match found {
+            Some((_, value)) => *value,
+            None => {
+                let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+                let message = format!("\"{}\" is not understood", given.get_ref());
+                let mend = format!("write one of: {}", all.join(", "));
+                self.mistakes.at(given, message, mend);
+                T::default()
+            }
+        }
+    }
+
+    fn time(&mut self, given: Option<&Text>, default: Nanos) -> Nanos {
+        let read = given.and_then(|text| self.mistakes.quantity(text, Quantity::Time));
+        read.map_or(default, Nanos)
+    }
+
+    fn element(&mut self, element: &file::Element) -> ElementSpec {
+        let device = element.device.as_ref().unwrap_or(&element.name);
+        ElementSpec {
+            name: element.name.get_ref().clone(),
+            device: device.get_ref().clone(),
+            delay: self.time(element.delay.as_ref(), DELAY),
+        }
+    }
+
+    fn source(&mut self, source: &file::Source) -> SourceSpec {
+        let listen = source.listen.get_ref();
+        let host = listen.strip_prefix("host:").filter(|host| !host.is_empty());
+        if host.is_none() {
+            let message = format!("\"{listen}\" is no place that reports come from");
+            let mend = "write the host of the topology that reports are sent to, as in \
+                        \"host:collector\"";
+            self.mistakes.at(&source.listen, message, mend);
+        }
+        if source.from.get_ref().is_empty() {
+            let mend = "list who may send reports, as in [{ node = 1, address = \"10.0.0.1\" }]";
+            let message = "no node may send reports".to_owned();
+            self.mistakes.at(&source.from, message, mend);
+        }
+        let from = source.from.get_ref().iter();
+        let from = from.filter_map(|exporter| {
+            let exporter = exporter.get_ref();
+            let node = self.mistakes.number(&Some(exporter.node.clone()), 0, 0u32);
+            let address = exporter.address.get_ref().parse::<Ipv4Addr>();
+            if address.is_err() {
+                let message = format!("\"{}\" is no IPv4 address", exporter.address.get_ref());
+                let mend = "write an address as in \"10.0.0.1\"";
+                self.mistakes.at(&exporter.address, message, mend);
+            }
+            Some((IntNodeId(node), address.ok()?))
+        });
+        let from = from.collect();
+        let marker = match (&source.int_dscp, &source.int_port) {
+            (Some(_), Some(port)) => {
+                let message = "packets with INT have either a DSCP or a port".to_owned();
+                self.mistakes.at(port, message, "take one of the two away");
+                IntMarker::None
+            }
+            (Some(dscp), None) => {
+                let value = self.mistakes.number(&Some(dscp.clone()), 0, 0u8);
+                if value > 63 {
+                    let message = format!("{value} is no DSCP");
+                    self.mistakes.at(dscp, message, "write a number up to 63");
+                }
+                IntMarker::Dscp { value, mask: 63 }
+            }
+            (None, Some(port)) => {
+                IntMarker::UdpPort(self.mistakes.number(&Some(port.clone()), 1, 0))
+            }
+            (None, None) => IntMarker::None,
+        };
+        SourceSpec {
+            host: host.unwrap_or_default().to_owned(),
+            udp_port: self.mistakes.number(&source.udp_port, 1, REPORT_PORT),
+            from,
+            domain: IntDomain::new(marker),
+        }
+    }
+
+    fn monitor(&mut self, monitor: &file::Monitor, reflexes: &Names<'_>) -> MonitorSpec {
+        self.word(Some(&monitor.kind), &[("path_latency", ())]);
+        let rules = monitor.matches.get_ref().iter();
+        let rules = rules.filter_map(|text| match Rule::parse(text.get_ref()) {
+            Ok(rule) => Some(rule),
+            Err(error) => {
+                self.mistakes.at(text, error.to_string(), error.mend());
+                None
+            }
+        });
+        let rules: Vec<Rule> = rules.collect();
+        if monitor.matches.get_ref().is_empty() {
+            let mend = "write rules, as in [\"ip.dst 10.0.2.0/24\"], or [\"any\"]";
+            let message = "no report concerns the monitor".to_owned();
+            self.mistakes.at(&monitor.matches, message, mend);
+        }
+        let reflex = monitor.reflex.as_ref();
+        let reflex = reflex.map(|name| ReflexIndex(self.resolve(name, reflexes, "reflex")));
+        let window = self.bounded(&monitor.window, WINDOW, MAX_WINDOW);
+        let flows = self.bounded(&monitor.flows, FLOWS, MAX_FLOWS);
+        let above = monitor.above.as_ref();
+        if above.is_none() {
+            let mend = "write by how much it must exceed the average, as in above = \"1 us\"";
+            let message = "the monitor has no threshold".to_owned();
+            self.mistakes.at(&monitor.kind, message, mend);
+        }
+        let spec = PathLatencySpec {
+            window,
+            above: self.time(above, Nanos::ZERO),
+            compare: self.word(
+                monitor.compare.as_ref(),
+                &[("above", Compare::Above), ("paper", Compare::Paper)],
+            ),
+            measure: self.word(
+                monitor.latency.as_ref(),
+                &[
+                    ("hops", LatencyMeasure::Hops),
+                    ("equal clocks", LatencyMeasure::EqualClocks),
+                ],
+            ),
+            flows,
+            forget: self.time(monitor.forget.as_ref(), FORGET),
+        };
+        MonitorSpec {
+            name: monitor.name.get_ref().clone(),
+            rules,
+            kind: MonitorKind::PathLatency(spec),
+            reflex,
+        }
+    }
+
+    /// Reads a number from 1 to `most`.
+    fn bounded(&mut self, given: &Option<Spanned<i64>>, default: usize, most: usize) -> usize {
+        let number = self.mistakes.number(given, 1, default);
+        if let (Some(given), true) = (given, number > most) {
+            let message = format!("{number} is too large");
+            self.mistakes
+                .at(given, message, format!("write a number up to {most}"));
+        }
+        number
+    }
+
+    fn reflex(&mut self, reflex: &file::Reflex, elements: &Names<'_>) -> ReflexSpec {
+        let key = reflex.key.get_ref().iter();
+        let key = key.filter_map(|part| {
+            let found = KEY_PARTS.iter().find(|(name, _)| name == part.get_ref());
+            if found.is_none() {
+                let all: Vec<&str> = KEY_PARTS.iter().map(|(name, _)| *name).collect();
+                let message = format!("\"{}\" is no field of a flow", part.get_ref());
+                let mend = format!("write one of: {}", all.join(", "));
+                self.mistakes.at(part, message, mend);
+            }
+            found.map(|(_, part)| *part)
+        });
+        let key: Vec<KeyPart> = key.collect();
+        let ports = reflex.ports.get_ref().iter();
+        let ports = ports.map(|port| self.mistakes.number(&Some(port.clone()), 0, 0u32));
+        let ports: Vec<u32> = ports.collect();
+        if ports.len() < 2 {
+            let message = "a detour needs two ports".to_owned();
+            let mend = "list the ports that a flow may be sent to, as in ports = [3, 4]";
+            self.mistakes.at(&reflex.ports, message, mend);
+        }
+        ReflexSpec {
+            name: reflex.name.get_ref().clone(),
+            element: ElementIndex(self.resolve(&reflex.element, elements, "element")),
+            table: reflex.table.get_ref().clone(),
+            key,
+            action: reflex.action.get_ref().clone(),
+            ports,
+            rate: self.rate(reflex.rate.as_ref()),
+            entries: self.mistakes.number(&reflex.entries, 1, ENTRIES),
+            hold: self.time(reflex.hold.as_ref(), HOLD),
+        }
+    }
+
+    /// Reads a number of changes a second, as in "1000/s".
+    fn rate(&mut self, given: Option<&Text>) -> u64 {
+        let Some(given) = given else {
+            return RATE;
+        };
+        let number = given.get_ref().strip_suffix("/s");
+        let number = number.and_then(|number| number.trim().parse().ok());
+        match number {
+            Some(rate @ 1..) => rate,
+            _ => {
+                let message = format!("\"{}\" is not understood", given.get_ref());
+                let mend = "write a number of changes a second, as in \"1000/s\"";
+                self.mistakes.at(given, message, mend);
+                RATE
+            }
+        }
+    }
+
+    fn store(&mut self, store: Option<&Spanned<file::Store>>) -> StoreSpec {
+        let Some(store) = store else {
+            return StoreSpec {
+                nodes: ["a", "b", "c"].map(str::to_owned).to_vec(),
+                ack: Ack::Majority,
+            };
+        };
+        let store = store.get_ref();
+        self.names(store.nodes.get_ref().iter(), "node");
+        let nodes = store.nodes.get_ref().iter();
+        let nodes: Vec<String> = nodes.map(|name| name.get_ref().clone()).collect();
+        if nodes.is_empty() || nodes.len() > MAX_MEMBERS {
+            let message = format!("a store of {} nodes cannot work", nodes.len());
+            let mend = format!("give it 1 to {MAX_MEMBERS} nodes; 3 survive the loss of one");
+            self.mistakes.at(&store.nodes, message, mend);
+        }
+        let words = [("majority", Ack::Majority), ("all", Ack::All)];
+        StoreSpec {
+            nodes,
+            ack: self.word(store.ack.as_ref(), &words),
+        }
+    }
+}

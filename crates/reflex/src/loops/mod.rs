@@ -1,0 +1,221 @@
+//! Loops: what a loop file declares, with all names resolved.
+
+mod check;
+mod file;
+
+use std::net::Ipv4Addr;
+
+use consensus::Ack;
+use packet::Nanos;
+use telemetry::{IntDomain, IntNodeId};
+use toml_file::{FileError, Parsed};
+
+use crate::classify::Rule;
+
+/// Maximum size of a loop file, in bytes.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Defines an index of a declaration in its list.
+macro_rules! define_index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub usize);
+    };
+}
+
+define_index! {
+    /// Index of an element in [`Loops::elements`].
+    ElementIndex
+}
+define_index! {
+    /// Index of a source in [`Loops::sources`].
+    SourceIndex
+}
+define_index! {
+    /// Index of a monitor in [`Loops::monitors`].
+    MonitorIndex
+}
+define_index! {
+    /// Index of a reflex in [`Loops::reflexes`].
+    ReflexIndex
+}
+
+/// The declarations of a reflex plane. All references are valid.
+#[derive(Clone, Debug)]
+pub struct Loops {
+    /// Name in reports.
+    pub name: String,
+    /// Seed of elections and of hashes.
+    pub seed: u64,
+    /// The switches that loops may change.
+    pub elements: Vec<ElementSpec>,
+    /// The places that reports come from.
+    pub sources: Vec<SourceSpec>,
+    /// The monitors.
+    pub monitors: Vec<MonitorSpec>,
+    /// The permissions of monitors.
+    pub reflexes: Vec<ReflexSpec>,
+    /// The replicated store.
+    pub store: StoreSpec,
+}
+
+/// A switch that loops may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElementSpec {
+    /// Its name.
+    pub name: String,
+    /// The switch's name in the topology.
+    pub device: String,
+    /// Time of a command on its way to it, and of the answer.
+    pub delay: Nanos,
+}
+
+/// A place that reports come from.
+#[derive(Clone, Debug)]
+pub struct SourceSpec {
+    /// The host of the topology that reports are sent to. The plane takes its place.
+    pub host: String,
+    /// UDP destination port of reports.
+    pub udp_port: u16,
+    /// Nodes that may send reports, with their addresses.
+    pub from: Vec<(IntNodeId, Ipv4Addr)>,
+    /// Agreements of the INT domain.
+    pub domain: IntDomain,
+}
+
+/// A monitor.
+#[derive(Clone, Debug)]
+pub struct MonitorSpec {
+    /// Its name.
+    pub name: String,
+    /// The reports that concern it: those that match a rule.
+    pub rules: Vec<Rule>,
+    /// Its detector.
+    pub kind: MonitorKind,
+    /// Its permission to change an element; without one it reports only.
+    pub reflex: Option<ReflexIndex>,
+}
+
+/// A detector with its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MonitorKind {
+    /// A flow's path latency exceeds its moving average (nanoPU, section 3.1.2).
+    PathLatency(PathLatencySpec),
+}
+
+/// Settings of the monitor of path latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLatencySpec {
+    /// Number of samples of the average, at least 1.
+    pub window: usize,
+    /// Amount above the average that is an alarm.
+    pub above: Nanos,
+    /// Comparison with the average.
+    pub compare: Compare,
+    /// Measure of a path's latency.
+    pub measure: LatencyMeasure,
+    /// Flows, each with a path, at most.
+    pub flows: usize,
+    /// Time without a report after which a flow's place may be given to another one.
+    pub forget: Nanos,
+}
+
+/// Comparison of a sample with the moving average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// The average is that of the samples before; only a greater latency is an alarm, and it does
+    /// not enter the average.
+    #[default]
+    Above,
+    /// As in the published program of the nanoPU: the average includes the sample, and a smaller
+    /// latency is an alarm, too.
+    Paper,
+}
+
+/// Measure of a path's latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LatencyMeasure {
+    /// The sum of the times in the nodes of the stack: neither links nor the sink are in it.
+    #[default]
+    Hops,
+    /// From the first node's ingress to the last one's ingress: the nodes' clocks must be equal.
+    EqualClocks,
+}
+
+/// A permission: the change of an element that a monitor may make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReflexSpec {
+    /// Its name.
+    pub name: String,
+    /// The element.
+    pub element: ElementIndex,
+    /// Control-plane name of the table. All keys are exact.
+    pub table: String,
+    /// Values of the table's keys, in its order.
+    pub key: Vec<KeyPart>,
+    /// Control-plane name of the action. Its only parameter is the port.
+    pub action: String,
+    /// Ports that a flow may be sent to, in order of preference.
+    pub ports: Vec<u32>,
+    /// Changes a second at most.
+    pub rate: u64,
+    /// Entries at most.
+    pub entries: usize,
+    /// Least time between two changes of one key.
+    pub hold: Nanos,
+}
+
+/// Value of a table's key, from a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// Source address.
+    Source,
+    /// Destination address.
+    Destination,
+    /// IP protocol.
+    Protocol,
+    /// Source port of TCP or UDP.
+    SourcePort,
+    /// Destination port of TCP or UDP.
+    DestinationPort,
+}
+
+/// The replicated store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// Names of the replicas.
+    pub nodes: Vec<String>,
+    /// Replicas that must have a change before its decision counts as committed.
+    pub ack: Ack,
+}
+
+impl KeyPart {
+    /// Returns the widths in bits that a table's key for it can have.
+    pub fn widths(self) -> &'static [u32] {
+        match self {
+            KeyPart::Source | KeyPart::Destination => &[32, 128],
+            KeyPart::Protocol => &[8],
+            KeyPart::SourcePort | KeyPart::DestinationPort => &[16],
+        }
+    }
+}
+
+impl Loops {
+    /// Parses and checks a loop file.
+    ///
+    /// # Errors
+    /// All mistakes of the file.
+    pub fn read(file: &str, text: &str) -> Result<Loops, FileError> {
+        let mend = "docs/reference/reflex.md shows what a loop file may say";
+        let Parsed { content, mistakes } = toml_file::parse(text, mend);
+        let result = match content {
+            Some(content) => check::check(content, mistakes),
+            None => Err(mistakes.into_list()),
+        };
+        result.map_err(|mistakes| FileError {
+            file: file.to_owned(),
+            mistakes,
+        })
+    }
+}

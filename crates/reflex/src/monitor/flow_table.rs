@@ -1,0 +1,194 @@
+//! A table of flows of fixed size: keys to places, for state that monitors hold beside it.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use packet::Nanos;
+use support::rng::mix;
+
+/// Places of a bucket.
+const BUCKET: usize = 8;
+
+/// A table of flows. A key has a place in one of two buckets of eight by a seeded hash, at first in
+/// the one with more room. Known flows stay: a new one gets a free place, or that of a flow without
+/// a report for a time, else none.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowTable<K> {
+    slots: Box<[Option<Slot<K>>]>,
+    mask: usize,
+    seed: u64,
+    forget: Nanos,
+    flows: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot<K> {
+    key: K,
+    last: Nanos,
+}
+
+/// Place of a flow in a [`FlowTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowPlace {
+    /// Index of the place, below [`FlowTable::places`].
+    pub(crate) index: usize,
+    /// The flow is new: its state begins.
+    pub(crate) is_new: bool,
+}
+
+impl<K: Copy + Eq + Hash> FlowTable<K> {
+    /// Creates a table for this number of flows, with at least half as many places more. A flow
+    /// without a report for longer than `forget` may lose its place.
+    pub(crate) fn new(flows: usize, forget: Nanos, seed: u64) -> FlowTable<K> {
+        let buckets = (flows + flows / 2).div_ceil(BUCKET).next_power_of_two();
+        FlowTable {
+            slots: vec![None; buckets * BUCKET].into(),
+            mask: buckets - 1,
+            seed,
+            forget,
+            flows: 0,
+        }
+    }
+
+    /// Returns the number of places.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the number of flows.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows
+    }
+
+    /// Returns the place of a flow, a new one if it has none. `None` if all its places are taken.
+    #[inline]
+    pub(crate) fn place(&mut self, key: &K, now: Nanos) -> Option<FlowPlace> {
+        let hash = self.hash(key);
+        let buckets = [hash as usize & self.mask, (hash >> 32) as usize & self.mask];
+        let (mut free, mut old, mut most) = (None, None, 0);
+        for bucket in buckets {
+            let (mut room, mut first) = (0, None);
+            let slots = &mut self.slots[bucket * BUCKET..][..BUCKET];
+            for (at, slot) in slots.iter_mut().enumerate() {
+                let index = bucket * BUCKET + at;
+                match slot {
+                    Some(slot) if slot.key == *key => {
+                        slot.last = now;
+                        let is_new = false;
+                        return Some(FlowPlace { index, is_new });
+                    }
+                    Some(slot) if now > slot.last + self.forget => old = Some((index, true)),
+                    Some(_) => {}
+                    None => {
+                        room += 1;
+                        first = first.or(Some((index, false)));
+                    }
+                }
+            }
+            if room > most {
+                (most, free) = (room, first);
+            }
+        }
+        let (index, is_old) = free.or(old)?;
+        self.flows += usize::from(!is_old);
+        let (key, last) = (*key, now);
+        self.slots[index] = Some(Slot { key, last });
+        let is_new = true;
+        Some(FlowPlace { index, is_new })
+    }
+
+    fn hash(&self, key: &K) -> u64 {
+        let mut hasher = SeededHasher(mix(self.seed));
+        key.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Hash by the house's mixing function.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeededHasher(pub(crate) u64);
+
+impl BuildHasher for SeededHasher {
+    type Hasher = SeededHasher;
+
+    fn build_hasher(&self) -> SeededHasher {
+        *self
+    }
+}
+
+impl Hasher for SeededHasher {
+    fn finish(&self) -> u64 {
+        mix(self.0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+        self.write_u64(bytes.len() as u64);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use support::rng::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_flow_keeps_its_place_while_others_come() {
+        let mut table = FlowTable::new(1000, Nanos::from_secs(1), 7);
+        let known = table.place(&0u64, Nanos::ZERO).unwrap();
+        let mut rng = Rng::new(1);
+        let others = (0..100_000).filter(|_| {
+            let place = table.place(&rng.bits(), Nanos::from_millis(900));
+            place.is_some()
+        });
+        assert!(others.count() < 4000);
+        let found = table.place(&0, Nanos::from_secs(1)).unwrap();
+        assert_eq!((found.index, found.is_new), (known.index, false));
+        assert!(table.flows() <= table.places());
+    }
+
+    #[test]
+    fn a_silent_flow_gives_its_place_to_a_new_one() {
+        let mut table = FlowTable::new(1, Nanos(10), 7);
+        let count = table.places() as u64;
+        let placed = (0..count).filter(|key| table.place(key, Nanos(5)).is_some());
+        assert_eq!(placed.count() as u64, count);
+        assert_eq!(table.place(&count, Nanos(15)), None);
+        let place = table.place(&count, Nanos(16)).unwrap();
+        assert!(place.is_new);
+        assert_eq!(table.flows() as u64, count);
+    }
+
+    #[test]
+    fn the_table_holds_the_flows_that_it_is_made_for() {
+        for seed in 0..20 {
+            let mut table = FlowTable::new(43_000, Nanos::from_secs(1), seed);
+            let placed = (0..43_000u64).filter(|key| table.place(key, Nanos(5)).is_some());
+            assert_eq!(placed.count(), 43_000, "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Monitors: detectors over reports.
+
+pub(crate) mod flow_table;
+pub(crate) mod path_latency;

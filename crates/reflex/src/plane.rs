@@ -1,0 +1,524 @@
+//! The plane: reports in, commands to elements out.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::Ipv4Addr;
+
+use consensus::{ElementChange, ElementId, Key, LogIndex, Term};
+use packet::Nanos;
+use support::rng::mix;
+use telemetry::{
+    Exporter, FlowKey, ReportView, ReportedHops, ReportedPath, SequenceCounts, SequenceTracker,
+    TelemetryReport, datagram_digest,
+};
+
+use crate::classify::ReportFacts;
+use crate::decision::{Change, Decision, DecisionId, DecisionRefusal, Outcome, PathNodes};
+use crate::element::ElementAnswer;
+use crate::loops::{ElementIndex, Loops, MonitorIndex, MonitorKind, ReflexIndex, SourceIndex};
+use crate::monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
+use crate::permission::Permission;
+use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
+
+/// Decisions that are kept until the caller takes them; older ones are dropped and counted.
+const MAX_DECISIONS: usize = 65_536;
+/// Time without an answer, beyond the delays of the way, after which commands are sent again.
+const RESEND: Nanos = Nanos::from_millis(1);
+/// Commands that are sent again at once.
+const RESEND_COMMANDS: usize = 64;
+
+/// Counts of a plane. Received datagrams = those that are not allowed, malformed or repeated, and
+/// accepted ones. Reports of accepted datagrams = classified + unclassified ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaneCounts {
+    /// Datagrams received.
+    pub received: u64,
+    /// Datagrams of an address or node that is not allowed.
+    pub not_allowed: u64,
+    /// Datagrams that are no report.
+    pub malformed: u64,
+    /// Datagrams that came before.
+    pub repeated: u64,
+    /// Datagrams taken.
+    pub accepted: u64,
+    /// Reports in them.
+    pub reports: u64,
+    /// Reports that concern a monitor.
+    pub classified: u64,
+    /// Reports that concern none.
+    pub unclassified: u64,
+    /// Commands sent to elements, those included that were sent again.
+    pub commands: u64,
+    /// Commands sent again.
+    pub resent: u64,
+    /// Decisions that were dropped before the caller took them.
+    pub lost_decisions: u64,
+}
+
+/// Counts of a monitor. Its reports = samples + those that are none, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MonitorCounts {
+    /// Reports given to it.
+    pub reports: u64,
+    /// Samples that are normal.
+    pub normal: u64,
+    /// Samples that are not.
+    pub alarms: u64,
+    /// Reports without a flow or a path: they are about one hop.
+    pub no_path: u64,
+    /// Paths that lack hops or times.
+    pub no_sample: u64,
+    /// Samples of flows without a place.
+    pub no_room: u64,
+    /// Decisions without effect, by [`DecisionRefusal::ALL`].
+    pub refused: [u64; DecisionRefusal::ALL.len()],
+    /// Decisions that the store took.
+    pub made: u64,
+}
+
+/// A command for an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElementCommand {
+    /// The element.
+    pub element: ElementIndex,
+    /// Term of the leader that sends it.
+    pub term: Term,
+    /// The change.
+    pub change: ElementChange,
+}
+
+struct Source {
+    tracker: SequenceTracker<Exporter>,
+}
+
+struct Monitor {
+    latency: PathLatencyMonitor,
+    counts: MonitorCounts,
+}
+
+/// State of the commands to an element.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    /// Index of the newest change that was sent.
+    newest: LogIndex,
+    /// Index up to which the element has all.
+    answered: LogIndex,
+    /// Index up to which a confirmation was requested.
+    confirming: LogIndex,
+    /// Time at which what is not answered is sent again.
+    deadline: Option<Nanos>,
+}
+
+/// A change on its way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    decision: DecisionId,
+    reflex: ReflexIndex,
+    /// Place of the flow in its permission.
+    place: usize,
+}
+
+/// A reflex plane without threads, clock and I/O. Times never decrease.
+pub struct ReflexPlane {
+    loops: Loops,
+    sources: Vec<Source>,
+    monitors: Vec<Monitor>,
+    permissions: Vec<Permission>,
+    store: ReplicaGroup,
+    deliveries: Vec<Delivery>,
+    commands: VecDeque<ElementCommand>,
+    decisions: VecDeque<Decision>,
+    next_decision: u64,
+    /// Names of the changes that the store has not answered.
+    requests: HashMap<RequestId, Key>,
+    /// Changes that the store has not committed, by name. A permission has one of a name.
+    proposed: HashMap<Key, Pending>,
+    /// Committed changes by element and index that are not answered, in order.
+    sent: Vec<VecDeque<(LogIndex, Pending)>>,
+    counts: PlaneCounts,
+}
+
+impl ReflexPlane {
+    /// Creates a plane. All memory of monitors is allocated at once.
+    pub fn new(loops: Loops, now: Nanos) -> ReflexPlane {
+        let seed = loops.seed;
+        let sources = loops.sources.iter().map(|source| Source {
+            tracker: SequenceTracker::new(64 * source.from.len()),
+        });
+        let monitors = (1..).zip(&loops.monitors).map(|(number, monitor)| {
+            let MonitorKind::PathLatency(spec) = monitor.kind;
+            Monitor {
+                latency: PathLatencyMonitor::new(spec, mix(seed ^ number)),
+                counts: MonitorCounts::default(),
+            }
+        });
+        let permissions = loops.reflexes.iter().enumerate();
+        let permissions = permissions
+            .map(|(at, reflex)| Permission::new(ReflexIndex(at), reflex, mix(!seed ^ at as u64)));
+        let store = ReplicaGroup::new(&loops.store, seed, now);
+        let elements = loops.elements.len();
+        ReflexPlane {
+            sources: sources.collect(),
+            monitors: monitors.collect(),
+            permissions: permissions.collect(),
+            store: store.expect("the check of the file limits the nodes of a store"),
+            deliveries: vec![Delivery::default(); elements],
+            commands: VecDeque::new(),
+            decisions: VecDeque::new(),
+            next_decision: 0,
+            requests: HashMap::new(),
+            proposed: HashMap::new(),
+            sent: vec![VecDeque::new(); elements],
+            counts: PlaneCounts::default(),
+            loops,
+        }
+    }
+
+    /// Returns the declarations.
+    pub fn loops(&self) -> &Loops {
+        &self.loops
+    }
+
+    /// Takes the payload of a datagram that arrived at a source.
+    pub fn receive(&mut self, now: Nanos, source: SourceIndex, from: Ipv4Addr, payload: &[u8]) {
+        self.counts.received += 1;
+        let spec = &self.loops.sources[source.0];
+        if spec.from.iter().all(|(_, address)| *address != from) {
+            self.counts.not_allowed += 1;
+            return;
+        }
+        let Ok(report) = TelemetryReport::parse(payload) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let exporter = report.header.exporter;
+        let is_allowed = spec.from.iter().any(|(node, address)| {
+            *address == from && exporter.node.is_none_or(|claimed| claimed == *node)
+        });
+        if !is_allowed {
+            self.counts.not_allowed += 1;
+            return;
+        }
+        let domain = spec.domain;
+        let digest = datagram_digest(payload);
+        let tracker = &mut self.sources[source.0].tracker;
+        let header = report.header;
+        let arrival = tracker.observe(exporter, header.version, header.sequence, digest);
+        if arrival == telemetry::Arrival::Repeated {
+            self.counts.repeated += 1;
+            return;
+        }
+        self.counts.accepted += 1;
+        for individual in report.individuals() {
+            self.counts.reports += 1;
+            let view = ReportView::new(exporter, &individual, &domain);
+            let local = individual.local_hop();
+            let facts = ReportFacts {
+                flow: view.flow,
+                node: exporter.node,
+                queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
+                drop_reason: individual.drop_record().map(|record| record.reason),
+            };
+            self.classify(now, &facts, &view);
+        }
+    }
+
+    /// Gives a report to all monitors that it concerns.
+    fn classify(&mut self, now: Nanos, facts: &ReportFacts, view: &ReportView<'_>) {
+        let mut is_classified = false;
+        for at in 0..self.monitors.len() {
+            let rules = &self.loops.monitors[at].rules;
+            if rules.iter().any(|rule| rule.matches(facts)) {
+                is_classified = true;
+                self.observe(now, MonitorIndex(at), view);
+            }
+        }
+        match is_classified {
+            true => self.counts.classified += 1,
+            false => self.counts.unclassified += 1,
+        }
+    }
+
+    fn observe(&mut self, now: Nanos, index: MonitorIndex, view: &ReportView<'_>) {
+        let monitor = &mut self.monitors[index.0];
+        monitor.counts.reports += 1;
+        let (Some(flow), ReportedHops::Path(path)) = (view.flow, &view.hops) else {
+            monitor.counts.no_path += 1;
+            return;
+        };
+        match monitor.latency.observe(flow, path, now) {
+            LatencyOutcome::Normal => monitor.counts.normal += 1,
+            LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath => {
+                monitor.counts.no_sample += 1;
+            }
+            LatencyOutcome::Full => monitor.counts.no_room += 1,
+            LatencyOutcome::Alarm(alarm) => {
+                monitor.counts.alarms += 1;
+                self.decide(now, index, flow, path, alarm);
+            }
+        }
+    }
+
+    fn decide(
+        &mut self,
+        now: Nanos,
+        index: MonitorIndex,
+        flow: FlowKey,
+        path: &ReportedPath<'_>,
+        alarm: LatencyAlarm,
+    ) {
+        self.next_decision += 1;
+        let id = DecisionId(self.next_decision);
+        let reflex = self.loops.monitors[index.0].reflex;
+        let outcome = reflex.map(|reflex| self.propose(now, id, reflex, &flow, path));
+        let counts = &mut self.monitors[index.0].counts;
+        let outcome = match outcome {
+            None => Outcome::Reported,
+            Some(Ok(change)) => {
+                counts.made += 1;
+                Outcome::Made(change)
+            }
+            Some(Err(refusal)) => {
+                counts.refused[refusal as usize] += 1;
+                Outcome::Refused(refusal)
+            }
+        };
+        if self.decisions.len() >= MAX_DECISIONS {
+            self.decisions.pop_front();
+            self.counts.lost_decisions += 1;
+        }
+        self.decisions.push_back(Decision {
+            id,
+            at: now,
+            monitor: index,
+            flow,
+            path: PathNodes::new(path.hops().filter_map(|hop| hop.node)),
+            latency: alarm.latency,
+            average: alarm.average,
+            outcome,
+        });
+    }
+
+    /// Requests a detour at the store, if its permission allows it.
+    fn propose(
+        &mut self,
+        now: Nanos,
+        decision: DecisionId,
+        reflex: ReflexIndex,
+        flow: &FlowKey,
+        path: &ReportedPath<'_>,
+    ) -> Result<Change, DecisionRefusal> {
+        let permission = &mut self.permissions[reflex.0];
+        let allowed = permission.detour(flow, path, now)?;
+        let write = allowed.write;
+        let element = self.loops.reflexes[reflex.0].element;
+        let name = write.name();
+        let request = self
+            .store
+            .change(id_of(element), name, Some(write.encode()));
+        let request = request.map_err(|refusal| match refusal {
+            StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
+            StoreRefusal::Busy => DecisionRefusal::Busy,
+        })?;
+        let place = permission.made(&allowed, now);
+        let pending = Pending {
+            decision,
+            reflex,
+            place,
+        };
+        self.requests.insert(request, name);
+        self.proposed.insert(name, pending);
+        Ok(Change {
+            reflex,
+            port: write.port,
+            committed: None,
+            answered: None,
+        })
+    }
+
+    /// Does all work that is due at `now`.
+    pub fn step(&mut self, now: Nanos) {
+        self.store.step(now);
+        while let Some(event) = self.store.next_event() {
+            match event {
+                StoreEvent::Change(term, change) => self.changed(now, term, change),
+                StoreEvent::Committed(id) => {
+                    self.requests.remove(&id);
+                }
+                StoreEvent::Full(id) => {
+                    let name = self.requests.remove(&id);
+                    if let Some(pending) = name.and_then(|name| self.proposed.remove(&name)) {
+                        self.permissions[pending.reflex.0].undone(pending.place);
+                        let refusal = DecisionRefusal::StoreFull;
+                        self.update(pending.decision, |outcome| {
+                            *outcome = Outcome::Refused(refusal);
+                        });
+                    }
+                }
+                StoreEvent::Leading => self.send_all_again(now),
+            }
+        }
+        for at in 0..self.deliveries.len() {
+            if self.deliveries[at]
+                .deadline
+                .is_some_and(|deadline| deadline <= now)
+            {
+                self.send_again(now, ElementIndex(at));
+            }
+        }
+    }
+
+    /// Sends a committed change to its element.
+    fn changed(&mut self, now: Nanos, term: Term, change: ElementChange) {
+        let Some(element) = self.index_of(change.element) else {
+            return;
+        };
+        self.send(now, element, term, change);
+    }
+
+    /// Sends a change. Its decision is committed now if it was not, also by a leader before this one.
+    fn send(&mut self, now: Nanos, element: ElementIndex, term: Term, change: ElementChange) {
+        if let Some(pending) = self.proposed.remove(&change.key) {
+            self.sent[element.0].push_back((change.index, pending));
+            self.update(pending.decision, |outcome| {
+                if let Outcome::Made(made) = outcome {
+                    made.committed = Some((now, change.index));
+                }
+            });
+        }
+        let delay = self.loops.elements[element.0].delay;
+        let delivery = &mut self.deliveries[element.0];
+        delivery.newest = delivery.newest.max(change.index);
+        delivery.deadline = Some(now + delay + delay + RESEND);
+        self.counts.commands += 1;
+        self.commands.push_back(ElementCommand {
+            element,
+            term,
+            change,
+        });
+    }
+
+    fn send_all_again(&mut self, now: Nanos) {
+        for at in 0..self.deliveries.len() {
+            self.send_again(now, ElementIndex(at));
+        }
+    }
+
+    /// Sends the changes again that an element has not answered.
+    fn send_again(&mut self, now: Nanos, element: ElementIndex) {
+        let delivery = &mut self.deliveries[element.0];
+        delivery.deadline = None;
+        let mut after = delivery.answered;
+        for _ in 0..RESEND_COMMANDS {
+            let Some((term, change)) = self.store.change_after(id_of(element), after) else {
+                break;
+            };
+            after = change.index;
+            self.counts.resent += 1;
+            self.send(now, element, term, change);
+        }
+        let delivery = &mut self.deliveries[element.0];
+        if delivery.answered < delivery.newest && delivery.deadline.is_none() {
+            // No node leads now.
+            delivery.deadline = Some(now + RESEND);
+        }
+    }
+
+    /// Takes an element's answer to a command.
+    pub fn answer(&mut self, now: Nanos, element: ElementIndex, answer: ElementAnswer) {
+        let ElementAnswer::Has(index) = answer else {
+            // A leader of a later term is there, and sends again.
+            return;
+        };
+        let delivery = &mut self.deliveries[element.0];
+        if index <= delivery.answered {
+            return;
+        }
+        delivery.answered = index;
+        if delivery.answered >= delivery.newest {
+            delivery.deadline = None;
+        }
+        while let Some((sent, pending)) = self.sent[element.0].front().copied()
+            && sent <= index
+        {
+            self.sent[element.0].pop_front();
+            self.permissions[pending.reflex.0].done(pending.place);
+            self.update(pending.decision, |outcome| {
+                if let Outcome::Made(made) = outcome {
+                    made.answered = Some(now);
+                }
+            });
+        }
+        let delivery = &mut self.deliveries[element.0];
+        if delivery.confirming < index && self.store.confirm(id_of(element), index).is_ok() {
+            delivery.confirming = index;
+        }
+    }
+
+    /// Changes the outcome of a decision that the caller has not taken yet.
+    fn update(&mut self, id: DecisionId, change: impl FnOnce(&mut Outcome)) {
+        let place = self
+            .decisions
+            .binary_search_by_key(&id, |decision| decision.id);
+        if let Ok(place) = place {
+            change(&mut self.decisions[place].outcome);
+        }
+    }
+
+    /// Passes each command to `take`, in order.
+    pub fn drain_commands(&mut self, mut take: impl FnMut(ElementCommand)) {
+        while let Some(command) = self.commands.pop_front() {
+            take(command);
+        }
+    }
+
+    /// Returns the decisions that were not taken yet, oldest first.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.decisions.iter()
+    }
+
+    /// Removes and returns the oldest decision, with what came of it so far.
+    pub fn take_decision(&mut self) -> Option<Decision> {
+        self.decisions.pop_front()
+    }
+
+    /// Returns the time of the next action without a report.
+    pub fn next_time(&self) -> Nanos {
+        let deadlines = self.deliveries.iter().filter_map(|it| it.deadline);
+        deadlines.fold(self.store.next_time(), Nanos::min)
+    }
+
+    /// Returns the counts.
+    pub fn counts(&self) -> PlaneCounts {
+        self.counts
+    }
+
+    /// Returns a monitor's counts.
+    pub fn monitor_counts(&self, monitor: MonitorIndex) -> MonitorCounts {
+        self.monitors[monitor.0].counts
+    }
+
+    /// Returns the number of entries that a permission made.
+    pub fn entries(&self, reflex: ReflexIndex) -> usize {
+        self.permissions[reflex.0].entries()
+    }
+
+    /// Returns the sequences of a source's exporters together.
+    pub fn sequences(&self, source: SourceIndex) -> SequenceCounts {
+        self.sources[source.0].tracker.total()
+    }
+
+    /// Returns the store, for tests of faults.
+    pub fn store_mut(&mut self) -> &mut ReplicaGroup {
+        &mut self.store
+    }
+
+    fn index_of(&self, element: ElementId) -> Option<ElementIndex> {
+        let at = (element.0 as usize).checked_sub(1)?;
+        (at < self.deliveries.len()).then_some(ElementIndex(at))
+    }
+}
+
+/// Returns an element's number in the store, from 1.
+fn id_of(element: ElementIndex) -> ElementId {
+    ElementId(element.0 as u32 + 1)
+}

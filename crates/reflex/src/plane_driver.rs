@@ -1,0 +1,146 @@
+//! A plane with its elements: commands and answers take their time.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use consensus::{Admission, ElementChange, Fence, Term};
+use packet::Nanos;
+
+use crate::element::{ElementAnswer, ElementCounts};
+use crate::loops::{ElementIndex, SourceIndex};
+use crate::plane::{ElementCommand, ReflexPlane};
+
+/// An element as commands reach it.
+pub trait CommandTarget {
+    /// Takes a command of the leader of a term.
+    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer;
+
+    /// Returns its counts.
+    fn counts(&self) -> ElementCounts;
+}
+
+/// An element without a switch, which takes each change: for replays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptingElement {
+    fence: Fence,
+    counts: ElementCounts,
+}
+
+impl CommandTarget for AcceptingElement {
+    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer {
+        let admission = self.fence.admit(term, change.previous, change.index);
+        self.counts.count(admission);
+        self.counts.applied += u64::from(admission == Admission::Apply);
+        ElementAnswer::of(admission, change)
+    }
+
+    fn counts(&self) -> ElementCounts {
+        self.counts
+    }
+}
+
+/// An element, with the commands and answers on their way.
+struct Attached {
+    target: Box<dyn CommandTarget>,
+    delay: Nanos,
+    commands: VecDeque<(Nanos, ElementCommand)>,
+    answers: VecDeque<(Nanos, ElementAnswer)>,
+}
+
+/// A plane with its elements. It has no thread and no clock.
+pub struct PlaneDriver {
+    plane: ReflexPlane,
+    elements: Vec<Attached>,
+}
+
+impl PlaneDriver {
+    /// Joins a plane with its elements, in the order of the loop file.
+    pub fn new(plane: ReflexPlane, elements: Vec<Box<dyn CommandTarget>>) -> PlaneDriver {
+        let specs = plane.loops().elements.iter();
+        let elements = elements.into_iter().zip(specs);
+        let elements = elements.map(|(target, spec)| Attached {
+            target,
+            delay: spec.delay,
+            commands: VecDeque::new(),
+            answers: VecDeque::new(),
+        });
+        PlaneDriver {
+            elements: elements.collect(),
+            plane,
+        }
+    }
+
+    /// Takes the payload of a datagram that arrived at a source, after all work that was due. The
+    /// next step does the rest.
+    pub fn receive(&mut self, now: Nanos, source: SourceIndex, from: Ipv4Addr, payload: &[u8]) {
+        // A replay does not know what else happened at this time, so it comes first.
+        self.run_until(now);
+        self.plane.receive(now, source, from, payload);
+    }
+
+    /// Does all work that is due at `now`.
+    pub fn step(&mut self, now: Nanos) {
+        loop {
+            let mut is_changed = false;
+            for (at, attached) in self.elements.iter_mut().enumerate() {
+                while let Some((due, command)) = take_due(&mut attached.commands, now) {
+                    let answer = attached.target.take(command.term, &command.change);
+                    attached.answers.push_back((due + attached.delay, answer));
+                }
+                while let Some((_, answer)) = take_due(&mut attached.answers, now) {
+                    is_changed = true;
+                    self.plane.answer(now, ElementIndex(at), answer);
+                }
+            }
+            self.plane.step(now);
+            let elements = &mut self.elements;
+            self.plane.drain_commands(|command| {
+                is_changed = true;
+                let attached = &mut elements[command.element.0];
+                attached.commands.push_back((now + attached.delay, command));
+            });
+            if !is_changed {
+                return;
+            }
+        }
+    }
+
+    /// Returns the time of the next action without a report.
+    pub fn next_time(&self) -> Nanos {
+        let due = self.elements.iter().flat_map(|attached| {
+            let command = attached.commands.front().map(|(due, _)| *due);
+            let answer = attached.answers.front().map(|(due, _)| *due);
+            [command, answer].into_iter().flatten()
+        });
+        due.fold(self.plane.next_time(), Nanos::min)
+    }
+
+    /// Does all work up to a time, each at its own time.
+    pub fn run_until(&mut self, end: Nanos) {
+        while self.next_time() <= end {
+            let now = self.next_time();
+            self.step(now);
+        }
+    }
+
+    /// Returns the plane.
+    pub fn plane(&self) -> &ReflexPlane {
+        &self.plane
+    }
+
+    /// Returns the plane, to change it.
+    pub fn plane_mut(&mut self) -> &mut ReflexPlane {
+        &mut self.plane
+    }
+
+    /// Returns the counts of an element.
+    pub fn element_counts(&self, element: ElementIndex) -> ElementCounts {
+        self.elements[element.0].target.counts()
+    }
+}
+
+/// Removes and returns the first item if its time has come.
+fn take_due<T>(items: &mut VecDeque<(Nanos, T)>, now: Nanos) -> Option<(Nanos, T)> {
+    let is_due = items.front().is_some_and(|(due, _)| *due <= now);
+    is_due.then(|| items.pop_front()).flatten()
+}
