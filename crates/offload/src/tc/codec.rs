@@ -354,11 +354,11 @@ pub(super) fn cookie_of(message: &TcMessage) -> Option<[u8; 16]> {
         _ => None,
     });
     let attributes = actions.flatten().flat_map(|action| &action.attributes);
-    let cookies = attributes.filter_map(|attribute| match attribute {
+    let mut cookies = attributes.filter_map(|attribute| match attribute {
         TcActionAttribute::Cookie(bytes) => bytes.first_chunk().copied(),
         _ => None,
     });
-    cookies.last()
+    cookies.next_back()
 }
 
 /// Reads a filter. `Ok(None)` if it is another classifier's or has parts that rules of this module

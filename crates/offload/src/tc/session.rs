@@ -209,7 +209,7 @@ impl Link {
 /// Number of interfaces that are read at a time. An answer has some kilobytes.
 const LINKS: usize = 16;
 
-/// A request with its flags.
+/// A request with its flags. Without [`NLM_F_ACK`] and [`NLM_F_DUMP`] its answer is one message.
 struct Request {
     doing: &'static str,
     message: RouteNetlinkMessage,
@@ -228,6 +228,8 @@ struct Answers {
 /// A request that waits for its last answer.
 struct Waiting {
     doing: &'static str,
+    /// Its first answer is its last one.
+    is_single: bool,
     answers: Answers,
     result: Option<Result<(), TcError>>,
 }
@@ -324,12 +326,21 @@ impl Session {
             Request {
                 doing: "reading an interface",
                 message: RouteNetlinkMessage::GetLink(message),
-                flags: NLM_F_ACK,
+                flags: 0,
             }
         };
         let mut links = Vec::with_capacity(keys.len());
         for part in keys.chunks(LINKS) {
-            for answers in self.exchange(part.iter().map(request).collect()) {
+            let answers = self.exchange(part.iter().map(request).collect());
+            for (key, answers) in part.iter().zip(answers) {
+                let answers = match answers {
+                    // One answer always fits.
+                    Err(TcError::Overrun { .. }) => {
+                        let mut answers = self.exchange(vec![request(key)]);
+                        answers.pop().unwrap_or(Err(TcError::Lost))
+                    }
+                    answers => answers,
+                };
                 links.push(match answers {
                     Ok(answers) => answers.links.first().map(Link::of),
                     Err(error) if error.is_gone() => None,
@@ -524,6 +535,7 @@ impl Session {
             message.serialize(&mut bytes[start..]);
             waiting.push(Waiting {
                 doing: request.doing,
+                is_single: request.flags & (NLM_F_ACK | NLM_F_DUMP) == 0,
                 answers: Answers::default(),
                 result: None,
             });
@@ -634,7 +646,10 @@ fn take(first: u32, datagram: &[u8], waiting: &mut [Waiting]) -> Result<(), Stri
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
                 answers.links.push(message);
             }
-            _ => {}
+            _ => continue,
+        }
+        if waiting.is_single && waiting.result.is_none() {
+            waiting.result = Some(Ok(()));
         }
     }
     Ok(())
@@ -665,7 +680,7 @@ fn encoded(request: TcRequest) -> Request {
         TcRequest::Read(place) => Request {
             doing: "reading a rule",
             message: RouteNetlinkMessage::GetTrafficFilter(at(place)),
-            flags: NLM_F_ACK,
+            flags: 0,
         },
     }
 }

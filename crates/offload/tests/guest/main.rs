@@ -8,6 +8,7 @@ mod difficulties;
 mod faults;
 #[path = "../shared/ipv4_program.rs"]
 mod ipv4_program;
+mod kill;
 mod paper;
 #[path = "../shared/pof_role.rs"]
 mod pof_role;
