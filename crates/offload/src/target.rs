@@ -78,6 +78,13 @@ pub trait Target {
     /// It has none, with the reason.
     fn can(&self, flow: &Flow) -> Result<(), NotOffloadable>;
 
+    /// Returns true if the rule of a flow takes this frame of it. Other frames of the flow come to
+    /// the software although the rule is there.
+    fn takes(&self, flow: &Flow, frame: &[u8]) -> bool {
+        let _ = (flow, frame);
+        true
+    }
+
     /// Adds rules. Flows of the rules of one target must be disjoint, except for a rule and the one
     /// that replaces it.
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>);

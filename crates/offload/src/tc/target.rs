@@ -306,6 +306,11 @@ impl Target for TcTarget {
         self.ports.translate(flow).map(|_| ())
     }
 
+    fn takes(&self, flow: &Flow, frame: &[u8]) -> bool {
+        let rule = self.ports.translate(flow);
+        rule.is_ok_and(|(_, rule)| rule.takes(frame))
+    }
+
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>) {
         let requests = rules.into_iter().map(|(id, flow)| {
             self.live.insert(id, Live::default());

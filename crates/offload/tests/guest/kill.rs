@@ -105,7 +105,10 @@ fn a_process_that_is_killed_leaves_no_rule_after_the_next_start_and_others_are_u
         with_rules += u64::from(own > 0);
         target.close().expect("nothing is left");
     }
-    assert!(with_rules > KILLS * 9 / 10, "{with_rules} of {KILLS} left rules");
+    assert!(
+        with_rules > KILLS * 9 / 10,
+        "{with_rules} of {KILLS} left rules"
+    );
     println!("{KILLS} processes killed, {with_rules} of them left {left} rules");
     assert_eq!(text(), others);
 }
