@@ -23,7 +23,7 @@ use crate::target::{Placed, RuleCounts, RuleId, TargetEvent};
 const MAX_BATCH: usize = 64;
 
 /// Time that a batch of additions should take, so that a change waits no longer than that.
-const BATCH_TIME: Duration = Duration::from_millis(3);
+const BATCH_TIME: Duration = Duration::from_millis(5);
 
 /// Number of times that a rule is written or removed again after an answer that leaves its state
 /// open.

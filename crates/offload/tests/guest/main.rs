@@ -6,6 +6,7 @@
 mod bed;
 mod difficulties;
 mod faults;
+mod figures;
 #[path = "../shared/ipv4_program.rs"]
 mod ipv4_program;
 mod kill;
@@ -17,3 +18,4 @@ mod random_flows;
 mod target;
 mod tc_command;
 mod traced_flows;
+mod world;

@@ -71,12 +71,17 @@ impl Rig {
         self.target.read(now, &rules);
     }
 
+    /// Takes what has happened, for later.
+    pub(crate) fn poll(&mut self) {
+        let now = self.now();
+        self.target.poll(now, &mut self.events);
+    }
+
     /// Waits for this number of events.
     pub(crate) fn wait(&mut self, count: usize) -> Vec<TargetEvent> {
         let begin = Instant::now();
         while self.events.len() < count {
-            let now = self.now();
-            self.target.poll(now, &mut self.events);
+            self.poll();
             let late = begin.elapsed() > Duration::from_secs(60);
             assert!(!late, "{count} events are awaited: {:?}", self.events);
             std::thread::sleep(Duration::from_micros(200));
@@ -497,4 +502,48 @@ fn answers_that_do_not_fit_in_the_queue_lose_no_rule() {
     let there = bed.session.dump(bed.nic, None).unwrap();
     assert_eq!(there.len(), 28);
     assert_eq!(bed.exchange(&frame(3)), [(PortId(2), frame(3))]);
+}
+
+#[test]
+fn a_rule_leaves_when_longer_frames_than_its_flow_s_can_come() {
+    let Some(_bed) = Bed::open() else { return };
+    let mut rig = Rig::open(options());
+    let mut short = to(1, 1);
+    short.length.max = 9018;
+    rig.add(vec![(1, short.clone()), (2, to(2, 1))]);
+    assert_eq!(rig.wait(2), [added(1), added(2)]);
+    run("ip", &["link", "set", "nic0", "mtu", "9100"]);
+    match rig.wait_one() {
+        TargetEvent::Lost(RuleId(1), _, words) => assert!(words.contains("9018 bytes"), "{words}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(rig.target.can(&short).is_err() && rig.target.can(&to(2, 1)).is_ok());
+    assert_eq!(rig.target.report().rules, 1);
+}
+
+#[test]
+fn an_own_rule_that_no_one_knows_is_removed_at_the_next_reading() {
+    let Some(mut bed) = Bed::open() else { return };
+    let mut rig = Rig::open(options());
+    rig.add(vec![(1, to(1, 1)), (2, to(2, 1))]);
+    rig.wait(2);
+    let there = bed.session.dump(bed.nic, None).unwrap();
+    rig.remove(&[2]);
+    rig.wait_one();
+    // The rule comes back in another place, as after a request that was thought to have failed.
+    let mut stray = there
+        .into_iter()
+        .find(|there| there.rule.cookie[11] == 2)
+        .expect("a rule")
+        .rule;
+    stray.priority = 5;
+    bed.session
+        .add(bed.nic, &stray)
+        .expect("the kernel takes it");
+    rig.read(&[1]);
+    assert_eq!(counted(&rig.wait_one()), (1, 0, 0));
+    rig.wait_report(|report| report.counts.strays == 1);
+    let there = bed.session.dump(bed.nic, None).unwrap();
+    assert_eq!(there.len(), 1);
+    assert_eq!(there[0].rule.cookie[11], 1);
 }
