@@ -13,6 +13,7 @@
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
 #include <linux/ip.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/mpls.h>
 #include <linux/netdevice.h>
@@ -48,6 +49,9 @@ MODULE_PARM_DESC(delay_ms, "time that a new rule takes");
 static bool lie;
 module_param(lie, bool, 0644);
 MODULE_PARM_DESC(lie, "accept a new rule that matches nothing");
+static ulong busy_ns;
+module_param(busy_ns, ulong, 0644);
+MODULE_PARM_DESC(busy_ns, "time that the driver has spent on rules");
 static uint rules;
 module_param(rules, uint, 0444);
 MODULE_PARM_DESC(rules, "rules in the hardware now");
@@ -456,7 +460,7 @@ static int add_rule(struct pair *pair, struct flow_cls_offload *flower)
 	return 0;
 }
 
-static int flower_call(enum tc_setup_type type, void *data, void *priv)
+static int rule_call(enum tc_setup_type type, void *data, void *priv)
 {
 	struct flow_cls_offload *flower = data;
 	struct pair *pair = priv;
@@ -483,6 +487,16 @@ static int flower_call(enum tc_setup_type type, void *data, void *priv)
 		error = -EOPNOTSUPP;
 	}
 	spin_unlock_bh(&pair->lock);
+	return error;
+}
+
+/* The kernel calls with its lock of network configuration. */
+static int flower_call(enum tc_setup_type type, void *data, void *priv)
+{
+	u64 begin = ktime_get_ns();
+	int error = rule_call(type, data, priv);
+
+	busy_ns += ktime_get_ns() - begin;
 	return error;
 }
 

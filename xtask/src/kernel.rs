@@ -27,6 +27,12 @@ pub(crate) struct Options {
     /// Seed of these flows.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Rounds of the figures of times by part.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    rounds: u32,
+    /// Seconds of the figure of changes under load.
+    #[arg(long, value_name = "S", default_value_t = 10)]
+    seconds: u32,
     /// Only tests with this word in their names.
     #[arg(long, value_name = "WORD", default_value = "")]
     only: String,
@@ -39,7 +45,7 @@ pub(crate) struct Options {
 }
 
 /// Kernel modules that the tests need, without those on which they depend.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "sch_ingress",
     "cls_flower",
     "act_gact",
@@ -50,6 +56,8 @@ const MODULES: [&str; 9] = [
     // The checksum CRC32c is found by its name when `act_csum` begins.
     "crc32c_generic",
     "act_csum",
+    // Interfaces that tests remove.
+    "dummy",
 ];
 
 /// Word that begins the guest's last line; the test program's exit status follows.
@@ -168,7 +176,14 @@ fn init(options: &Options, modules: &[(String, PathBuf)]) -> String {
     let loads: String = (modules.iter())
         .map(|(name, _)| format!("insmod /lib/{name}.ko\n"))
         .collect();
-    let (flows, seed, only) = (options.flows, options.seed, &options.only);
+    let Options {
+        flows,
+        seed,
+        rounds,
+        seconds,
+        only,
+        ..
+    } = options;
     format!(
         "#!/bin/busybox sh\n\
          /bin/busybox --install -s /bin\n\
@@ -179,6 +194,7 @@ fn init(options: &Options, modules: &[(String, PathBuf)]) -> String {
          {loads}\
          insmod /lib/nic.ko\n\
          export POLYPLANE_GUEST=1 POLYPLANE_GUEST_FLOWS={flows} POLYPLANE_GUEST_SEED={seed}\n\
+         export POLYPLANE_GUEST_ROUNDS={rounds} POLYPLANE_GUEST_SECONDS={seconds}\n\
          guest --nocapture --test-threads=1 {only}\n\
          echo \"{ENDED} $?\"\n\
          poweroff -f\n"

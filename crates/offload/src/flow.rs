@@ -393,6 +393,11 @@ pub enum NotOffloadable {
     Work,
     /// The packet is not of whole bytes at this point.
     PartialByte,
+    /// The packet goes to a port that is down.
+    PortDown(PortId),
+    /// Copies go to one port by queues of different priorities, so that the queues choose their
+    /// order.
+    QueueOrder(PortId),
     /// The walk disagrees with the device on this packet. It is a defect of Polyplane.
     Disagreement,
     /// The target has no rule that is exact.
@@ -425,6 +430,11 @@ impl fmt::Display for NotOffloadable {
             N::Chain => f.write_str("the program is a chain of programs"),
             N::Work => f.write_str("the packet takes more steps than are followed"),
             N::PartialByte => f.write_str("the packet is not of whole bytes"),
+            N::PortDown(port) => write!(f, "port {port} is down"),
+            N::QueueOrder(port) => write!(
+                f,
+                "copies go to port {port} by queues of different priorities"
+            ),
             N::Disagreement => f.write_str(
                 "the flow does not agree with the interpreter; please report it as a defect",
             ),

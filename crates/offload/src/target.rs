@@ -53,12 +53,15 @@ pub enum TargetEvent {
     Removed(RuleId, RuleCounts),
     /// A rule is no longer in hardware without a request, with its last counts.
     Evicted(RuleId, RuleCounts),
+    /// A rule is no longer in the target without a request, with its last counts and the reason.
+    Lost(RuleId, RuleCounts, String),
     /// The counts of a rule, as they were at this time.
     Counts(RuleId, Nanos, RuleCounts),
 }
 
 /// A target. Requests return nothing: their results are events, in the target's own time, in any
-/// order. Each request for a rule has exactly one result, but evictions come unasked.
+/// order. Each request for a rule has exactly one result, but evictions and losses come unasked.
+/// They are also the result of reading such a rule, as its removal is of reading one that is removed.
 pub trait Target {
     /// Returns its name, as users read it.
     fn name(&self) -> &str;
@@ -74,6 +77,13 @@ pub trait Target {
     /// # Errors
     /// It has none, with the reason.
     fn can(&self, flow: &Flow) -> Result<(), NotOffloadable>;
+
+    /// Returns true if the rule of a flow takes this frame of it. Other frames of the flow come to
+    /// the software although the rule is there.
+    fn takes(&self, flow: &Flow, frame: &[u8]) -> bool {
+        let _ = (flow, frame);
+        true
+    }
 
     /// Adds rules. Flows of the rules of one target must be disjoint, except for a rule and the one
     /// that replaces it.

@@ -586,7 +586,12 @@ fn commands(simulation: &mut Simulation, frame: &[u8]) -> Vec<OffloadCommand> {
 
 /// Returns a simulation with one flow, and the rule that it adds.
 fn with_rule(options: OffloaderOptions) -> (Simulation, RuleId, Vec<u8>) {
-    let mut simulation = Simulation::new(1, config(1, 1_000, Faults::default()), options);
+    with_rule_of(1, options)
+}
+
+fn with_rule_of(seed: u64, options: OffloaderOptions) -> (Simulation, RuleId, Vec<u8>) {
+    let config = config(seed, 1_000, Faults::default());
+    let mut simulation = Simulation::new(seed, config, options);
     simulation.insert();
     let frame = simulation.frames[0].clone();
     for _ in 0..200 {
@@ -767,4 +772,194 @@ fn counts_go_to_the_program_that_runs() {
         let late = simulation.offloader.event(simulation.now, event);
         assert_eq!(late.len(), credited);
     }
+}
+
+/// Returns the state of the only flow.
+fn state(simulation: &Simulation) -> FlowState {
+    let flows: Vec<_> = simulation.offloader.flows().collect();
+    assert_eq!(flows.len(), 1);
+    flows[0].state.clone()
+}
+
+/// Runs steps until one commands something that fits.
+fn until<T>(
+    simulation: &mut Simulation,
+    frame: &[u8],
+    fits: impl Fn(OffloadCommand) -> Option<T>,
+) -> Option<T> {
+    for _ in 0..400 {
+        let commands = commands(simulation, frame);
+        if let Some(found) = commands.into_iter().find_map(&fits) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn added(command: OffloadCommand) -> Option<RuleId> {
+    match command {
+        OffloadCommand::Add(rules) => Some(rules[0].0),
+        _ => None,
+    }
+}
+
+fn removed(command: OffloadCommand) -> Option<RuleId> {
+    match command {
+        OffloadCommand::Remove(rules) => Some(rules[0]),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_rule_leaves_a_port_that_goes_down_and_comes_back_with_it() {
+    let forwarding = (1..50).find_map(|seed| {
+        let (simulation, rule, frame) = with_rule_of(seed, options());
+        let flow = simulation.offloader.flows().next()?.flow;
+        let port = flow.apply(&frame).first()?.0;
+        Some((simulation, rule, frame, port))
+    });
+    let (mut simulation, rule, frame, port) = forwarding.expect("a flow that forwards");
+    let event = TargetEvent::Added(rule, Placed::InHardware);
+    simulation.offloader.event(simulation.now, event);
+    simulation.offloader.set_port(PortId(99), false);
+    assert!(
+        !commands(&mut simulation, &frame)
+            .into_iter()
+            .any(|c| removed(c).is_some())
+    );
+    simulation.offloader.set_port(port, false);
+    // At once, before the next decision.
+    let taken: Vec<_> = commands(&mut simulation, &frame);
+    assert!(
+        taken
+            .into_iter()
+            .any(|command| removed(command) == Some(rule))
+    );
+    let refused = FlowState::Refused(format!("port {port} is down"));
+    assert_eq!(state(&simulation), refused);
+    assert_eq!(until(&mut simulation, &frame, added), None);
+    assert_eq!(state(&simulation), refused);
+    simulation.offloader.set_port(port, true);
+    assert!(until(&mut simulation, &frame, added).is_some());
+}
+
+#[test]
+fn a_rule_that_is_not_in_hardware_is_tried_again() {
+    let (mut simulation, rule, frame) = with_rule(options());
+    let event = TargetEvent::Added(rule, Placed::NotInHardware);
+    simulation.offloader.event(simulation.now, event);
+    let since = simulation.now;
+    assert_eq!(until(&mut simulation, &frame, removed), Some(rule));
+    assert!(simulation.now.0 - since.0 >= options().retry_after.0);
+    let event = TargetEvent::Removed(rule, RuleCounts::default());
+    simulation.offloader.event(simulation.now, event);
+    let flows = simulation.offloader.flows().next();
+    assert_eq!(flows.map(|flow| flow.state), Some(FlowState::Adding));
+}
+
+/// A target of which the rules take no frame that ends in an odd byte.
+struct Narrow(ModelNic);
+
+impl Target for Narrow {
+    fn name(&self) -> &str {
+        "narrow"
+    }
+    fn capacity(&self) -> offload::RuleCapacity {
+        self.0.capacity()
+    }
+    fn counts_delay(&self) -> Nanos {
+        self.0.counts_delay()
+    }
+    fn can(&self, flow: &offload::Flow) -> Result<(), offload::NotOffloadable> {
+        self.0.can(flow)
+    }
+    fn takes(&self, _: &offload::Flow, frame: &[u8]) -> bool {
+        frame.last().is_some_and(|byte| byte % 2 == 0)
+    }
+    fn add(&mut self, _: Nanos, _: Vec<(RuleId, Arc<offload::Flow>)>) {}
+    fn replace(&mut self, _: Nanos, _: Vec<(RuleId, RuleId, Arc<offload::Flow>)>) {}
+    fn remove(&mut self, _: Nanos, _: &[RuleId]) {}
+    fn read(&mut self, _: Nanos, _: &[RuleId]) {}
+    fn poll(&mut self, _: Nanos, _: &mut Vec<TargetEvent>) {}
+    fn next_time(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+#[test]
+fn frames_that_a_narrower_rule_does_not_take_are_no_lost_rule() {
+    for (last, evicted) in [(1, 0), (2, 1)] {
+        let (mut simulation, rule, mut frame) = with_rule(options());
+        let event = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(simulation.now, event);
+        let narrow = Narrow(ModelNic::new(config(1, 100, Faults::default())));
+        *frame.last_mut().expect("a byte") = last;
+        for _ in 0..200 {
+            simulation.now += STEP;
+            let state = simulation.device.state();
+            let view = View {
+                state: &state,
+                replication: simulation.device.replication(),
+            };
+            let offloader = &mut simulation.offloader;
+            offloader.observe(simulation.now, view, PortId(1), &frame, 1);
+            offloader.step(simulation.now, view, &narrow);
+        }
+        assert_eq!(simulation.offloader.counts().evicted, evicted);
+    }
+}
+
+#[test]
+fn counts_of_a_rule_that_ends_during_an_exchange_go_to_the_same_flow_or_are_named() {
+    let other = program().replace(
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); rules.apply(); }",
+        "apply { if (hdr.ipv4.isValid()) { routes.apply(); }",
+    );
+    for (text, credited) in [(&program(), 1), (&other, 0)] {
+        let (mut simulation, rule, frame) = with_rule(options());
+        let added = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(simulation.now, added);
+        let program = Arc::new(driver::compile_text("offloader", text).expect("a program"));
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        simulation.offloader.exchange(tracer);
+        let counts = RuleCounts {
+            packets: 100,
+            bytes: 6_000,
+            last_use: Some(simulation.now),
+        };
+        let ended = TargetEvent::Evicted(rule, counts);
+        assert_eq!(simulation.offloader.event(simulation.now, ended), []);
+        if credited == 0 {
+            simulation.device = device(&program);
+        }
+        let commands = commands(&mut simulation, &frame);
+        let credits = commands.iter().filter_map(|command| match command {
+            OffloadCommand::Credit(credit) => Some(credit.packets),
+            _ => None,
+        });
+        let packets: u64 = credits.sum();
+        assert_eq!(packets, 100 * credited);
+        let uncredited = simulation.offloader.counts().uncredited;
+        assert_eq!(packets + uncredited, 100);
+    }
+}
+
+#[test]
+fn a_lost_rule_has_its_reason_and_is_tried_again() {
+    let (mut simulation, rule, frame) = with_rule(options());
+    let event = TargetEvent::Added(rule, Placed::InHardware);
+    simulation.offloader.event(simulation.now, event);
+    let counts = RuleCounts {
+        packets: 5,
+        bytes: 300,
+        last_use: Some(simulation.now),
+    };
+    let words = "the interface 'eth9' of port 9 has gone".to_owned();
+    let lost = TargetEvent::Lost(rule, counts, words.clone());
+    let commands = simulation.offloader.event(simulation.now, lost);
+    assert!(matches!(&commands[..], [OffloadCommand::Credit(credit)] if credit.packets == 5));
+    assert_eq!(state(&simulation), FlowState::Lost(words));
+    let since = simulation.now;
+    assert!(until(&mut simulation, &frame, added).is_some());
+    assert!(simulation.now.0 - since.0 >= options().retry_after.0);
 }

@@ -285,3 +285,87 @@ fn a_change_of_too_many_bytes_is_refused() {
     assert_eq!(of(2_000).err(), None);
     assert_eq!(of(2_100).err(), Some(NotOffloadable::Work));
 }
+
+/// Returns what a device sends for a frame at port 1.
+fn sent(device: &mut Device, frame: &[u8]) -> Vec<(PortId, Vec<u8>)> {
+    device.receive(PortId(1), frame).expect("a short frame");
+    device.step(packet::Nanos(1));
+    let mut sent = Vec::new();
+    device.drain_sent(|port, bytes, _| sent.push((port, bytes.to_vec())));
+    sent
+}
+
+#[test]
+fn copies_to_one_port_by_queues_of_different_priorities_are_refused() {
+    let apply = "clone_preserving_field_list(CloneType.I2E, 7, 0); hdr.ethernet.src = 7;";
+    let text = HEADERS.replace("VERIFY", "").replace("STATE", "");
+    let program = driver::compile_text("shape", &text.replace("APPLY", apply));
+    let program = Arc::new(program.expect("a program"));
+    let frame = frame(0x9000);
+    for (port, class, is_exact) in [(2, 0, true), (2, 5, false), (3, 5, true)] {
+        let device = Device::new(
+            Arc::clone(&program),
+            &interp::Interp,
+            &DeviceConfig::default(),
+        );
+        let mut device = device.expect("a device");
+        let session = switch::CloneSession {
+            replicas: vec![switch::Replica {
+                port: PortId(port),
+                instance: 1,
+            }],
+            class_of_service: class,
+            ..switch::CloneSession::default()
+        };
+        let change = switch::Change::SetCloneSession(7, session);
+        device.apply(change).expect("a session");
+        let mut tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        let flow = tracer.trace_in(&mut device, PortId(1), &frame);
+        let sent = sent(&mut device, &frame);
+        match flow {
+            // The order between ports is no one's.
+            Ok(flow) if is_exact => {
+                let (mut ours, mut theirs) = (flow.apply(&frame), sent);
+                ours.sort_by_key(|(port, _)| *port);
+                theirs.sort_by_key(|(port, _)| *port);
+                assert_eq!(ours, theirs);
+            }
+            Err(NotOffloadable::QueueOrder(PortId(2))) if !is_exact => {
+                // The copy was made first, and the original has other bytes.
+                assert_eq!(sent.len(), 2);
+            }
+            other => panic!("port {port}, class {class}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_the_device_drops_for_its_work_has_no_flow() {
+    let apply = "bit<32> sum = 0; for (bit<32> n in 0 .. 400) { sum = sum + n; }
+        hdr.ethernet.src = (bit<48>) sum;";
+    let text = HEADERS.replace("VERIFY", "").replace("STATE", "");
+    let program = driver::compile_text("shape", &text.replace("APPLY", apply));
+    let program = Arc::new(program.expect("a program"));
+    let frame = frame(0x9000);
+    let mut has_flow = Vec::new();
+    for units in [256, 400, 410, 600, 65_536] {
+        let work = exec::WorkBudget::new(units).expect("a budget");
+        let mut config = DeviceConfig::default();
+        config.limits.work = Some(work);
+        let device = Device::new(Arc::clone(&program), &interp::Interp, &config);
+        let mut device = device.expect("a device");
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        let mut tracer = tracer.with_budget(work);
+        let flow = tracer.trace_in(&mut device, PortId(1), &frame);
+        let sent = sent(&mut device, &frame);
+        match flow {
+            Ok(flow) => assert_eq!(flow.apply(&frame), sent, "{units} units"),
+            Err(reason) => {
+                assert_eq!(reason, NotOffloadable::Work);
+                assert_eq!(sent, [], "{units} units");
+            }
+        }
+        has_flow.push(!sent.is_empty());
+    }
+    assert_eq!(has_flow, [false, false, true, true, true]);
+}

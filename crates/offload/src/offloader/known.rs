@@ -1,6 +1,6 @@
 //! Flows that are known: by number, by the frames that match them, and by the objects they met.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use ir::TableId;
@@ -8,7 +8,7 @@ use packet::{Nanos, PortId};
 use table::EntryId;
 
 use super::FlowState;
-use crate::flow::Flow;
+use crate::flow::{Flow, Step};
 use crate::index::FlowIndex;
 use crate::target::{RuleCounts, RuleId};
 use crate::trace::Traced;
@@ -33,6 +33,8 @@ pub(super) struct Known {
     /// Packets in software and in the target since the last decision.
     pub(super) in_software: u64,
     pub(super) in_target: u64,
+    /// The last frames of this period that came to software although the hardware has a rule.
+    pub(super) missed: VecDeque<Vec<u8>>,
     /// Packets a second.
     pub(super) rate: u64,
     /// Time before which a flow that was refused or evicted is not tried again.
@@ -40,7 +42,30 @@ pub(super) struct Known {
     pub(super) last_use: Nanos,
 }
 
+/// Largest number of frames that are kept for one flow.
+const MAX_MISSED: usize = 4;
+
 impl Known {
+    /// Notes a frame in software.
+    pub(super) fn miss(&mut self, frame: &[u8]) {
+        if self.state != FlowState::InHardware {
+            return;
+        }
+        let mut place = match self.missed.len() < MAX_MISSED {
+            true => Vec::new(),
+            false => self.missed.pop_front().unwrap_or_default(),
+        };
+        place.clear();
+        place.extend_from_slice(frame);
+        self.missed.push_back(place);
+    }
+
+    /// Returns true if the flow sends packets to a port.
+    pub(super) fn sends_to(&self, port: PortId) -> bool {
+        let mut steps = self.flow().steps.iter();
+        steps.any(|step| *step == Step::Output(port))
+    }
+
     pub(super) fn flow(&self) -> &Arc<Flow> {
         &self.traced.flow
     }

@@ -21,7 +21,7 @@ pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
 pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
 
-use crate::flow::{Flow, NotOffloadable};
+use crate::flow::{Flow, NotOffloadable, Step};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
 use crate::trace::{FlowTracer, View};
 
@@ -38,6 +38,9 @@ pub struct OffloaderCounts {
     pub evicted: u64,
     /// Packets that were not noted because too many flows are known.
     pub unnoted: u64,
+    /// Packets in the target by rules that ended while the program was exchanged, and of which the
+    /// flow is another one now.
+    pub uncredited: u64,
 }
 
 /// The offloader of one device to one target.
@@ -60,6 +63,16 @@ pub struct Offloader {
     counts: OffloaderCounts,
     /// Reason for which the last decision decided nothing.
     error: Option<String>,
+    /// Ports that are down.
+    down: BTreeSet<PortId>,
+    /// Counts of rules that ended between an exchange of the program and the next step.
+    late: Vec<Late>,
+}
+
+/// Counts of a rule that has ended, for its flow if the flow is the same in the new program.
+struct Late {
+    id: FlowId,
+    credit: Credit,
 }
 
 impl Offloader {
@@ -81,6 +94,39 @@ impl Offloader {
             last_decision: Nanos::ZERO,
             counts: OffloaderCounts::default(),
             error: None,
+            down: BTreeSet::new(),
+            late: Vec::new(),
+        }
+    }
+
+    /// Sets a port up or down. No rule sends to a port that is down.
+    pub fn set_port(&mut self, port: PortId, is_up: bool) {
+        let is_changed = match is_up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
+        if !is_changed {
+            return;
+        }
+        let flows = self.known.iter().filter(|(_, known)| known.sends_to(port));
+        let flows: Vec<FlowId> = flows.map(|(id, _)| id).collect();
+        for id in flows {
+            self.suspect(id);
+            if let Some(known) = self.known.get_mut(id).filter(|_| is_up) {
+                known.not_before = Nanos::ZERO;
+            }
+        }
+    }
+
+    /// Checks whether the target can have a rule for a flow now.
+    fn can(&self, target: &dyn Target, flow: &Flow) -> Result<(), NotOffloadable> {
+        let port_that_is_down = |step: &Step| match step {
+            Step::Output(port) if self.down.contains(port) => Some(*port),
+            _ => None,
+        };
+        match flow.steps.iter().find_map(port_that_is_down) {
+            Some(port) => Err(NotOffloadable::PortDown(port)),
+            None => target.can(flow),
         }
     }
 
@@ -152,6 +198,7 @@ impl Offloader {
         if let Some(known) = found.and_then(|id| self.known.get_mut(id)) {
             known.in_software += packets;
             known.last_use = now;
+            known.miss(frame);
             return;
         }
         if self.known.len() >= self.options.most_flows {
@@ -172,6 +219,7 @@ impl Offloader {
             counted: now,
             in_software: packets,
             in_target: 0,
+            missed: VecDeque::new(),
             rate: 0,
             not_before: Nanos::ZERO,
             last_use: now,
@@ -223,6 +271,7 @@ impl Offloader {
             self.is_suspect.remove(&id);
             self.retrace(now, id, view, target, &mut commands);
         }
+        self.credit_late(&mut commands);
         if now >= self.next_decision {
             self.sweep(now, view, target, &mut commands);
             self.decide(now, target, &mut commands);
@@ -233,6 +282,17 @@ impl Offloader {
             self.next_decision = now + self.options.period;
         }
         in_batches(commands)
+    }
+
+    /// Credits counts of rules that ended after an exchange of the program.
+    fn credit_late(&mut self, commands: &mut Vec<OffloadCommand>) {
+        for late in std::mem::take(&mut self.late) {
+            let known = self.known.get(late.id).map(Known::flow);
+            match known.is_some_and(|flow| flow.has_effect_of(&late.credit.flow)) {
+                true => commands.push(OffloadCommand::Credit(late.credit)),
+                false => self.counts.uncredited += late.credit.packets,
+            }
+        }
     }
 
     fn sweep(
@@ -275,6 +335,7 @@ impl Offloader {
         };
         if traced.flow.has_effect_of(known.flow()) && traced.flow.covers(known.flow()) {
             self.counts.unchanged += 1;
+            self.leave_port(now, id, target, commands);
             // Its packets may look up other keys now.
             if let Some(known) = self.known.get_mut(id) {
                 known.traced.take_keys(traced);
@@ -287,7 +348,7 @@ impl Offloader {
         if self.known.twin(id, &traced.flow).is_some() {
             return self.forget(id, commands);
         }
-        let can = target.can(&traced.flow);
+        let can = self.can(target, &traced.flow);
         self.known.change(id, traced);
         let Some(known) = self.known.get_mut(id) else {
             return;
@@ -313,6 +374,33 @@ impl Offloader {
             rule.successor = Some(new);
         }
         commands.push(OffloadCommand::Replace(vec![(old, new, flow)]));
+    }
+
+    /// Takes the rule of an unchanged flow away if it sends to a port that is down.
+    fn leave_port(
+        &mut self,
+        now: Nanos,
+        id: FlowId,
+        target: &dyn Target,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        let Some(known) = self.known.get(id).filter(|known| known.rule.is_some()) else {
+            return;
+        };
+        let Err(reason @ NotOffloadable::PortDown(_)) = self.can(target, known.flow()) else {
+            return;
+        };
+        let not_before = now + self.options.retry_after;
+        if let Some(known) = self.known.get_mut(id) {
+            known.state = FlowState::Refused(reason.to_string());
+            known.not_before = not_before;
+            commands.extend(
+                known
+                    .rule
+                    .take()
+                    .map(|rule| OffloadCommand::Remove(vec![rule])),
+            );
+        }
     }
 
     /// Removes a flow and its rule.
@@ -346,10 +434,14 @@ impl Offloader {
         let mut room = most.saturating_sub(target.capacity().used);
         let mut batch = Vec::new();
         for id in entering {
+            let can = match self.known.get(id) {
+                Some(known) => self.can(target, known.flow()),
+                None => continue,
+            };
             let Some(known) = self.known.get_mut(id) else {
                 continue;
             };
-            if let Err(reason) = target.can(known.flow()) {
+            if let Err(reason) = can {
                 known.state = FlowState::Refused(reason.to_string());
                 known.not_before = now + self.options.retry_after;
                 continue;
@@ -396,10 +488,18 @@ impl Offloader {
             known.rate = known.rate.saturating_add(rate) / 2;
             let is_settled = now > known.since + grace;
             // No event says that the hardware dropped a rule, but its packets come to software.
+            let takes = |frame: &Vec<u8>| target.takes(known.flow(), frame);
             let is_lost = known.state == FlowState::InHardware
                 && is_settled
                 && now > known.counted + grace
-                && known.in_software > 0;
+                && known.missed.iter().any(takes);
+            known.missed.clear();
+            // The hardware may have room by now.
+            let is_tried_again = known.state == FlowState::NotInHardware && now >= known.not_before;
+            if is_tried_again {
+                lost.extend(known.rule.take());
+                known.state = FlowState::Software;
+            }
             if is_lost {
                 lost.extend(known.rule.take());
                 known.state = FlowState::Evicted;
@@ -439,24 +539,62 @@ impl Offloader {
                 let state = FlowState::Wanted(Waits::Room);
                 self.is_not_added(now, rule, state, &mut commands);
             }
-            TargetEvent::Removed(rule, counts) => {
-                self.credit(now, rule, counts, &mut commands);
-                self.rules.remove(&rule);
-            }
+            TargetEvent::Removed(rule, counts) => self.end(now, rule, counts, &mut commands),
             TargetEvent::Evicted(rule, counts) => {
-                self.credit(now, rule, counts, &mut commands);
-                let not_before = now + self.options.retry_after;
-                if let Some(known) = self.owner(rule) {
-                    known.rule = None;
-                    known.state = FlowState::Evicted;
-                    known.not_before = not_before;
-                    self.counts.evicted += 1;
-                }
-                self.rules.remove(&rule);
+                self.is_gone(now, rule, counts, FlowState::Evicted, &mut commands);
+            }
+            TargetEvent::Lost(rule, counts, reason) => {
+                let state = FlowState::Lost(reason);
+                self.is_gone(now, rule, counts, state, &mut commands);
             }
             TargetEvent::Counts(rule, _, counts) => self.credit(now, rule, counts, &mut commands),
         }
         commands
+    }
+
+    /// Notes that the target has no longer a rule, without a request.
+    fn is_gone(
+        &mut self,
+        now: Nanos,
+        rule: RuleId,
+        counts: RuleCounts,
+        state: FlowState,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        let not_before = now + self.options.retry_after;
+        if let Some(known) = self.owner(rule) {
+            known.rule = None;
+            known.state = state;
+            known.not_before = not_before;
+            self.counts.evicted += 1;
+        }
+        self.end(now, rule, counts, commands);
+    }
+
+    /// Takes the last counts of a rule.
+    fn end(
+        &mut self,
+        now: Nanos,
+        id: RuleId,
+        counts: RuleCounts,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        let is_late = self.rules.get(&id).is_some_and(|rule| !rule.is_of_program);
+        if let Some(rule) = self.rules.get_mut(&id) {
+            rule.is_of_program = true;
+        }
+        let from = commands.len();
+        self.credit(now, id, counts, commands);
+        let rule = self.rules.remove(&id);
+        let (true, Some(rule)) = (is_late, rule) else {
+            return;
+        };
+        for command in commands.drain(from..) {
+            if let OffloadCommand::Credit(credit) = command {
+                let id = rule.id;
+                self.late.push(Late { id, credit });
+            }
+        }
     }
 
     /// Returns the flow that a rule is the current one of.
@@ -476,7 +614,11 @@ impl Offloader {
         if let Some(rule) = self.rules.get_mut(&rule) {
             rule.is_added = true;
         }
+        let not_before = now + self.options.retry_after;
         if let Some(known) = self.owner(rule) {
+            if state == FlowState::NotInHardware {
+                known.not_before = not_before;
+            }
             known.state = state;
             known.since = now;
             return;

@@ -223,6 +223,29 @@ impl FlowerRule {
         self.protocol == ANY_PROTOCOL
     }
 
+    /// Returns true if the rule takes a frame of the flow of which it was made: it can be for fewer
+    /// EtherTypes, and for packets that are no fragments.
+    pub fn takes(&self, frame: &[u8]) -> bool {
+        let word = |at: usize| {
+            let bytes = frame.get(at..)?.first_chunk()?;
+            Some(u16::from_be_bytes(*bytes))
+        };
+        if self.is_for_each_ether_type() {
+            return true;
+        }
+        let inner = self.key(Field::VlanEthType);
+        let is_typed = word(12) == Some(self.protocol)
+            && inner.is_none_or(|inner| word(16).map(u128::from) == Some(inner.value));
+        let (network, ether_type) = match is_vlan(self.protocol) {
+            true => (18, inner.map_or(0, |inner| inner.value as u16)),
+            false => (14, self.protocol),
+        };
+        let is_whole = self.key(Field::Fragment).is_none()
+            || ether_type != IPV4
+            || word(network + 6).is_some_and(|fragment| fragment & 0x3FFF == 0);
+        is_typed && is_whole
+    }
+
     /// Returns the key of a field.
     pub fn key(&self, field: Field) -> Option<&Key> {
         self.keys.iter().find(|key| key.field == field)

@@ -5,7 +5,7 @@ use std::io;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 /// Size of the receive queue. An overrun is handled, but costs a dump.
-const RECEIVE_BUFFER: usize = 1 << 20;
+pub(super) const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Room for an answer. The kernel makes none above 32 KiB.
 const ANSWER: usize = 64 << 10;
@@ -23,45 +23,52 @@ pub(super) trait Transport {
 }
 
 /// A socket of rtnetlink with extended acknowledgements. Needs Linux 4.12.
-pub(super) struct Rtnetlink(Socket);
+pub(super) struct Rtnetlink {
+    socket: Socket,
+    /// Room for an answer, used again for each.
+    room: Vec<u8>,
+}
 
 impl Rtnetlink {
-    /// Opens a socket in the calling thread's network namespace.
-    pub(super) fn open() -> io::Result<Rtnetlink> {
+    /// Opens a socket in the calling thread's network namespace, with a receive queue of this size
+    /// in bytes.
+    pub(super) fn open(receive_buffer: usize) -> io::Result<Rtnetlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        socket.set_rx_buf_sz(RECEIVE_BUFFER as i32)?;
-        Ok(Rtnetlink(socket))
+        socket.set_rx_buf_sz(i32::try_from(receive_buffer).unwrap_or(i32::MAX))?;
+        Ok(Rtnetlink {
+            socket,
+            room: Vec::with_capacity(ANSWER),
+        })
     }
 }
 
 impl Transport for Rtnetlink {
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        self.0.send(request, 0).map(|_| ())
+        self.socket.send(request, 0).map(|_| ())
     }
 
     fn receive(&mut self) -> io::Result<Vec<u8>> {
-        let mut answer = Vec::with_capacity(ANSWER);
-        self.0.recv(&mut answer, 0)?;
-        Ok(answer)
+        self.room.clear();
+        self.socket.recv(&mut self.room, 0)?;
+        Ok(self.room.clone())
     }
 
     fn discard(&mut self) -> io::Result<()> {
-        self.0.set_non_blocking(true)?;
-        let mut buffer = Vec::with_capacity(ANSWER);
+        self.socket.set_non_blocking(true)?;
         let result = loop {
-            buffer.clear();
-            match self.0.recv(&mut buffer, 0) {
+            self.room.clear();
+            match self.socket.recv(&mut self.room, 0) {
                 Ok(_) => {}
                 Err(e) if e.raw_os_error() == Some(ENOBUFS) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break Ok(()),
                 Err(e) => break Err(e),
             }
         };
-        self.0.set_non_blocking(false)?;
+        self.socket.set_non_blocking(false)?;
         result
     }
 }

@@ -283,6 +283,9 @@ impl Walk<'_> {
     fn checksum(&mut self, operands: &Operands<'_>, with_payload: bool) -> Result<Word, End> {
         let number = operands.numbers.first().copied().ok_or_else(malformed)?;
         let algorithm = HashAlgorithm::from_number(number).ok_or_else(malformed)?;
+        if with_payload {
+            self.spend_on_payload(algorithm)?;
+        }
         if algorithm == HashAlgorithm::Random {
             return Ok(self.know.never(NotOffloadable::Random, 64));
         }

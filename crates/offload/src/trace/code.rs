@@ -2,8 +2,9 @@
 
 use bits::{Id, Value};
 use ir::{
-    BinOp, Control, Expr, FieldId, HeaderId, HeaderPlace, KeySet, Keyset, LabelId, MatchNext, Next,
-    Parser, ScalarTy, StackId, StageId, StageKind, Stmt, StmtKind, Target, Transition,
+    BinOp, Control, ControlId, Expr, FieldId, HeaderId, HeaderPlace, KeySet, Keyset, LabelId,
+    MatchNext, Next, Parser, ParserId, ScalarTy, StackId, StageId, StageKind, Stmt, StmtKind,
+    Target, Transition,
 };
 
 use super::expr::{malformed, zeros};
@@ -26,18 +27,19 @@ pub(super) enum After {
 
 impl Walk<'_> {
     /// Runs a parser. Returns the number of its error.
-    pub(super) fn parser(&mut self, parser: &Parser) -> Result<u32, End> {
-        match self.states(parser) {
+    pub(super) fn parser(&mut self, id: ParserId, parser: &Parser) -> Result<u32, End> {
+        match self.states(id, parser) {
             Ok(()) => Ok(0),
             Err(End::Reject(error)) => Ok(error),
             Err(end) => Err(end),
         }
     }
 
-    fn states(&mut self, parser: &Parser) -> Result<(), End> {
+    fn states(&mut self, id: ParserId, parser: &Parser) -> Result<(), End> {
         let mut at = parser.start;
         loop {
             self.step()?;
+            self.spend_on_state(id, at)?;
             let state = parser.states.get(at).ok_or_else(malformed)?;
             if self.body(&state.body)? == After::Exit {
                 return Ok(());
@@ -100,13 +102,14 @@ impl Walk<'_> {
     }
 
     /// Runs a control.
-    pub(super) fn control(&mut self, control: &Control) -> Result<(), End> {
+    pub(super) fn control(&mut self, of: ControlId, control: &Control) -> Result<(), End> {
         let mut next = match control.stages.is_empty() {
             true => Next::End,
             false => Next::Stage(StageId::from_index(0)),
         };
         while let Next::Stage(id) = next {
             self.step()?;
+            self.spend_on_stage(of, id)?;
             let stage = control.stages.get(id).ok_or_else(malformed)?;
             next = match &stage.kind {
                 StageKind::Condition {
@@ -142,6 +145,11 @@ impl Walk<'_> {
                     }
                 }
             };
+            if let Next::Stage(to) = next
+                && to <= id
+            {
+                self.spend_on_link(control, id, to)?;
+            }
         }
         Ok(())
     }
@@ -149,6 +157,7 @@ impl Walk<'_> {
     /// Runs an action. Returns true if it ends the control.
     pub(super) fn action(&mut self, id: ir::ActionId, params: Vec<Word>) -> Result<bool, End> {
         let action = self.program.actions.get(id).ok_or_else(malformed)?;
+        self.spend_on_action(id)?;
         self.frames.push(Frame {
             action: Some(id),
             params,
@@ -201,15 +210,22 @@ impl Walk<'_> {
                 let is_left = after == After::Leave(*label) || after == After::Continue(*label);
                 return Ok(if is_left { After::Next } else { after });
             }
-            StmtKind::Loop(label, body) => loop {
-                self.step()?;
-                match self.body(body)? {
-                    After::Leave(left) if left == *label => break,
-                    After::Continue(next) if next == *label => {}
-                    After::Next => {}
-                    after => return Ok(after),
+            StmtKind::Loop(label, body) => {
+                let action = self.frames.last().and_then(|frame| frame.action);
+                let action = action.and_then(|id| self.program.actions.get(id));
+                let params = action.map_or(&[][..], |action| &action.params);
+                let cost = self.cost_of_round(params, body);
+                loop {
+                    self.step()?;
+                    self.spend_on_round(cost)?;
+                    match self.body(body)? {
+                        After::Leave(left) if left == *label => break,
+                        After::Continue(next) if next == *label => {}
+                        After::Next => {}
+                        after => return Ok(after),
+                    }
                 }
-            },
+            }
             StmtKind::Leave(label) => return Ok(After::Leave(*label)),
             StmtKind::Continue(label) => return Ok(After::Continue(*label)),
             StmtKind::Atomic(body) => return self.body(body),

@@ -11,12 +11,13 @@ mod expr;
 mod lookup;
 mod v1model;
 mod value;
+mod work;
 
 use std::sync::Arc;
 
 use bits::IdVec;
 use exec::slots::table::TableSite;
-use exec::{DropReason, PacketContext, ParserErrors, State};
+use exec::{DropReason, PacketContext, ParserErrors, State, WorkBudget};
 use ir::{ActionId, Arch, KeyMatch, Layout, Program, TableId};
 use packet::PortId;
 use switch::{Device, ReplicationEngine};
@@ -25,6 +26,7 @@ use table::EntryId;
 use crate::flow::{CountedBytes, Flow, Met, NotOffloadable};
 use lookup::{Indices, MetKey};
 use value::{Bit, Knowledge, Word};
+use work::Costs;
 
 /// Maximum number of statements, stages and states that the walk follows for a packet.
 const MAX_STEPS: u32 = 20_000;
@@ -39,6 +41,8 @@ pub struct FlowTracer {
     context: PacketContext,
     indices: Indices,
     role_of: fn(PortId) -> PortRole,
+    costs: Costs,
+    budget: WorkBudget,
 }
 
 /// Role of a port to which the program sends packets.
@@ -111,8 +115,16 @@ impl FlowTracer {
             context: PacketContext::new(program, &layout, 0),
             indices: Indices::default(),
             role_of,
+            costs: Costs::of(program),
+            budget: WorkBudget::default(),
             program: Arc::clone(program),
         })
+    }
+
+    /// Sets the work budget of the device's packets ([`switch::Limits`]). A packet that may use it
+    /// up has no flow.
+    pub fn with_budget(self, budget: WorkBudget) -> FlowTracer {
+        FlowTracer { budget, ..self }
     }
 
     /// Returns the program.
@@ -155,6 +167,9 @@ impl FlowTracer {
             sites: &self.sites,
             errors: &self.errors,
             indices: &mut self.indices,
+            costs: &self.costs,
+            budget: self.budget.units(),
+            spent: 0,
             context: &mut self.context,
             limbs: vec![0; self.key_limbs],
             state: view.state,
@@ -309,6 +324,10 @@ struct Walk<'w> {
     sites: &'w IdVec<TableId, TableSite>,
     errors: &'w ParserErrors,
     indices: &'w mut Indices,
+    costs: &'w Costs,
+    /// Work units of a packet, and those that are spent.
+    budget: u32,
+    spent: u32,
     context: &'w mut PacketContext,
     /// Keys of tables.
     limbs: Vec<u64>,

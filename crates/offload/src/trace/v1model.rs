@@ -1,6 +1,6 @@
 //! The pipeline of v1model, as `switch` runs it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bits::{Id, IdSet, Value};
 use exec::DropReason;
@@ -36,6 +36,8 @@ struct Waiting {
     again: VecDeque<Job>,
     /// For their port.
     queued: VecDeque<(Job, PortId)>,
+    /// Priorities by which packets wait for each port.
+    priorities: BTreeMap<PortId, u64>,
     rounds: u32,
 }
 
@@ -136,7 +138,7 @@ impl Walk<'_> {
             return Ok(0);
         };
         let program = self.program;
-        self.parser(&program.parsers[parser])
+        self.parser(parser, &program.parsers[parser])
     }
 
     fn run_control(&mut self, role: BlockRole) -> Result<(), End> {
@@ -145,7 +147,7 @@ impl Walk<'_> {
             return Ok(());
         };
         let program = self.program;
-        self.control(&program.controls[control])
+        self.control(control, &program.controls[control])
     }
 
     fn ingress(&mut self, waiting: &mut Waiting) -> Result<(), End> {
@@ -214,12 +216,16 @@ impl Walk<'_> {
         if priority >= PRIORITIES {
             return Err(End::Drop(DropReason::NoSuchQueue));
         }
+        if *waiting.priorities.entry(port).or_insert(priority) != priority {
+            return Err(NotOffloadable::QueueOrder(port).into());
+        }
         waiting.queued.push_back((job, port));
         Ok(())
     }
 
     /// Counts a copy or round.
-    fn round(&self, waiting: &mut Waiting) -> Result<(), End> {
+    fn round(&mut self, waiting: &mut Waiting) -> Result<(), End> {
+        self.spend_on_packet()?;
         waiting.rounds += 1;
         match waiting.rounds > MAX_ROUNDS {
             true => Err(NotOffloadable::Recirculation.into()),

@@ -127,9 +127,19 @@ impl Bed {
 
     /// Sends a frame into `wire0` and returns what comes out of all wires, in order of the ports.
     pub(crate) fn exchange(&mut self, frame: &[u8]) -> Vec<(PortId, Vec<u8>)> {
+        self.send(frame);
+        self.receive()
+    }
+
+    /// Sends a frame into `wire0`.
+    pub(crate) fn send(&mut self, frame: &[u8]) {
         let frame = Frame::from_bytes(frame).expect("the frame is not too long");
         let outcome = self.wires[0].tx(std::slice::from_ref(&frame));
         assert_eq!(outcome.sent, 1, "the frame is sent");
+    }
+
+    /// Returns what has come out of all wires, in order of the ports.
+    pub(crate) fn receive(&mut self) -> Vec<(PortId, Vec<u8>)> {
         // Frames on their way are in the kernel's queue of received ones.
         while backlog() > 0 {
             std::thread::yield_now();
@@ -158,8 +168,15 @@ pub(crate) fn set_nic(parameter: &str, value: &str) {
     std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}"));
 }
 
+/// Returns a parameter of the test NIC.
+pub(crate) fn nic(parameter: &str) -> u64 {
+    let path = format!("/sys/module/nic/parameters/{parameter}");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    text.trim().parse().expect("a parameter is a number")
+}
+
 /// Returns the number of frames in the kernel's queues of received ones.
-fn backlog() -> u32 {
+pub(crate) fn backlog() -> u32 {
     let path = "/proc/net/softnet_stat";
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let lines = text

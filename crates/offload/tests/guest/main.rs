@@ -6,12 +6,16 @@
 mod bed;
 mod difficulties;
 mod faults;
+mod figures;
 #[path = "../shared/ipv4_program.rs"]
 mod ipv4_program;
+mod kill;
 mod paper;
 #[path = "../shared/pof_role.rs"]
 mod pof_role;
 mod random;
 mod random_flows;
+mod target;
 mod tc_command;
 mod traced_flows;
+mod world;

@@ -235,6 +235,17 @@ fn transport(
     if proto == Some(TCP) {
         taker.take(Field::TcpFlags, base + 100);
     }
+    // The kernel also takes flags as zero where a frame ends within the TCP header.
+    let has_no_flag = |key: &Key| key.field == Field::TcpFlags && key.value == 0;
+    let least = base / 8 + 20;
+    if taker.keys.iter().any(has_no_flag) && options.shortest < least {
+        return Err(refused(format!(
+            "frames of {} to {} bytes end within the TCP header, and the kernel takes their flags \
+             as zero",
+            options.shortest,
+            least - 1
+        )));
+    }
     // The kernel takes these fields as zero in a fragment. The owner's word says that no TCP header
     // is too short for its flags.
     let is_zero = |key: &Key| {

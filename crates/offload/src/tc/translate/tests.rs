@@ -422,3 +422,59 @@ fn a_flow_without_output_drops_and_changes_after_the_last_output_have_no_effect(
         [Action::Redirect(7)]
     );
 }
+
+#[test]
+fn flags_of_zero_are_refused_where_a_frame_can_end_within_the_tcp_header() {
+    let mut flow = flow(&[(12, &[0x86, 0xDD, 0x60]), (20, &[6])], vec![]);
+    flow.matched[0].mask[2] = 0xF0;
+    flow.matched.push(MatchedBits {
+        offset: 66,
+        value: vec![0, 0],
+        mask: vec![0x0F, 0xFF],
+    });
+    flow.length.min = 68;
+    for (shortest, is_exact) in [(68, false), (73, false), (74, true)] {
+        let options = TranslateOptions { shortest, ..PLAIN };
+        let rule = of(&flow, &options);
+        assert_eq!(rule.is_ok(), is_exact, "{shortest}: {rule:?}");
+        if let Err(reason) = rule {
+            assert!(reason.contains("end within the TCP header"), "{reason}");
+        }
+    }
+    // A frame that ends there has no flag that is set.
+    flow.matched[2].value[1] = 2;
+    assert!(
+        of(
+            &flow,
+            &TranslateOptions {
+                shortest: 68,
+                ..PLAIN
+            }
+        )
+        .is_ok()
+    );
+}
+
+#[test]
+fn a_narrower_rule_names_the_frames_that_it_takes() {
+    let source = flow(&[(26, &[10, 0, 0, 1])], vec![]);
+    let rule = of(&source, &PLAIN).expect("a rule for IPv4");
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    assert!(rule.takes(&frame));
+    frame[12..14].copy_from_slice(&[0x86, 0xDD]);
+    assert!(!rule.takes(&frame));
+    let port = flow(&[(12, &[8, 0]), (23, &[17]), (36, &[0, 0])], vec![]);
+    let rule = of(&port, &PLAIN).expect("a rule for no fragments");
+    frame[12..14].copy_from_slice(&[8, 0]);
+    assert!(rule.takes(&frame));
+    frame[20] = 0x20;
+    assert!(!rule.takes(&frame));
+    let tagged = flow(&[(12, &[0x81, 0]), (30, &[10, 0, 0, 1])], vec![]);
+    let rule = of(&tagged, &PLAIN).expect("a rule for tagged IPv4");
+    frame[12..18].copy_from_slice(&[0x81, 0, 0, 5, 8, 0]);
+    assert!(rule.takes(&frame));
+    frame[16..18].copy_from_slice(&[0x81, 0]);
+    assert!(!rule.takes(&frame));
+    assert!(!rule.takes(&frame[..13]));
+}
