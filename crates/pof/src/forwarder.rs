@@ -15,7 +15,7 @@ use switch::{
     DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
 };
 
-use crate::model::{Action, Argument, FieldValue, Instruction, Match, TableType, port};
+use crate::model::{Action, Argument, FieldValue, GroupType, Instruction, Match, TableType, port};
 use crate::objects::ObjectKey;
 use crate::tables::{
     CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
@@ -141,7 +141,8 @@ pub struct Forwarder {
     meters: ir::ExternId,
     fault_counts: ir::ExternId,
     installed: HashMap<(TableNumber, u32), Installed>,
-    by_id: HashMap<(TableNumber, EntryId), u32>,
+    /// Index of each entry with an idle time-out.
+    idle: HashMap<(TableNumber, EntryId), u32>,
     deadlines: BTreeSet<(Nanos, TableNumber, u32)>,
     ports: BTreeSet<u16>,
     live: BTreeSet<u16>,
@@ -187,7 +188,7 @@ impl Forwarder {
             meters: translation.meters,
             fault_counts: translation.fault_counts,
             installed: HashMap::new(),
-            by_id: HashMap::new(),
+            idle: HashMap::new(),
             deadlines: BTreeSet::new(),
             ports: BTreeSet::new(),
             live: BTreeSet::new(),
@@ -228,7 +229,8 @@ impl Forwarder {
         let old = groups(&self.ports);
         self.ports = ports.iter().map(|(port, _)| *port).collect();
         let live = ports.iter().filter(|(_, is_live)| *is_live);
-        self.live = live.map(|(port, _)| *port).collect();
+        let live = live.map(|(port, _)| *port).collect();
+        let was_live = std::mem::replace(&mut self.live, live);
         for gone in old.difference(&self.ports) {
             let group = Change::DeleteMulticast(u32::from(*gone) + 1);
             self.device.apply(group).map_err(code_of)?;
@@ -249,8 +251,13 @@ impl Forwarder {
             let group = Change::SetMulticast(u32::from(*port) + 1, replicas);
             self.device.apply(group).map_err(code_of)?;
         }
-        let groups: Vec<u32> = self.tables.groups().map(|(id, _)| id).collect();
-        groups.into_iter().try_for_each(|id| self.renew_users(id))
+        if was_live == self.live {
+            return Ok(());
+        }
+        let groups = self.tables.groups();
+        let watching = groups.filter(|(_, group)| group.group_type == GroupType::FastFailover);
+        let watching: Vec<u32> = watching.map(|(id, _)| id).collect();
+        watching.into_iter().try_for_each(|id| self.renew_users(id))
     }
 
     /// Returns the program of the tables.
@@ -368,12 +375,13 @@ impl Forwarder {
 
     /// Replaces the actions of all entries that use a group.
     fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
-        for (number, index) in self.tables.users_of_group(group) {
+        let users: Vec<_> = self.tables.users_of_group(group).collect();
+        for (number, index) in users {
             let entry = self
                 .tables
                 .table(number)
                 .and_then(|table| table.entry(index));
-            if let Some(entry) = entry.cloned() {
+            if let Some(entry) = entry {
                 self.replace(number, &entry)?;
             }
         }
@@ -472,7 +480,6 @@ impl Forwarder {
             self.device
                 .apply(Change::Delete(table, old.id))
                 .map_err(code_of)?;
-            self.by_id.remove(&(number, old.id));
             self.use_shape(number, old.shape, -1);
         }
         self.insert_as(number, TableType::Exact, &entry, shape, call)
@@ -591,7 +598,9 @@ impl Forwarder {
         let since = self.device.now();
         let installed = Installed { id, shape, since };
         self.installed.insert((number, entry.index), installed);
-        self.by_id.insert((number, id), entry.index);
+        if entry.idle_timeout > 0 {
+            self.idle.insert((number, id), entry.index);
+        }
         self.use_shape(number, shape, 1);
         if let Some(deadline) = deadline(entry, since) {
             self.deadlines.insert((deadline, number, entry.index));
@@ -614,7 +623,7 @@ impl Forwarder {
             .tables
             .table(number)
             .and_then(|table| table.entry(entry.index));
-        let old = old.cloned().ok_or(unknown)?;
+        let old = old.ok_or(unknown)?;
         let (shape, call) = self.call_of(number, entry)?;
         let installed = *self.installed.get(&place).ok_or(unknown)?;
         let id = self.translated.get(&number).ok_or(unknown)?.id;
@@ -628,6 +637,10 @@ impl Forwarder {
             if let Some(deadline) = deadline(entry, installed.since) {
                 self.deadlines.insert((deadline, number, entry.index));
             }
+            match entry.idle_timeout > 0 {
+                true => self.idle.insert((number, installed.id), entry.index),
+                false => self.idle.remove(&(number, installed.id)),
+            };
             self.use_shape(number, installed.shape, -1);
             self.use_shape(number, shape, 1);
             self.installed
@@ -648,7 +661,7 @@ impl Forwarder {
         let delete = Change::Delete(table.id, installed.id);
         self.device.apply(delete).map_err(code_of)?;
         self.installed.remove(&place);
-        self.by_id.remove(&(number, installed.id));
+        self.idle.remove(&(number, installed.id));
         self.use_shape(number, installed.shape, -1);
         if let Some(deadline) = deadline(entry, installed.since) {
             self.deadlines.remove(&(deadline, number, entry.index));
@@ -666,7 +679,7 @@ impl Forwarder {
             .tables
             .table(number)
             .and_then(|table| table.entry(index));
-        let entry = entry.cloned().ok_or(ErrorCode::NoSuchEntry)?;
+        let entry = entry.ok_or(ErrorCode::NoSuchEntry)?;
         let (count, duration) = self.usage(number, index).unwrap_or_default();
         self.uninstall(number, &entry)?;
         self.tables.apply_flow(FlowChange::Remove(number, index));
@@ -723,7 +736,7 @@ impl Forwarder {
             let number = self.translated.iter().find(|(_, table)| table.id == id);
             let number = number.map(|(number, _)| *number);
             let found = number.and_then(|number| {
-                let index = self.by_id.get(&(number, entry))?;
+                let index = self.idle.get(&(number, entry))?;
                 Some((number, *index, RemovalReason::Idle))
             });
             over.extend(found);

@@ -425,7 +425,7 @@ impl Session {
                 let wanted = tables.tables().filter(|(number, _)| is_wanted(*number));
                 let flows = wanted.flat_map(|(number, table)| {
                     let has_cookie =
-                        move |entry: &&Entry| (entry.cookie ^ cookie) & cookie_mask == 0;
+                        move |entry: &Entry| (entry.cookie ^ cookie) & cookie_mask == 0;
                     let entries = table.entries().filter(has_cookie);
                     entries.filter_map(move |entry| flow_stats(switch, number, entry))
                 });
@@ -469,7 +469,7 @@ impl Session {
                     };
                     GroupStats {
                         group: id,
-                        users: tables.users_of_group(id).len() as u32,
+                        users: tables.count_users_of_group(id) as u32,
                         packets: count.packets,
                         bytes: count.bytes,
                     }
@@ -614,7 +614,7 @@ fn packet_out(packet: &PacketOut, switch: &mut Forwarder) -> Result<(), ErrorCod
     switch.packet_out(in_port, &packet.actions, &packet.data)
 }
 
-fn flow_stats(switch: &Forwarder, number: TableNumber, entry: &Entry) -> Option<FlowStats> {
+fn flow_stats(switch: &Forwarder, number: TableNumber, entry: Entry) -> Option<FlowStats> {
     let (count, age) = switch.usage(number, entry.index).unwrap_or_default();
     let (seconds, nanoseconds) = split_seconds(age);
     Some(FlowStats {

@@ -357,8 +357,9 @@ impl Tables {
         }
         if words > self.group_words(group.id) {
             let changed = |id| (id == group.id).then_some(words);
-            let mut users = self.entries().filter(|entry| entry.uses_group(group.id));
-            if users.any(|entry| self.list_words(entry, changed) > MAX_LIST_WORDS) {
+            let entry = |(number, index)| self.table(number)?.entry(index);
+            let mut users = self.users_of_group(group.id).filter_map(entry);
+            if users.any(|entry| self.list_words(&entry, changed) > MAX_LIST_WORDS) {
                 return Err(ErrorCode::BadBucket);
             }
         }
