@@ -170,7 +170,11 @@ fn milliseconds(time: Duration) -> f64 {
 
 /// Prints the rate of entries of a known shape, added and changed.
 fn rates() {
-    for table_type in [TableType::Masked, TableType::LongestPrefix, TableType::Exact] {
+    for table_type in [
+        TableType::Masked,
+        TableType::LongestPrefix,
+        TableType::Exact,
+    ] {
         let mut bed = Bed::new(jit());
         bed.send(&bytes(table(Command::Add, 0, table_type)));
         let barrier = bytes(Body::BarrierRequest);

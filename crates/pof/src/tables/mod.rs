@@ -14,11 +14,11 @@ pub use table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::*;
-use packed::Forms;
-use uses::{Uses, next_table};
 use crate::wire::{
     Command, Counter, CounterCommand, ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, TableMod,
 };
+use packed::Forms;
+use uses::{Uses, next_table};
 
 /// Maximum number of objects of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,6 +293,19 @@ impl Tables {
         })
     }
 
+    /// Returns the entry that a message would make or change, and its table. What the message
+    /// selects is not checked.
+    pub(crate) fn new_entry(&self, flow: &FlowMod) -> Option<(TableNumber, Entry)> {
+        let makes = matches!(
+            flow.command,
+            FlowCommand::Add | FlowCommand::Modify | FlowCommand::ModifyStrict
+        );
+        let number = self.number(flow.table_type, flow.table).filter(|_| makes)?;
+        let entry = Entry::of(flow);
+        let is_allowed = self.check_entry(self.table(number)?, &entry).is_ok();
+        is_allowed.then_some((number, entry))
+    }
+
     /// Checks a FLOW_MOD.
     ///
     /// # Errors
@@ -454,7 +467,12 @@ impl Tables {
         }
         check::key(wanted, self.limits.key_bits)?;
         let fields = wanted.fields.clone();
-        Ok(Table::new(wanted.table_type, wanted.size, wanted.name, fields))
+        Ok(Table::new(
+            wanted.table_type,
+            wanted.size,
+            wanted.name,
+            fields,
+        ))
     }
 
     /// Applies a change that [`Tables::table_change`] has returned for this state.

@@ -157,4 +157,3 @@ fn last_mask(length: u16, at: usize) -> u8 {
         _ => 0xFF,
     }
 }
-

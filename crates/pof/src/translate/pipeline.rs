@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ir::{
     BinOp, Block, BlockCode, BlockRole, Control, Expr, Field, FieldId, KeySet, Keyset, MatchNext,
     MatchOutcome, Next, Op, Operand, Parser, Program, ScalarTy, SelectCase, Stage, StageId,
-    StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, Target, Transition,
+    StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, TableId, Target, Transition,
 };
 
 use super::action_set::ActionSet;
@@ -13,7 +13,7 @@ use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Success
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{Layout, MAX_PACKET, TableShapes};
-use super::{Fault, OnMiss, PACKET_OUT_PORTS, TranslatedTable, WAITING_PORT, WAITING_SESSION};
+use super::{Fault, OnMiss, PACKET_OUT_PORTS, WAITING_PORT, WAITING_SESSION};
 use crate::tables::TableNumber;
 
 /// Values of `standard_metadata.instance_type`.
@@ -53,7 +53,7 @@ pub(super) struct Lookups<'a> {
     pub(super) externs: &'a Externs,
     pub(super) set: &'a ActionSet,
     pub(super) tables: &'a BTreeMap<TableNumber, TableShapes<'a>>,
-    pub(super) translated: &'a BTreeMap<TableNumber, TranslatedTable>,
+    pub(super) translated: &'a BTreeMap<TableNumber, TableId>,
     pub(super) successors: &'a BTreeMap<TableNumber, Vec<Successor>>,
     pub(super) on_miss: OnMiss,
 }
@@ -510,7 +510,7 @@ impl Line {
         push(
             "lookup",
             StageKind::Match {
-                table: translated.id,
+                table: *translated,
                 outcome: MatchOutcome::default(),
                 next: MatchNext::ByAction(next.collect()),
             },
