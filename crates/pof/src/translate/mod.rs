@@ -293,7 +293,10 @@ impl TableMaker<'_> {
             OnMiss::Drop => Vec::new(),
             OnMiss::PacketIn => {
                 let too_many = code::fault(Fault::TooManyOutputs, self.number, self.externs);
-                code::packet_in(self.fields, bit(8, 0), self.number, bit(64, 0), too_many)
+                let state = self.layout.at_table(self.number);
+                let state = state.unwrap_or(State::ANYWHERE);
+                let (reason, cookie) = (bit(8, 0), bit(64, 0));
+                code::packet_in(self.fields, state, reason, self.number, cookie, too_many)
             }
         }
     }
