@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bits::Value;
-use exec::Engine;
+use exec::{DropReason, Engine};
 use ir::{ActionCall, TableId};
 use packet::{Nanos, PortId};
 use switch::{
@@ -736,14 +736,18 @@ impl Forwarder {
     /// Passes each packet that was sent to `send`, and returns what the controllers get.
     pub fn drain(&mut self, mut send: impl FnMut(u16, &[u8])) -> Vec<Event> {
         let mut events = Vec::new();
+        let mut waiting = 0;
         self.device.drain_sent(|port, bytes, _| match port.0 {
             CONTROLLER_PORT => events.extend(packet_in(bytes)),
+            // No output asked for these: they carried the others to ingress.
+            WAITING_PORT => waiting += 1,
             port => {
                 if let Ok(port) = u16::try_from(port) {
                     send(port, bytes);
                 }
             }
         });
+        (0..waiting).for_each(|_| self.device.count_drop(DropReason::Egress));
         while let Some(digest) = self.device.take_digest() {
             events.extend(fault_of(&digest.limbs));
         }

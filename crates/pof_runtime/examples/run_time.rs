@@ -195,7 +195,8 @@ const SEQUENCE: usize = 48;
 
 /// Prints the rate of entries with a barrier after each hundred.
 fn rate(link: &mut Link) {
-    for command in [FlowCommand::Add, FlowCommand::Modify, FlowCommand::Delete] {
+    // Deletions would be answered by reports, which this controller does not read while it sends.
+    for command in [FlowCommand::Add, FlowCommand::Modify] {
         let chunks = (1..=FLOWS / BARRIER_EVERY).map(|chunk| {
             let first = 1 + (chunk - 1) * BARRIER_EVERY;
             let flows = (first..first + BARRIER_EVERY)
@@ -434,7 +435,7 @@ fn main() {
                 is_over: &|| is_over.load(Ordering::Relaxed),
                 fd: None,
             };
-            let ran = switch.run(&stop, &mut |_| {}, &mut |_| {});
+            let ran = switch.run(&stop, &mut |line| eprintln!("{line}"), &mut |_| {});
             ran.expect("the switch runs");
         });
         let measured = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
