@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use exec::DropReason;
+
 use crate::forwarder::{Event, Forwarder};
 use crate::model::ObjectName;
 use crate::wire::{ErrorCode, Port, PortStats, PortStatus};
@@ -71,6 +73,7 @@ pub struct ControlledSwitch {
     device: u32,
     ports: BTreeMap<u16, Port>,
     counts: Vec<PortStats>,
+    portless: u64,
     pub(crate) roles: Roles,
     events: Vec<Event>,
 }
@@ -90,6 +93,7 @@ impl ControlledSwitch {
             device,
             ports: ports.into_iter().map(|port| (port.id, port)).collect(),
             counts: Vec::new(),
+            portless: 0,
             roles: Roles::default(),
             events: Vec::new(),
         };
@@ -190,10 +194,28 @@ impl ControlledSwitch {
         self.forwarder.set_ports(&ports)
     }
 
-    /// Passes each packet that was sent to `send`, and returns what the controllers get.
-    pub fn drain(&mut self, send: impl FnMut(u16, &[u8])) -> Vec<Event> {
+    /// Returns the number of packets that entries have sent to ports that the switch does not have.
+    pub fn portless(&self) -> u64 {
+        self.portless
+    }
+
+    /// Passes each packet that was sent to `send`, and returns what the controllers get. Packets to
+    /// ports that the switch does not have are dropped.
+    pub fn drain(&mut self, mut send: impl FnMut(u16, &[u8])) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.events);
-        events.extend(self.forwarder.drain(send));
+        let (ports, mut portless) = (&self.ports, 0);
+        events.extend(
+            self.forwarder
+                .drain(|port, bytes| match ports.contains_key(&port) {
+                    true => send(port, bytes),
+                    false => portless += 1,
+                }),
+        );
+        self.portless += portless;
+        for _ in 0..portless {
+            let device = self.forwarder.device();
+            device.count_drop(DropReason::NoSuchPort);
+        }
         events.retain(|event| match event {
             Event::PacketIn { port, .. } => self.may_report(*port),
             _ => true,

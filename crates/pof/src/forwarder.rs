@@ -7,24 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use exec::Engine;
-use ir::ActionCall;
+use bits::Value;
+use exec::{DropReason, Engine};
+use ir::{ActionCall, TableId};
 use packet::{Nanos, PortId};
 use switch::{
     Action as EntryAction, Change, CloneSession, ControlCode, ControlError, CounterReading, Device,
     DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
 };
 
-use crate::model::{Action, Argument, FieldValue, Instruction, Match, TableType, port};
+use crate::model::{Action, Argument, FieldValue, GroupType, Instruction, Match, TableType, port};
 use crate::objects::ObjectKey;
+use crate::schedule::Schedule;
+use crate::shapes::Shapes;
 use crate::tables::{
     CounterChange, Entry, FlowChange, GroupChange, Limits, MeterChange, TableChange, TableNumber,
     Tables,
 };
 use crate::translate::{
     CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape,
-    ShapesByTable, TranslatedTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches,
-    translate,
+    ShapesByTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches, translate,
 };
 use crate::wire::{Body, Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
 
@@ -113,19 +115,15 @@ impl From<CounterReading> for Count {
 }
 
 /// An entry on the device.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Installed {
     id: EntryId,
-    /// Number of its shape.
-    shape: u64,
+    #[expect(
+        dead_code,
+        reason = "the program keeps the shape as long as an entry holds it"
+    )]
+    shape: Arc<Shape>,
     since: Nanos,
-}
-
-/// A shape that entries of a table use.
-struct UsedShape {
-    number: u64,
-    shape: Shape,
-    users: usize,
 }
 
 /// A switch without a connection to controllers.
@@ -134,15 +132,16 @@ pub struct Forwarder {
     engine: Arc<dyn Engine>,
     tables: Tables,
     options: ForwarderOptions,
-    shapes: BTreeMap<TableNumber, Vec<UsedShape>>,
-    next_shape: u64,
-    translated: BTreeMap<TableNumber, TranslatedTable>,
+    shapes: Shapes,
+    translated: BTreeMap<TableNumber, TableId>,
     counters: ir::ExternId,
     meters: ir::ExternId,
     fault_counts: ir::ExternId,
     installed: HashMap<(TableNumber, u32), Installed>,
-    by_id: HashMap<(TableNumber, EntryId), u32>,
-    deadlines: BTreeSet<(Nanos, TableNumber, u32)>,
+    /// Times at which entries may be idle.
+    idle: Schedule,
+    /// Ends of hard time-outs.
+    deadlines: Schedule,
     ports: BTreeSet<u16>,
     live: BTreeSet<u16>,
     removed: Vec<Removed>,
@@ -180,15 +179,14 @@ impl Forwarder {
             engine,
             tables,
             options,
-            shapes: BTreeMap::new(),
-            next_shape: 0,
+            shapes: Shapes::default(),
             translated: translation.tables,
             counters: translation.counters,
             meters: translation.meters,
             fault_counts: translation.fault_counts,
             installed: HashMap::new(),
-            by_id: HashMap::new(),
-            deadlines: BTreeSet::new(),
+            idle: Schedule::default(),
+            deadlines: Schedule::default(),
             ports: BTreeSet::new(),
             live: BTreeSet::new(),
             removed: Vec::new(),
@@ -228,7 +226,8 @@ impl Forwarder {
         let old = groups(&self.ports);
         self.ports = ports.iter().map(|(port, _)| *port).collect();
         let live = ports.iter().filter(|(_, is_live)| *is_live);
-        self.live = live.map(|(port, _)| *port).collect();
+        let live = live.map(|(port, _)| *port).collect();
+        let was_live = std::mem::replace(&mut self.live, live);
         for gone in old.difference(&self.ports) {
             let group = Change::DeleteMulticast(u32::from(*gone) + 1);
             self.device.apply(group).map_err(code_of)?;
@@ -249,8 +248,13 @@ impl Forwarder {
             let group = Change::SetMulticast(u32::from(*port) + 1, replicas);
             self.device.apply(group).map_err(code_of)?;
         }
-        let groups: Vec<u32> = self.tables.groups().map(|(id, _)| id).collect();
-        groups.into_iter().try_for_each(|id| self.renew_users(id))
+        if was_live == self.live {
+            return Ok(());
+        }
+        let groups = self.tables.groups();
+        let watching = groups.filter(|(_, group)| group.group_type == GroupType::FastFailover);
+        let watching: Vec<u32> = watching.map(|(id, _)| id).collect();
+        watching.into_iter().try_for_each(|id| self.renew_users(id))
     }
 
     /// Returns the program of the tables.
@@ -328,7 +332,7 @@ impl Forwarder {
         // A table without entries is not in the program, and one that was is made again.
         let is_known = changed.is_some_and(|number| self.translated.contains_key(&number));
         if is_known {
-            self.drop_unused_shapes();
+            self.shapes.drop_unused();
         }
         if is_known && let Err(error) = self.make_program() {
             self.tables.restore_table(changed, before);
@@ -368,12 +372,13 @@ impl Forwarder {
 
     /// Replaces the actions of all entries that use a group.
     fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
-        for (number, index) in self.tables.users_of_group(group) {
+        let users: Vec<_> = self.tables.users_of_group(group).collect();
+        for (number, index) in users {
             let entry = self
                 .tables
                 .table(number)
                 .and_then(|table| table.entry(index));
-            if let Some(entry) = entry.cloned() {
+            if let Some(entry) = entry {
                 self.replace(number, &entry)?;
             }
         }
@@ -463,17 +468,11 @@ impl Forwarder {
             instructions: vec![Instruction::ApplyActions(actions.to_vec())],
         };
         let (shape, call) = self.call_of(number, &entry)?;
-        let table = self
-            .translated
-            .get(&number)
-            .ok_or(ErrorCode::FlowUnknown)?
-            .id;
+        let table = *self.translated.get(&number).ok_or(ErrorCode::FlowUnknown)?;
         if let Some(old) = self.installed.remove(&(number, 0)) {
             self.device
                 .apply(Change::Delete(table, old.id))
                 .map_err(code_of)?;
-            self.by_id.remove(&(number, old.id));
-            self.use_shape(number, old.shape, -1);
         }
         self.insert_as(number, TableType::Exact, &entry, shape, call)
     }
@@ -487,17 +486,17 @@ impl Forwarder {
     /// Returns what an entry has counted, and how long it has existed.
     pub fn usage(&self, number: TableNumber, index: u32) -> Option<(Count, Nanos)> {
         let installed = self.installed.get(&(number, index))?;
-        let table = self.translated.get(&number)?;
-        let reading = self.device.read_direct_counter(table.id, installed.id);
+        let table = *self.translated.get(&number)?;
+        let reading = self.device.read_direct_counter(table, installed.id);
         let age = Nanos(self.device.now().0.saturating_sub(installed.since.0));
         Some((reading.unwrap_or_default().into(), age))
     }
 
     /// Returns the number of packets that hit and missed in a table of the program.
     pub fn hits(&self, number: TableNumber) -> (u64, u64) {
-        let id = self.translated.get(&number).map(|table| table.id);
+        let id = self.translated.get(&number);
         let hits = self.device.table_hits();
-        let hits = hits.iter().find(|hits| Some(hits.table) == id);
+        let hits = hits.iter().find(|hits| Some(&hits.table) == id);
         hits.map_or((0, 0), |hits| (hits.hits, hits.misses))
     }
 
@@ -512,60 +511,64 @@ impl Forwarder {
         Ok(table.table_type)
     }
 
-    /// Returns the number of an entry's shape, and the call of its action. If the shape is new, the
-    /// device has another program now.
+    /// Returns the shape of an entry and its immediates.
+    fn shape_of(&self, entry: &Entry) -> (Shape, Vec<Value>) {
+        let is_live = |port: u32| u16::try_from(port).is_ok_and(|port| self.live.contains(&port));
+        Shape::of(entry, &self.tables, &is_live)
+    }
+
+    /// Returns an entry's shape, and the call of its action. If the shape is new, the device has
+    /// another program now.
     fn call_of(
         &mut self,
         number: TableNumber,
         entry: &Entry,
-    ) -> Result<(u64, ActionCall), ErrorCode> {
-        let live = &self.live;
-        let is_live = |port: u32| u16::try_from(port).is_ok_and(|port| live.contains(&port));
-        let (shape, args) = Shape::of(entry, &self.tables, &is_live);
-        let known = self.position_of(number, &shape);
-        let (shape_number, action) = match known {
+    ) -> Result<(Arc<Shape>, ActionCall), ErrorCode> {
+        let (shape, args) = self.shape_of(entry);
+        let (shape, action) = match self.shapes.find(number, &shape) {
             Some(known) => known,
             None => {
-                self.next_shape += 1;
-                let new = UsedShape {
-                    number: self.next_shape,
-                    shape: shape.clone(),
-                    users: 0,
-                };
-                let new_number = new.number;
-                self.drop_unused_shapes();
-                let used: usize = self.shapes.values().map(Vec::len).sum();
-                if used >= self.options.limits.shapes {
+                self.shapes.drop_unused();
+                if self.shapes.len() >= self.options.limits.shapes {
                     return Err(ErrorCode::TableFull);
                 }
-                self.shapes.entry(number).or_default().push(new);
-                let made = self.make_program().map_err(|_| ErrorCode::FlowUnknown);
-                let found = made.and_then(|()| {
-                    self.position_of(number, &shape)
-                        .ok_or(ErrorCode::FlowUnknown)
-                });
-                if found.is_err() {
-                    let shapes = self.shapes.entry(number).or_default();
-                    shapes.retain(|used| used.number != new_number);
-                }
-                found?
+                self.shapes.add(number, shape.clone());
+                self.make_program().map_err(|_| ErrorCode::FlowUnknown)?;
+                let made = self.shapes.find(number, &shape);
+                made.ok_or(ErrorCode::FlowUnknown)?
             }
         };
-        Ok((shape_number, ActionCall { action, args }))
+        Ok((shape, ActionCall { action, args }))
     }
 
-    /// Drops the shapes without entries. The next program does not have them.
-    fn drop_unused_shapes(&mut self) {
-        let shapes = self.shapes.values_mut();
-        shapes.for_each(|shapes| shapes.retain(|used| used.users > 0));
+    /// Returns true if the entry of a message has a shape for which a program must be made.
+    pub fn is_new_shape(&self, flow: &FlowMod) -> bool {
+        let new = self.tables.new_entry(flow);
+        new.is_some_and(|(number, entry)| {
+            let (shape, _) = self.shape_of(&entry);
+            self.shapes.find(number, &shape).is_none()
+        })
     }
 
-    /// Returns a shape's number, and the position of its action in the table of the program.
-    fn position_of(&self, number: TableNumber, shape: &Shape) -> Option<(u64, usize)> {
-        let used = self.shapes.get(&number)?;
-        let used = used.iter().find(|used| used.shape == *shape)?;
-        let action = self.translated.get(&number)?.action_of(shape)?;
-        Some((used.number, action))
+    /// Makes one program for all new shapes of these messages, so that none of them needs one of
+    /// its own. Nothing else changes, and each message may be refused later.
+    pub fn foresee<'f>(&mut self, flows: impl IntoIterator<Item = &'f FlowMod>) {
+        self.shapes.drop_unused();
+        let mut count = 0;
+        for flow in flows {
+            let Some((number, entry)) = self.tables.new_entry(flow) else {
+                continue;
+            };
+            if self.shapes.len() >= self.options.limits.shapes {
+                break;
+            }
+            let (shape, _) = self.shape_of(&entry);
+            count += usize::from(self.shapes.add(number, shape));
+        }
+        if count > 0 {
+            // Without it each message makes its own.
+            let _ = self.make_program();
+        }
     }
 
     fn insert_as(
@@ -573,7 +576,7 @@ impl Forwarder {
         number: TableNumber,
         table_type: TableType,
         entry: &Entry,
-        shape: u64,
+        shape: Arc<Shape>,
         call: ActionCall,
     ) -> Result<(), ErrorCode> {
         let unknown = ErrorCode::FlowUnknown;
@@ -581,29 +584,33 @@ impl Forwarder {
             keys: key_matches(table_type, &entry.matches, entry.index),
             priority: (table_type == TableType::Masked).then(|| i32::from(entry.priority) + 1),
             action: EntryAction::Call(call),
-            idle_timeout: idle_timeout(entry),
+            idle_timeout: seconds(entry.idle_timeout),
             meter: None,
             counter: None,
         };
-        let id = self.translated.get(&number).ok_or(unknown)?.id;
-        let made = self.device.apply(Change::Insert(id, inserted));
+        let table = *self.translated.get(&number).ok_or(unknown)?;
+        let made = self.device.apply(Change::Insert(table, inserted));
         let id = made.map_err(code_of)?.ok_or(unknown)?;
         let since = self.device.now();
         let installed = Installed { id, shape, since };
         self.installed.insert((number, entry.index), installed);
-        self.by_id.insert((number, id), entry.index);
-        self.use_shape(number, shape, 1);
-        if let Some(deadline) = deadline(entry, since) {
-            self.deadlines.insert((deadline, number, entry.index));
-        }
+        self.schedule(number, entry, since);
         Ok(())
     }
 
-    fn use_shape(&mut self, number: TableNumber, shape: u64, by: isize) {
-        let shapes = self.shapes.entry(number).or_default();
-        if let Some(used) = shapes.iter_mut().find(|used| used.number == shape) {
-            used.users = used.users.saturating_add_signed(by);
-        }
+    /// Notes the time-outs of an entry on the device that exists since then.
+    fn schedule(&mut self, number: TableNumber, entry: &Entry, since: Nanos) {
+        let end = seconds(entry.hard_timeout).map(|time| Nanos(since.0.saturating_add(time.0)));
+        self.deadlines.set(number, entry.index, end);
+        let idle = self.idle_at(number, entry.index);
+        self.idle.set(number, entry.index, idle);
+    }
+
+    /// Returns the time at which an entry is idle if no packet comes for it until then.
+    fn idle_at(&self, number: TableNumber, index: u32) -> Option<Nanos> {
+        let installed = self.installed.get(&(number, index))?;
+        let table = *self.translated.get(&number)?;
+        self.device.idle_at(table, installed.id)
     }
 
     /// Replaces the entry of the same index. Its counts and its age stay if its match does.
@@ -614,22 +621,15 @@ impl Forwarder {
             .tables
             .table(number)
             .and_then(|table| table.entry(entry.index));
-        let old = old.cloned().ok_or(unknown)?;
+        let old = old.ok_or(unknown)?;
         let (shape, call) = self.call_of(number, entry)?;
-        let installed = *self.installed.get(&place).ok_or(unknown)?;
-        let id = self.translated.get(&number).ok_or(unknown)?.id;
+        let installed = self.installed.get(&place).ok_or(unknown)?.clone();
+        let id = *self.translated.get(&number).ok_or(unknown)?;
         if is_same_match(&old, entry) {
             let action = EntryAction::Call(call);
-            let modify = Change::Modify(id, installed.id, action, idle_timeout(entry));
+            let modify = Change::Modify(id, installed.id, action, seconds(entry.idle_timeout));
             self.device.apply(modify).map_err(code_of)?;
-            if let Some(deadline) = deadline(&old, installed.since) {
-                self.deadlines.remove(&(deadline, number, entry.index));
-            }
-            if let Some(deadline) = deadline(entry, installed.since) {
-                self.deadlines.insert((deadline, number, entry.index));
-            }
-            self.use_shape(number, installed.shape, -1);
-            self.use_shape(number, shape, 1);
+            self.schedule(number, entry, installed.since);
             self.installed
                 .insert(place, Installed { shape, ..installed });
             return Ok(());
@@ -642,17 +642,14 @@ impl Forwarder {
     /// Removes an entry from the device.
     fn uninstall(&mut self, number: TableNumber, entry: &Entry) -> Result<(), ErrorCode> {
         let place = (number, entry.index);
-        let installed = self.installed.get(&place).copied();
-        let installed = installed.ok_or(ErrorCode::NoSuchEntry)?;
-        let table = self.translated.get(&number).ok_or(ErrorCode::NoSuchEntry)?;
-        let delete = Change::Delete(table.id, installed.id);
+        let installed = self.installed.get(&place);
+        let installed = installed.ok_or(ErrorCode::NoSuchEntry)?.clone();
+        let table = *self.translated.get(&number).ok_or(ErrorCode::NoSuchEntry)?;
+        let delete = Change::Delete(table, installed.id);
         self.device.apply(delete).map_err(code_of)?;
         self.installed.remove(&place);
-        self.by_id.remove(&(number, installed.id));
-        self.use_shape(number, installed.shape, -1);
-        if let Some(deadline) = deadline(entry, installed.since) {
-            self.deadlines.remove(&(deadline, number, entry.index));
-        }
+        self.idle.set(number, entry.index, None);
+        self.deadlines.set(number, entry.index, None);
         Ok(())
     }
 
@@ -666,7 +663,7 @@ impl Forwarder {
             .tables
             .table(number)
             .and_then(|table| table.entry(index));
-        let entry = entry.cloned().ok_or(ErrorCode::NoSuchEntry)?;
+        let entry = entry.ok_or(ErrorCode::NoSuchEntry)?;
         let (count, duration) = self.usage(number, index).unwrap_or_default();
         self.uninstall(number, &entry)?;
         self.tables.apply_flow(FlowChange::Remove(number, index));
@@ -681,23 +678,26 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Makes the program of the shapes in use, and lets it take the place of the running one.
+    /// Makes the program of all shapes, and lets it take the place of the running one. After an
+    /// error the running one stays, and new shapes are forgotten.
     fn make_program(&mut self) -> Result<(), ErrorCode> {
-        let of_table = |used: &Vec<UsedShape>| -> Vec<(u64, Shape)> {
-            let used = used.iter();
-            used.map(|used| (used.number, used.shape.clone())).collect()
-        };
-        let shapes = self.shapes.iter().filter(|(_, used)| !used.is_empty());
-        let shapes = shapes
-            .map(|(number, used)| (*number, of_table(used)))
-            .collect();
+        let shapes = self.shapes.by_table();
+        let made = self.exchange_program(&shapes);
+        match made {
+            Ok(()) => self.shapes.placed(&shapes),
+            Err(_) => self.shapes.forget_new(),
+        }
+        made
+    }
+
+    fn exchange_program(&mut self, shapes: &ShapesByTable) -> Result<(), ErrorCode> {
         let Translation {
             program,
             tables,
             counters,
             meters,
             fault_counts,
-        } = translate(&self.tables, &shapes, self.options.on_miss);
+        } = translate(&self.tables, shapes, self.options.on_miss);
         let config = DeviceConfig {
             seed: self.options.seed,
             ..DeviceConfig::default()
@@ -718,35 +718,36 @@ impl Forwarder {
     /// Removes the entries that have timed out by the device's time.
     pub fn expire(&mut self) {
         let now = self.device.now();
-        let mut over = Vec::new();
-        for (id, entry) in self.device.take_idle() {
-            let number = self.translated.iter().find(|(_, table)| table.id == id);
-            let number = number.map(|(number, _)| *number);
-            let found = number.and_then(|number| {
-                let index = self.by_id.get(&(number, entry))?;
-                Some((number, *index, RemovalReason::Idle))
-            });
-            over.extend(found);
+        while let Some((number, index)) = self.idle.take(now) {
+            match self.idle_at(number, index) {
+                // A packet came meanwhile.
+                Some(at) if at > now => self.idle.set(number, index, Some(at)),
+                // The device has the entry, so it can be removed.
+                _ => {
+                    let _ = self.remove(number, index, RemovalReason::Idle);
+                }
+            }
         }
-        let due = self.deadlines.iter().take_while(|(at, ..)| *at <= now);
-        over.extend(due.map(|(_, number, index)| (*number, *index, RemovalReason::Hard)));
-        for (number, index, reason) in over {
-            // An entry may be over for both reasons, and is then gone.
-            let _ = self.remove(number, index, reason);
+        while let Some((number, index)) = self.deadlines.take(now) {
+            let _ = self.remove(number, index, RemovalReason::Hard);
         }
     }
 
     /// Passes each packet that was sent to `send`, and returns what the controllers get.
     pub fn drain(&mut self, mut send: impl FnMut(u16, &[u8])) -> Vec<Event> {
         let mut events = Vec::new();
+        let mut waiting = 0;
         self.device.drain_sent(|port, bytes, _| match port.0 {
             CONTROLLER_PORT => events.extend(packet_in(bytes)),
+            // No output asked for these: they carried the others to ingress.
+            WAITING_PORT => waiting += 1,
             port => {
                 if let Ok(port) = u16::try_from(port) {
                     send(port, bytes);
                 }
             }
         });
+        (0..waiting).for_each(|_| self.device.count_drop(DropReason::Egress));
         while let Some(digest) = self.device.take_digest() {
             events.extend(fault_of(&digest.limbs));
         }
@@ -780,17 +781,9 @@ fn fault_of(limbs: &[u64]) -> Option<Event> {
     })
 }
 
-fn idle_timeout(entry: &Entry) -> Option<Nanos> {
-    (entry.idle_timeout > 0).then(|| seconds(entry.idle_timeout))
-}
-
-fn seconds(count: u16) -> Nanos {
-    Nanos(u64::from(count) * 1_000_000_000)
-}
-
-fn deadline(entry: &Entry, since: Nanos) -> Option<Nanos> {
-    let at = since.0.saturating_add(seconds(entry.hard_timeout).0);
-    (entry.hard_timeout > 0).then_some(Nanos(at))
+/// Returns a time-out; 0 is none.
+fn seconds(count: u16) -> Option<Nanos> {
+    (count > 0).then_some(Nanos(u64::from(count) * 1_000_000_000))
 }
 
 /// Returns true if two entries of a table have the same match and priority, bit by bit.

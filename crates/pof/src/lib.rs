@@ -26,9 +26,12 @@
 
 mod controlled;
 mod forwarder;
+mod long_answer;
 pub mod model;
 mod objects;
+mod schedule;
 pub mod session;
+mod shapes;
 pub mod tables;
 pub mod text;
 mod translate;

@@ -31,8 +31,8 @@ impl ObjectKey {
         keys.extend(tables.meters().map(|(id, _)| ObjectKey::Meter(id)));
         keys.extend(tables.groups().map(|(id, _)| ObjectKey::Group(id)));
         for (number, table) in tables.tables() {
-            let entries = table.entries();
-            keys.extend(entries.map(|entry| ObjectKey::Entry(number, entry.index)));
+            let indices = table.indices();
+            keys.extend(indices.map(|index| ObjectKey::Entry(number, index)));
         }
         keys.extend(tables.counters().map(ObjectKey::Counter));
         keys
@@ -70,7 +70,7 @@ impl ObjectKey {
 }
 
 /// Returns the answer to a query of an entry.
-pub(crate) fn flow_message(tables: &Tables, number: TableNumber, entry: &Entry) -> Option<FlowMod> {
+pub(crate) fn flow_message(tables: &Tables, number: TableNumber, entry: Entry) -> Option<FlowMod> {
     Some(FlowMod {
         command: FlowCommand::QueryResult,
         counter: entry.counter,
@@ -83,8 +83,8 @@ pub(crate) fn flow_message(tables: &Tables, number: TableNumber, entry: &Entry) 
         priority: entry.priority,
         index: entry.index,
         slot: 0,
-        matches: entry.matches.clone(),
-        instructions: entry.instructions.clone(),
+        matches: entry.matches,
+        instructions: entry.instructions,
     })
 }
 

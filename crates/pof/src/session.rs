@@ -11,20 +11,20 @@ use packet::Nanos;
 
 use crate::controlled::{ControlledSwitch, SessionId};
 use crate::forwarder::{Event, Forwarder, RemovalReason, Removed};
+use crate::long_answer::{LongAnswer, split_seconds};
 use crate::model::{ObjectName, TableType, port};
 use crate::objects::{flow_message, group_message, meter_message, table_message};
-use crate::tables::{Entry, TableNumber};
+use crate::tables::{TableNumber, Tables};
+use crate::text;
 use crate::wire::{
     Body, Command, Config, Counter, CounterCommand, ErrorCode, ErrorMessage, Features, FlowCommand,
-    FlowRemoved, FlowStats, GroupStats, Message, MeterStats, NO_BUFFER, PacketIn, PacketOut,
+    FlowMod, FlowRemoved, GroupStats, Message, MeterStats, NO_BUFFER, PacketIn, PacketOut,
     PortStats, PortStatus, Refused, ResourceReport, Role, RoleChange, Stats, StatsReply,
     StatsRequest, TableResource, TableStats, VERSION, decode, encode, message_length,
 };
 
 /// Nanoseconds between two errors of a table's packets.
 const FAULT_INTERVAL: u64 = 1_000_000_000;
-/// Maximum number of entries in one part of their statistics.
-const FLOWS_IN_PART: usize = 28;
 /// Default of [`Config::miss_send_length`].
 const MISS_SEND_LENGTH: u16 = 0xFFFF;
 
@@ -59,6 +59,8 @@ pub struct Session {
     /// The role that it has asked for. A master is a slave while another one is master.
     role: Role,
     next_xid: u32,
+    /// The answer that is under way. Messages wait for its end.
+    long_answer: Option<LongAnswer>,
     last_faults: HashMap<TableNumber, Nanos>,
     dropped_packet_ins: u64,
     dropped_reports: u64,
@@ -81,6 +83,7 @@ impl Session {
             },
             role: Role::Equal,
             next_xid: 1,
+            long_answer: None,
             last_faults: HashMap::new(),
             dropped_packet_ins: 0,
             dropped_reports: 0,
@@ -154,7 +157,12 @@ impl Session {
     }
 
     fn refuse(&mut self, xid: u32, error: ErrorCode) {
-        let text = error.to_string();
+        self.refuse_for(xid, error, "");
+    }
+
+    /// Sends an error with a text after its name.
+    fn refuse_for(&mut self, xid: u32, error: ErrorCode, reason: &str) {
+        let text = format!("{error}{reason}");
         let failure = ErrorMessage::new(error, self.config.device, &text);
         self.send(xid, Body::Error(failure));
     }
@@ -174,17 +182,29 @@ impl Session {
         }
     }
 
-    /// Returns true if a complete message waits.
+    /// Returns true if a complete message waits, or a part of an answer.
     pub fn has_message(&self) -> bool {
-        let input = &self.input[self.taken..];
-        let is_complete = |length| length <= input.len();
-        self.phase != Phase::Closed && message_length(input).is_some_and(is_complete)
+        let has_more = self.long_answer.is_some() || next_message(self.waiting()).is_some();
+        self.phase != Phase::Closed && has_more
     }
 
-    /// Handles one message. Returns false if none is complete, or while [`Session::is_full`].
+    /// Returns the input that was not handled.
+    fn waiting(&self) -> &[u8] {
+        &self.input[self.taken..]
+    }
+
+    /// Handles one message, or makes one part of a long answer. Returns false if no message is
+    /// complete, or while [`Session::is_full`].
     pub fn handle_next(&mut self, switch: &mut ControlledSwitch) -> bool {
         if self.phase == Phase::Closed || self.is_full() {
             return false;
+        }
+        if let Some(mut answer) = self.long_answer.take() {
+            for body in answer.part(&switch.forwarder) {
+                self.send(answer.xid, body);
+            }
+            self.long_answer = (!answer.is_over()).then_some(answer);
+            return true;
         }
         let input = &self.input[self.taken..];
         let Some(length) = message_length(input) else {
@@ -261,6 +281,7 @@ impl Session {
             }
             Body::PacketOut(packet) => packet_out(&packet, switch)?,
             Body::FlowMod(flow) => {
+                self.foresee(&flow, switch);
                 if let Some((number, index)) = switch.flow_mod(&flow)? {
                     let tables = switch.tables();
                     let entry = tables.table(number).and_then(|table| table.entry(index));
@@ -269,7 +290,13 @@ impl Session {
                 }
             }
             Body::TableMod(table) => {
-                if let Some(number) = switch.table_mod(&table)? {
+                let made = switch.table_mod(&table);
+                if made == Err(ErrorCode::TableNotEmpty) {
+                    let text = in_use(table.table_type, table.id, switch.tables());
+                    self.refuse_for(xid, ErrorCode::TableNotEmpty, &text);
+                    return Ok(());
+                }
+                if let Some(number) = made? {
                     let reply = table_message(switch.tables(), number);
                     self.send_some(xid, reply.map(Body::TableMod));
                 }
@@ -299,7 +326,7 @@ impl Session {
             Body::BarrierRequest => self.send(xid, Body::BarrierReply),
             Body::RoleRequest(change) => self.change_role(xid, change, shared)?,
             Body::QueryAllRequest(slot) => match slot {
-                0 | 0xFFFF => self.query_all(xid, switch),
+                0 | 0xFFFF => self.long_answer = Some(LongAnswer::objects(xid, switch)),
                 _ => return Err(ErrorCode::InvalidSlot),
             },
             // Messages of a switch.
@@ -316,6 +343,25 @@ impl Session {
             | Body::QueryAllFin => return Err(ErrorCode::BadType),
         }
         Ok(())
+    }
+
+    /// Lets the switch make one program for this message and those that wait after it, if they
+    /// have new shapes.
+    fn foresee(&self, flow: &FlowMod, switch: &mut Forwarder) {
+        let mut waiting = self.waiting();
+        if next_message(waiting).is_none() || !switch.is_new_shape(flow) {
+            return;
+        }
+        let following = std::iter::from_fn(|| {
+            let message = next_message(waiting)?;
+            waiting = &waiting[message.len()..];
+            match decode(message).ok()?.body {
+                Body::FlowMod(flow) => Some(flow),
+                _ => None,
+            }
+        });
+        let following: Vec<FlowMod> = following.collect();
+        switch.foresee(std::iter::once(flow).chain(&following));
     }
 
     fn counter(
@@ -371,36 +417,6 @@ impl Session {
         Ok(())
     }
 
-    /// Sends all objects as answers to queries, and the end of them.
-    fn query_all(&mut self, xid: u32, switch: &Forwarder) {
-        let tables = switch.tables();
-        for (number, table) in tables.tables() {
-            self.send_some(xid, table_message(tables, number).map(Body::TableMod));
-            for entry in table.entries() {
-                let flow = flow_message(tables, number, entry);
-                self.send_some(xid, flow.map(Body::FlowMod));
-            }
-        }
-        for (id, _) in tables.groups() {
-            self.send_some(xid, group_message(tables, id).map(Body::GroupMod));
-        }
-        for (id, _) in tables.meters() {
-            self.send_some(xid, meter_message(tables, id).map(Body::MeterMod));
-        }
-        for id in tables.counters() {
-            let count = switch.counter(id);
-            let counter = Counter {
-                command: CounterCommand::QueryResult,
-                slot: 0,
-                id,
-                packets: count.packets,
-                bytes: count.bytes,
-            };
-            self.send(xid, Body::CounterReply(counter));
-        }
-        self.send(xid, Body::QueryAllFin);
-    }
-
     fn statistics(
         &mut self,
         xid: u32,
@@ -416,31 +432,12 @@ impl Session {
                 cookie,
                 cookie_mask,
             } => {
-                let is_wanted = |number: TableNumber| {
-                    table == StatsRequest::ALL || number == TableNumber(table)
-                };
                 if table != StatsRequest::ALL && tables.table(TableNumber(table)).is_none() {
                     return Err(ErrorCode::RequestBadTable);
                 }
-                let wanted = tables.tables().filter(|(number, _)| is_wanted(*number));
-                let flows = wanted.flat_map(|(number, table)| {
-                    let has_cookie =
-                        move |entry: &&Entry| (entry.cookie ^ cookie) & cookie_mask == 0;
-                    let entries = table.entries().filter(has_cookie);
-                    entries.filter_map(move |entry| flow_stats(switch, number, entry))
-                });
-                let flows: Vec<FlowStats> = flows.collect();
-                let mut parts: Vec<Vec<FlowStats>> =
-                    flows.chunks(FLOWS_IN_PART).map(<[_]>::to_vec).collect();
-                let last = parts.pop().unwrap_or_default();
-                for part in parts {
-                    let part = StatsReply {
-                        has_more: true,
-                        stats: Stats::Flows(part),
-                    };
-                    self.send(xid, Body::MultipartReply(part));
-                }
-                Stats::Flows(last)
+                let answer = LongAnswer::flows(xid, table, (cookie, cookie_mask), switch);
+                self.long_answer = Some(answer);
+                return Ok(());
             }
             StatsRequest::Tables => {
                 let stats = tables.tables().map(|(number, table)| {
@@ -469,7 +466,7 @@ impl Session {
                     };
                     GroupStats {
                         group: id,
-                        users: tables.users_of_group(id).len() as u32,
+                        users: tables.count_users_of_group(id) as u32,
                         packets: count.packets,
                         bytes: count.bytes,
                     }
@@ -539,7 +536,8 @@ impl Session {
                     return;
                 }
                 self.last_faults.insert(*table, now);
-                let text = format!("{error}, in table {}", table.0);
+                let name = text::table_name(switch.forwarder.tables(), *table);
+                let text = format!("{error}, in table {name}");
                 let failure = ErrorMessage::new(*error, self.config.device, &text);
                 self.announce(Body::Error(failure));
             }
@@ -553,6 +551,25 @@ impl Session {
         if self.phase == Phase::Open {
             self.announce(Body::EchoRequest(Vec::new()));
         }
+    }
+}
+
+/// Returns the message with which these bytes begin, if it is complete.
+fn next_message(bytes: &[u8]) -> Option<&[u8]> {
+    bytes.get(..message_length(bytes)?)
+}
+
+/// Returns the reason for which a table is in use, as the end of a sentence.
+fn in_use(table_type: TableType, id: u8, tables: &Tables) -> String {
+    let number = tables.number(table_type, id);
+    let own = number.and_then(|number| tables.table(number)?.indices().next());
+    match (own, number.and_then(|number| tables.leading_to(number))) {
+        (Some(index), _) => format!(": it has flow {index}"),
+        (None, Some((table, index))) => {
+            let name = text::table_name(tables, table);
+            format!(": flow {index} of table {name} leads to it")
+        }
+        (None, None) => String::new(),
     }
 }
 
@@ -612,24 +629,6 @@ fn packet_out(packet: &PacketOut, switch: &mut Forwarder) -> Result<(), ErrorCod
         _ => return Err(ErrorCode::BadPort),
     };
     switch.packet_out(in_port, &packet.actions, &packet.data)
-}
-
-fn flow_stats(switch: &Forwarder, number: TableNumber, entry: &Entry) -> Option<FlowStats> {
-    let (count, age) = switch.usage(number, entry.index).unwrap_or_default();
-    let (seconds, nanoseconds) = split_seconds(age);
-    Some(FlowStats {
-        seconds,
-        nanoseconds,
-        packets: count.packets,
-        bytes: count.bytes,
-        flow: flow_message(switch.tables(), number, entry)?,
-    })
-}
-
-fn split_seconds(time: Nanos) -> (u32, u32) {
-    let seconds = time.0 / 1_000_000_000;
-    let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
-    (seconds, (time.0 % 1_000_000_000) as u32)
 }
 
 fn flow_removed(removed: &Removed) -> FlowRemoved {

@@ -360,6 +360,9 @@ impl Generator {
                 let bits = u128::MAX.checked_shl(128 - ones).unwrap_or(0);
                 mask = bits.to_be_bytes();
             }
+            if table_type == TableType::Exact {
+                mask = [0xFF; VALUE_BYTES];
+            }
             Match {
                 field: *field,
                 value,

@@ -245,7 +245,7 @@ fn an_entry_of_a_known_shape_makes_no_program() {
             value: left(&[10, 9, 9, index as u8]),
             mask: left(&[255; 16]),
         });
-        let list = vec![apply(vec![set, output(index)])];
+        let list = vec![apply(vec![set, output(1 + index % 3)])];
         bed.set(Body::FlowMod(flow(
             FlowCommand::Add,
             index,
@@ -255,7 +255,7 @@ fn an_entry_of_a_known_shape_makes_no_program() {
     }
     assert_eq!(bed.switch.forwarder.programs(), before);
     let sent = bed.frame(1, &ipv4(17));
-    assert_eq!((sent[0].0, &sent[0].1[30..34]), (7, &[10, 9, 9, 7][..]));
+    assert_eq!((sent[0].0, &sent[0].1[30..34]), (2, &[10, 9, 9, 7][..]));
 }
 
 #[test]
@@ -894,7 +894,7 @@ fn tables_are_made_and_deleted_under_traffic() {
 fn too_many_shapes_are_refused_and_leave_what_there_is() {
     let mut options = ForwarderOptions::default();
     options.limits.shapes = 2;
-    let mut switch = switch_of(options, 1, Vec::new());
+    let mut switch = switch_of(options, 1, vec![pof::port(1, 2, "eth")]);
     let mut session = Session::new(SessionId(0), &switch);
     let mut bodies = vec![
         Body::Hello,
@@ -1005,6 +1005,137 @@ fn seeds() -> Vec<Body> {
         )));
     }
     bodies
+}
+
+#[test]
+fn new_shapes_that_wait_make_one_program() {
+    let mut bed = Bed::new();
+    bed.set(table(Command::Add, 0, TableType::Masked, &[DESTINATION]));
+    let before = bed.switch.forwarder.programs();
+    let lists = (0..6).map(|count| {
+        let index = u32::from(count);
+        let actions = vec![output(2); 1 + usize::from(count)];
+        flow(FlowCommand::Add, index, count, vec![apply(actions)])
+    });
+    let mut flows: Vec<FlowMod> = lists.collect();
+    // One is refused, and its shape does no harm.
+    flows[3].index = 999;
+    let bytes = |flow: &FlowMod| {
+        let body = Body::FlowMod(flow.clone());
+        encode(&Message { xid: 5, body })
+    };
+    let text: Vec<u8> = flows.iter().flat_map(bytes).collect();
+    bed.session.receive(&text, &mut bed.switch);
+    let replies = bed.replies();
+    assert!(
+        matches!(&replies[..], [(5, Body::Error(failure))] if (failure.kind, failure.code) == (5, 11))
+    );
+    assert_eq!(bed.switch.forwarder.programs(), before + 1);
+    assert_eq!(bed.frame(1, &ipv4(5)).len(), 6);
+    assert_eq!(bed.frame(1, &ipv4(3)).len(), 0);
+}
+
+#[test]
+fn long_answers_wait_for_the_controller() {
+    let mut bed = Bed::new();
+    let Body::TableMod(table) = table(Command::Add, 0, TableType::Masked, &[DESTINATION]) else {
+        panic!();
+    };
+    let size = 2_000;
+    bed.set(Body::TableMod(TableMod { size, ..table }));
+    for index in 0..size {
+        let mut flow = flow(FlowCommand::Add, index, 0, vec![apply(vec![output(2)])]);
+        flow.counter = 0;
+        flow.matches[0].value = left(&index.to_be_bytes());
+        bed.set(Body::FlowMod(flow));
+    }
+    for request in [
+        Body::QueryAllRequest(0),
+        Body::MultipartRequest(StatsRequest::Flows {
+            table: StatsRequest::ALL,
+            cookie: 0,
+            cookie_mask: 0,
+        }),
+    ] {
+        let barrier = encode(&Message {
+            xid: 9,
+            body: Body::BarrierRequest,
+        });
+        let request = encode(&Message {
+            xid: 8,
+            body: request,
+        });
+        bed.session
+            .receive(&[request, barrier].concat(), &mut bed.switch);
+        let mut flows = 0;
+        let mut last = None;
+        let mut parts = 0;
+        while last != Some(Body::BarrierReply) {
+            // It holds little, however long the answer is.
+            for (_, body) in bed.replies() {
+                flows += match &body {
+                    Body::FlowMod(_) => 1,
+                    Body::MultipartReply(StatsReply {
+                        stats: Stats::Flows(flows),
+                        ..
+                    }) => flows.len(),
+                    _ => 0,
+                };
+                last = Some(body);
+            }
+            parts += 1;
+            bed.session.receive(&[], &mut bed.switch);
+        }
+        assert_eq!(flows, size as usize);
+        assert!(parts > 3, "{parts}");
+    }
+}
+
+#[test]
+fn a_table_in_use_names_the_flow_and_a_mask_in_an_exact_table_is_refused() {
+    let mut bed = Bed::new();
+    two_flows(&mut bed);
+    let delete = table(Command::Delete, 0, TableType::Masked, &[DESTINATION]);
+    let replies = bed.ask(6, delete);
+    let [(6, Body::Error(failure))] = &replies[..] else {
+        panic!("{replies:?}");
+    };
+    assert!(failure.text.ends_with("it has flow 0"), "{}", failure.text);
+    bed.set(table(Command::Add, 0, TableType::Exact, &[DESTINATION]));
+    let goto = Instruction::GotoTable {
+        table: 20,
+        offset: 0,
+        fields: Vec::new(),
+    };
+    bed.set(Body::FlowMod(flow(FlowCommand::Add, 7, 7, vec![goto])));
+    let replies = bed.ask(
+        6,
+        table(Command::Delete, 0, TableType::Exact, &[DESTINATION]),
+    );
+    let [(6, Body::Error(failure))] = &replies[..] else {
+        panic!("{replies:?}");
+    };
+    let text = &failure.text;
+    assert!(text.ends_with("flow 7 of table mm/0 leads to it"), "{text}");
+    let mut exact = flow(FlowCommand::Add, 0, 1, vec![apply(vec![output(2)])]);
+    exact.table_type = TableType::Exact;
+    bed.set(Body::FlowMod(exact.clone()));
+    exact.index = 1;
+    exact.matches[0].mask = left(&[255, 255, 255]);
+    assert_eq!(bed.error(Body::FlowMod(exact)), (4, 8));
+}
+
+#[test]
+fn packets_to_ports_that_are_not_there_are_counted() {
+    let mut bed = Bed::new();
+    bed.set(table(Command::Add, 0, TableType::Masked, &[DESTINATION]));
+    let list = vec![apply(vec![output(9), output(2), output(0xFFFF_FFFB)])];
+    bed.set(Body::FlowMod(flow(FlowCommand::Add, 0, 1, list)));
+    assert_eq!(bed.frame(1, &ipv4(1)).len(), 3);
+    assert_eq!(bed.switch.portless(), 1);
+    let ledger = bed.switch.forwarder.device().ledger();
+    assert_eq!(ledger.sent, 3, "copies that wait are not sent");
+    assert_eq!(ledger.dropped(exec::DropReason::NoSuchPort), 1);
 }
 
 #[test]

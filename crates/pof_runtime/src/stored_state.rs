@@ -57,7 +57,16 @@ impl StoredState {
     /// Makes the stored objects on a switch without objects, and stores changes from now on.
     pub(crate) fn restore(self, forwarder: &mut Forwarder) -> Result<Keeper, PofError> {
         let mut counters = BTreeSet::new();
+        let mut has_entries = false;
         for body in &self.objects {
+            // Entries come after all that their shapes depend on.
+            if matches!(body, Body::FlowMod(_)) && !std::mem::replace(&mut has_entries, true) {
+                let flows = self.objects.iter().filter_map(|body| match body {
+                    Body::FlowMod(flow) => Some(flow),
+                    _ => None,
+                });
+                forwarder.foresee(flows);
+            }
             if let Body::CounterMod(counter) = body {
                 counters.insert(counter.id);
             }

@@ -561,6 +561,16 @@ impl Device {
         idle
     }
 
+    /// Returns the time from which [`Device::take_idle`] returns an entry, if no packet hits it until
+    /// then. Entries without idle time-out have none.
+    pub fn idle_at(&self, table: TableId, entry: EntryId) -> Option<Nanos> {
+        let entries = self.configuration.tables.get(table)?;
+        let timeout = entries.get(entry)?.idle_timeout_ns?;
+        let last = entries.usage_of(Some(entry))?.last_use_ns;
+        let at = last.saturating_add(timeout);
+        Some(Nanos(at.saturating_add(self.idle_delay.0)))
+    }
+
     /// Replaces the running program. State is kept by the rules of
     /// docs/reference/program-change.md; state that has no place is lost. Packets inside finish on
     /// the old program.

@@ -85,10 +85,17 @@ pub(super) fn matches(table: &Table, matches: &[Match]) -> Result<(), ErrorCode>
     if !table.fields.iter().zip(matches).all(is_same) {
         return Err(ErrorCode::BadMatchField);
     }
-    if table.table_type == TableType::LongestPrefix && prefix_length(matches).is_none() {
-        return Err(ErrorCode::BadMatchMask);
+    let widths = matches.iter().map(|one| u32::from(one.field.length));
+    let is_allowed = match (table.table_type, prefix_length(matches)) {
+        (TableType::LongestPrefix, prefix) => prefix.is_some(),
+        // All bits count, and a mask that says otherwise is a mistake.
+        (TableType::Exact, prefix) => prefix == Some(widths.sum()),
+        (TableType::Masked | TableType::Linear, _) => true,
+    };
+    match is_allowed {
+        true => Ok(()),
+        false => Err(ErrorCode::BadMatchMask),
     }
-    Ok(())
 }
 
 /// Returns the number of leading bits that the masks of a key have, or `None` if other bits are
@@ -357,8 +364,9 @@ impl Tables {
         }
         if words > self.group_words(group.id) {
             let changed = |id| (id == group.id).then_some(words);
-            let mut users = self.entries().filter(|entry| entry.uses_group(group.id));
-            if users.any(|entry| self.list_words(entry, changed) > MAX_LIST_WORDS) {
+            let entry = |(number, index)| self.table(number)?.entry(index);
+            let mut users = self.users_of_group(group.id).filter_map(entry);
+            if users.any(|entry| self.list_words(&entry, changed) > MAX_LIST_WORDS) {
                 return Err(ErrorCode::BadBucket);
             }
         }

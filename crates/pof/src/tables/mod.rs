@@ -4,15 +4,21 @@
 //! change is applied when the device has it too ([`Tables::apply_flow`]). A check changes nothing.
 
 mod check;
+mod packed;
+mod table;
+mod uses;
 
 pub(crate) use check::{jump_target, prefix_length};
+pub use table::Table;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::*;
 use crate::wire::{
     Command, Counter, CounterCommand, ErrorCode, FlowCommand, FlowMod, GroupMod, MeterMod, TableMod,
 };
+use packed::Forms;
+use uses::{Uses, next_table};
 
 /// Maximum number of objects of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,28 +66,6 @@ impl TableNumber {
     pub const PACKET_OUT: TableNumber = TableNumber(0xFF);
 }
 
-/// A table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
-    /// Its type.
-    pub table_type: TableType,
-    /// Maximum number of entries.
-    pub size: u32,
-    /// Its name.
-    pub name: ObjectName,
-    /// Its match fields.
-    pub fields: Vec<Field>,
-    entries: BTreeMap<u32, Entry>,
-    by_match: HashMap<MatchKey, u32>,
-}
-
-/// Match and priority of an entry: two entries of a table have different ones.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum MatchKey {
-    Values(u16, Vec<(FieldValue, FieldValue)>),
-    Index(u32),
-}
-
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -120,92 +104,6 @@ impl Entry {
     /// Returns all actions of its instructions.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         self.instructions.iter().flat_map(Instruction::actions)
-    }
-
-    fn names_table(&self, number: TableNumber) -> bool {
-        self.instructions.iter().any(|instruction| {
-            matches!(instruction,
-                Instruction::GotoTable { table, .. } | Instruction::GotoDirectTable { table, .. }
-                if *table == number.0)
-        })
-    }
-
-    fn uses_group(&self, group: u32) -> bool {
-        self.actions().any(|action| *action == Action::Group(group))
-    }
-
-    fn uses_meter(&self, meter: u32) -> bool {
-        self.instructions.contains(&Instruction::Meter(meter))
-    }
-}
-
-impl Table {
-    /// Returns its entries, by index.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.values()
-    }
-
-    /// Returns the entry with this index.
-    pub fn entry(&self, index: u32) -> Option<&Entry> {
-        self.entries.get(&index)
-    }
-
-    /// Returns the number of entries.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Returns true if it has no entries.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    fn key_of(&self, entry: &Entry) -> MatchKey {
-        let full = [0xFF; VALUE_BYTES];
-        let masked = |one: &Match, mask: &FieldValue| {
-            let length = one.field.length;
-            let bit = |at: usize| usize::from(length) > 8 * at;
-            let kept: FieldValue = std::array::from_fn(|at| match bit(at) {
-                true => mask[at] & last_mask(length, at),
-                false => 0,
-            });
-            (std::array::from_fn(|at| one.value[at] & kept[at]), kept)
-        };
-        let matches = entry.matches.iter();
-        match self.table_type {
-            TableType::Masked => MatchKey::Values(
-                entry.priority,
-                matches.map(|one| masked(one, &one.mask)).collect(),
-            ),
-            TableType::LongestPrefix => {
-                MatchKey::Values(0, matches.map(|one| masked(one, &one.mask)).collect())
-            }
-            TableType::Exact => {
-                MatchKey::Values(0, matches.map(|one| masked(one, &full)).collect())
-            }
-            TableType::Linear => MatchKey::Index(entry.index),
-        }
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        self.by_match.insert(self.key_of(&entry), entry.index);
-        self.entries.insert(entry.index, entry);
-    }
-
-    fn remove(&mut self, index: u32) -> Option<Entry> {
-        let entry = self.entries.remove(&index)?;
-        self.by_match.remove(&self.key_of(&entry));
-        Some(entry)
-    }
-}
-
-/// Returns the bits of byte `at` that a field of this width has.
-fn last_mask(length: u16, at: usize) -> u8 {
-    let bits = usize::from(length).saturating_sub(8 * at);
-    match bits {
-        0 => 0,
-        1..8 => 0xFF << (8 - bits),
-        _ => 0xFF,
     }
 }
 
@@ -289,6 +187,8 @@ pub struct Tables {
     groups: BTreeMap<u32, Group>,
     meters: BTreeMap<u32, u32>,
     counters: BTreeSet<u32>,
+    forms: Forms,
+    uses: Uses,
 }
 
 impl Tables {
@@ -366,25 +266,44 @@ impl Tables {
         self.counters.iter().copied()
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.tables.values().flat_map(Table::entries)
+    /// Returns the entries that use a group: table and index.
+    pub fn users_of_group(&self, group: u32) -> impl Iterator<Item = (TableNumber, u32)> {
+        self.uses.of_group(group)
     }
 
-    /// Returns the entries that use a group: table and index.
-    pub fn users_of_group(&self, group: u32) -> Vec<(TableNumber, u32)> {
-        let tables = self.tables.iter();
-        let users = tables.flat_map(|(number, table)| {
-            let users = table.entries().filter(|entry| entry.uses_group(group));
-            users.map(|entry| (*number, entry.index))
-        });
-        users.collect()
+    /// Returns the number of entries that use a group.
+    pub fn count_users_of_group(&self, group: u32) -> usize {
+        self.uses.count_of_group(group)
     }
 
     /// Returns the number of entries that use a meter.
     pub fn users_of_meter(&self, meter: u32) -> usize {
-        self.entries()
-            .filter(|entry| entry.uses_meter(meter))
-            .count()
+        self.uses.count_of_meter(meter)
+    }
+
+    /// Returns an entry that leads to a table: its table and index.
+    pub(crate) fn leading_to(&self, wanted: TableNumber) -> Option<(TableNumber, u32)> {
+        let leads = |entry: &Entry| {
+            let mut next = entry.instructions.iter().filter_map(next_table);
+            next.any(|table| table == wanted)
+        };
+        self.tables.iter().find_map(|(number, table)| {
+            let entry = table.entries().find(leads)?;
+            Some((*number, entry.index))
+        })
+    }
+
+    /// Returns the entry that a message would make or change, and its table. What the message
+    /// selects is not checked.
+    pub(crate) fn new_entry(&self, flow: &FlowMod) -> Option<(TableNumber, Entry)> {
+        let makes = matches!(
+            flow.command,
+            FlowCommand::Add | FlowCommand::Modify | FlowCommand::ModifyStrict
+        );
+        let number = self.number(flow.table_type, flow.table).filter(|_| makes)?;
+        let entry = Entry::of(flow);
+        let is_allowed = self.check_entry(self.table(number)?, &entry).is_ok();
+        is_allowed.then_some((number, entry))
     }
 
     /// Checks a FLOW_MOD.
@@ -407,10 +326,10 @@ impl Tables {
         match flow.command {
             FlowCommand::Add => {
                 self.check_entry(table, &entry)?;
-                if table.entry(flow.index).is_some() {
+                if table.has_entry(flow.index) {
                     return Err(ErrorCode::EntryExists);
                 }
-                if table.by_match.contains_key(&table.key_of(&entry)) {
+                if table.same_match(&entry).is_some() {
                     return Err(ErrorCode::FlowOverlap);
                 }
                 if table.len() >= table.size as usize {
@@ -421,20 +340,20 @@ impl Tables {
             FlowCommand::Modify => {
                 self.selected(table, flow, Some(flow.index))?;
                 self.check_entry(table, &entry)?;
-                let other = table.by_match.get(&table.key_of(&entry));
-                if other.is_some_and(|other| *other != flow.index) {
+                let other = table.same_match(&entry);
+                if other.is_some_and(|other| other != flow.index) {
                     return Err(ErrorCode::FlowOverlap);
                 }
                 Ok(FlowChange::Replace(number, entry))
             }
             FlowCommand::ModifyStrict => {
                 self.check_entry(table, &entry)?;
-                let index = table.by_match.get(&table.key_of(&entry)).copied();
+                let index = table.same_match(&entry);
                 let old = self.selected(table, flow, index)?;
                 let new = Entry {
                     counter: entry.counter,
                     instructions: entry.instructions,
-                    ..old.clone()
+                    ..old
                 };
                 Ok(FlowChange::Replace(number, new))
             }
@@ -444,7 +363,7 @@ impl Tables {
             }
             FlowCommand::DeleteStrict => {
                 check::matches(table, &entry.matches)?;
-                let index = table.by_match.get(&table.key_of(&entry)).copied();
+                let index = table.same_match(&entry);
                 let old = self.selected(table, flow, index)?;
                 Ok(FlowChange::Remove(number, old.index))
             }
@@ -457,14 +376,14 @@ impl Tables {
     }
 
     /// Returns the entry that a message selects by index and cookie.
-    fn selected<'t>(
+    fn selected(
         &self,
-        table: &'t Table,
+        table: &Table,
         flow: &FlowMod,
         index: Option<u32>,
-    ) -> Result<&'t Entry, ErrorCode> {
+    ) -> Result<Entry, ErrorCode> {
         let entry = index.and_then(|index| table.entry(index));
-        let has_cookie = |entry: &&Entry| (entry.cookie ^ flow.cookie) & flow.cookie_mask == 0;
+        let has_cookie = |entry: &Entry| (entry.cookie ^ flow.cookie) & flow.cookie_mask == 0;
         entry.filter(has_cookie).ok_or(ErrorCode::NoSuchEntry)
     }
 
@@ -487,11 +406,14 @@ impl Tables {
             }
             None => Vec::new(),
         };
-        if let Some(index) = old {
-            table.remove(index);
+        if let Some(index) = old
+            && let Some(entry) = table.remove(index, &mut self.forms)
+        {
+            self.uses.remove(number, &entry);
         }
         if let Some(entry) = new {
-            table.insert(entry);
+            self.uses.add(number, &entry);
+            table.insert(entry, &mut self.forms);
         }
         made
     }
@@ -513,8 +435,8 @@ impl Tables {
                 let new = self.new_table(wanted)?;
                 // Its entries keep their places, so only what they do not depend on may change.
                 if old.fields == new.fields {
-                    let highest = old.entries.keys().next_back();
-                    return match highest.is_some_and(|index| *index >= new.size) {
+                    let highest = old.indices().next_back();
+                    return match highest.is_some_and(|index| index >= new.size) {
                         true => Err(ErrorCode::BadTableSize),
                         false => Ok(TableChange::Resize(number, new.size, new.name)),
                     };
@@ -526,8 +448,7 @@ impl Tables {
             }
             Command::Delete => {
                 let old = old.ok_or(ErrorCode::NoSuchTable)?;
-                let is_named = || self.entries().any(|entry| entry.names_table(number));
-                match !old.is_empty() || is_named() {
+                match !old.is_empty() || self.uses.leads_to(number) {
                     true => Err(ErrorCode::TableNotEmpty),
                     false => Ok(TableChange::Remove(number)),
                 }
@@ -545,14 +466,13 @@ impl Tables {
             return Err(ErrorCode::BadTableSize);
         }
         check::key(wanted, self.limits.key_bits)?;
-        Ok(Table {
-            table_type: wanted.table_type,
-            size: wanted.size,
-            name: wanted.name,
-            fields: wanted.fields.clone(),
-            entries: BTreeMap::new(),
-            by_match: HashMap::new(),
-        })
+        let fields = wanted.fields.clone();
+        Ok(Table::new(
+            wanted.table_type,
+            wanted.size,
+            wanted.name,
+            fields,
+        ))
     }
 
     /// Applies a change that [`Tables::table_change`] has returned for this state.
@@ -611,7 +531,7 @@ impl Tables {
             Command::Add => new(),
             _ if old.is_none() => Err(ErrorCode::UnknownGroup),
             Command::Modify => new(),
-            Command::Delete if self.entries().any(|entry| entry.uses_group(wanted.id)) => {
+            Command::Delete if self.uses.count_of_group(wanted.id) > 0 => {
                 Err(ErrorCode::GroupInUse)
             }
             Command::Delete => Ok(GroupChange::Remove(wanted.id)),

@@ -16,6 +16,7 @@ use crate::model::Action;
 use crate::wire::{Body, GroupMod};
 
 pub use read::TextReader;
+pub(crate) use write::table_name;
 pub use write::write;
 
 /// Error in a line: its place, what is wrong there, and the remedy.

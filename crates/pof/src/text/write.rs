@@ -10,6 +10,16 @@ use crate::wire::{Body, Command, CounterCommand, FlowCommand};
 /// Words of the types of tables, in the order of their numbers.
 pub(super) const TABLE_TYPES: [&str; 4] = ["mm", "lpm", "em", "linear"];
 
+/// Returns a table's name, such as `mm/0`, or its number if it has none.
+pub(crate) fn table_name(tables: &Tables, number: TableNumber) -> String {
+    let id = tables.id_in_type(number);
+    let is_of = |kind: &&TableType| tables.number(**kind, id) == Some(number);
+    match TableType::ALL.iter().find(is_of) {
+        Some(kind) => format!("{}/{id}", TABLE_TYPES[*kind as usize]),
+        None => number.0.to_string(),
+    }
+}
+
 /// Words of the types of groups.
 pub(super) const GROUP_TYPES: [(&str, GroupType); 4] = [
     ("all", GroupType::All),
@@ -213,15 +223,8 @@ impl Line<'_> {
     }
 
     fn table(&mut self, number: u8) {
-        let id = self.tables.id_in_type(TableNumber(number));
-        let is_of = |kind: &&TableType| self.tables.number(**kind, id) == Some(TableNumber(number));
-        match TableType::ALL.iter().find(is_of) {
-            Some(kind) => {
-                let kind = TABLE_TYPES[*kind as usize];
-                self.put(format_args!("{kind}/{id}"));
-            }
-            None => self.put(number),
-        }
+        let name = table_name(self.tables, TableNumber(number));
+        self.put(name);
     }
 
     /// Writes the movement of the packet offset of a GOTO.

@@ -10,8 +10,8 @@ use ir::{FieldId, ScalarTy};
 
 use super::ShapesByTable;
 use super::expr::NUMBER;
-use super::shape::{Operation, Step};
-use crate::model::{Action, Argument, Field, Place, VALUE_BYTES};
+use super::shape::{Operation, REAL_PORT, Step};
+use crate::model::{Action, Field, Place, VALUE_BYTES};
 use crate::tables::TableNumber;
 
 /// Place of an action in the set. Actions run in this order.
@@ -148,8 +148,7 @@ fn sites(shapes: &ShapesByTable) -> Vec<(SitePosition, &Action)> {
 fn widths(action: &Action) -> Vec<u32> {
     match action {
         Action::Output {
-            port: Argument::Immediate(_),
-            ..
+            port: REAL_PORT, ..
         } => vec![16],
         Action::SetField(set) => {
             let width = u32::from(set.field.length);

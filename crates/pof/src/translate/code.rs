@@ -11,7 +11,7 @@ use super::action_set::ActionSet;
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{At, Layout, MAX_PACKET, State, after, place_field};
-use super::shape::{Operation, Shape, Step};
+use super::shape::{Operation, REAL_PORT, Shape, Step};
 use super::{CONTROLLER_PORT, Fault};
 use crate::model::*;
 use crate::tables::{TableNumber, jump_target};
@@ -65,6 +65,8 @@ pub(super) struct Outputs {
     pub(super) count: FieldId,
     /// Maximum number of copies.
     pub(super) most: u32,
+    /// True if a packet may ask for more.
+    pub(super) may_send_more: bool,
 }
 
 impl Outputs {
@@ -134,44 +136,84 @@ pub(super) fn fault(fault: Fault, table: TableNumber, externs: &Externs) -> Vec<
     ]
 }
 
-/// Returns the code that sends the packet to a port first.
-pub(super) fn send_first(fields: &Fields, port: Expr) -> Vec<Stmt> {
-    let is = |number: u16| is_equal(port.clone(), bit(NUMBER, number.into()));
-    let is_flooded = binary(BinOp::LogicalOr, is(port::FLOOD), is(port::ALL));
+/// Destination of a copy.
+#[derive(Clone)]
+pub(super) enum Destination {
+    /// A port.
+    Port(Expr),
+    /// All ports but the ingress port.
+    Flood,
+    /// A port, or a number with a meaning.
+    Any(Expr),
+}
+
+/// Returns the code that sends the packet there first.
+pub(super) fn send_first(fields: &Fields, to: Destination) -> Vec<Stmt> {
     let group = add(cast(16, read(fields.port)), bit(16, 1));
-    vec![stmt(StmtKind::If(
-        is_flooded,
-        vec![assign(fields.group, group)],
-        vec![assign(fields.egress_spec, port)],
-    ))]
+    let flood = assign(fields.group, group);
+    match to {
+        Destination::Port(port) => vec![assign(fields.egress_spec, port)],
+        Destination::Flood => vec![flood],
+        Destination::Any(port) => {
+            let is = |number: u16| is_equal(port.clone(), bit(NUMBER, number.into()));
+            let is_flooded = binary(BinOp::LogicalOr, is(port::FLOOD), is(port::ALL));
+            let one = vec![assign(fields.egress_spec, port)];
+            vec![stmt(StmtKind::If(is_flooded, vec![flood], one))]
+        }
+    }
 }
 
 /// Emits the code that puts a copy of the packet into the queue of outputs.
 pub(super) fn enqueue(
     fields: &Fields,
-    port: Expr,
-    bytes: Expr,
-    length: Expr,
+    state: State,
+    to: Destination,
+    (bytes, length): (Expr, Expr),
     too_many: Vec<Stmt>,
 ) -> Vec<Stmt> {
     let outputs = &fields.outputs;
     let count = outputs.count;
-    let is_full = binary(BinOp::Ge, read(count), number(outputs.most));
-    let is_first = is_equal(read(count), number(0));
-    let element = |first| outputs.element(first, count);
-    vec![
-        when(is_full, too_many),
-        assign(element(outputs.port), port.clone()),
+    let port = match &to {
+        Destination::Port(port) | Destination::Any(port) => port.clone(),
+        Destination::Flood => number(port::FLOOD.into()),
+    };
+    let known = state
+        .count_of_outputs()
+        .filter(|known| *known < outputs.most);
+    let element = |first: FieldId| match known {
+        Some(known) => FieldId::new(first.get() + known).into(),
+        None => outputs.element(first, count),
+    };
+    let mut code = Vec::new();
+    if known.is_none() && outputs.may_send_more {
+        let is_full = binary(BinOp::Ge, read(count), number(outputs.most));
+        code.push(when(is_full, too_many));
+    }
+    code.extend([
+        assign(element(outputs.port), port),
         assign(element(outputs.bytes), bytes),
         assign(element(outputs.length), length),
-        when(is_first, send_first(fields, port)),
-        assign(count, add(read(count), number(1))),
-    ]
+    ]);
+    match known {
+        Some(0) => code.extend(send_first(fields, to)),
+        Some(_) => {}
+        None => {
+            let is_first = is_equal(read(count), number(0));
+            code.push(when(is_first, send_first(fields, to)));
+        }
+    }
+    let next = match known {
+        Some(known) => number(known + 1),
+        None => add(read(count), number(1)),
+    };
+    code.push(assign(count, next));
+    code
 }
 
 /// Emits the code that sends a copy of the whole packet to the controllers.
 pub(super) fn packet_in(
     fields: &Fields,
+    state: State,
     reason: Expr,
     table: TableNumber,
     cookie: Expr,
@@ -190,7 +232,8 @@ pub(super) fn packet_in(
     ]);
     let length = add(read(frame.held), number(PREFIX_BITS / 8));
     let bytes = bytes.unwrap_or(zeros(fields.outputs.width));
-    enqueue(fields, number(CONTROLLER_PORT), bytes, length, too_many)
+    let to = Destination::Port(number(CONTROLLER_PORT));
+    enqueue(fields, state, to, (bytes, length), too_many)
 }
 
 /// Translates a shape.
@@ -208,12 +251,13 @@ pub(super) fn translate(
         stored: None,
         fields,
         externs,
+        has_jumps: false,
         params: Vec::new(),
         tables: BTreeSet::new(),
         code: Vec::new(),
     };
     emitter.begin(shape);
-    let jumps = shape.steps.iter().any(|step| match step {
+    emitter.has_jumps = shape.steps.iter().any(|step| match step {
         Step::Plain(one) => matches!(
             one,
             Instruction::ConditionalJump { .. }
@@ -222,7 +266,7 @@ pub(super) fn translate(
         ),
         _ => false,
     });
-    let successor = match jumps {
+    let successor = match emitter.has_jumps {
         true => emitter.list_with_jumps(shape, layout),
         false => emitter.list(shape, layout),
     };
@@ -249,6 +293,7 @@ pub(super) fn run_action_set(set: &ActionSet, fields: &Fields, externs: &Externs
                 stored: Some((slot.values, slot.width, 0)),
                 fields,
                 externs,
+                has_jumps: false,
                 params: Vec::new(),
                 tables: BTreeSet::new(),
                 code: Vec::new(),
@@ -269,6 +314,8 @@ struct Emitter<'a> {
     stored: Option<(FieldId, u32, u32)>,
     fields: &'a Fields,
     externs: &'a Externs,
+    /// True if the list may end in several ways, so that [`Fields::next`] says which.
+    has_jumps: bool,
     params: Vec<ActionParam>,
     tables: BTreeSet<TableNumber>,
     code: Vec<Stmt>,
@@ -316,7 +363,6 @@ impl Emitter<'_> {
                 vec![counter, length],
             ));
         }
-        self.code.push(assign(self.fields.next, bit(16, 0)));
     }
 
     fn list(&mut self, shape: &Shape, layout: &Layout) -> Successor {
@@ -356,6 +402,7 @@ impl Emitter<'_> {
         let is_over = binary(BinOp::Ge, read(current), number(length as u32));
         cases.push(when(is_over, vec![stmt(StmtKind::Leave(LIST))]));
         let again = stmt(StmtKind::Loop(AGAIN, cases));
+        before.push(assign(self.fields.next, bit(16, 0)));
         before.push(assign(current, number(0)));
         before.push(stmt(StmtKind::Block(LIST, vec![again])));
         self.code = before;
@@ -442,6 +489,9 @@ impl Emitter<'_> {
     }
 
     fn guard_bits(&mut self, bits: u32, state: State) {
+        if state.surely_has(bits) {
+            return;
+        }
         let outside = self.fault(Fault::FieldOutside);
         match self.frame().has_bits(state.at, bits) {
             Some(is_inside) => self.code.push(when(not(is_inside), outside)),
@@ -571,7 +621,7 @@ impl Emitter<'_> {
                         (self.operand_field(*field, state), At::UpTo(MAX_PACKET))
                     }
                 };
-                self.set_offset(offset, at);
+                self.set_offset(offset, state.looking_at(at));
             }
             Instruction::Compare {
                 result,
@@ -603,8 +653,10 @@ impl Emitter<'_> {
     }
 
     fn go_to_table(&mut self, table: u8) -> TableNumber {
-        let next = bit(16, u128::from(table) + 1);
-        self.code.push(assign(self.fields.next, next));
+        if self.has_jumps {
+            let next = bit(16, u128::from(table) + 1);
+            self.code.push(assign(self.fields.next, next));
+        }
         self.tables.insert(TableNumber(table));
         TableNumber(table)
     }
@@ -632,7 +684,7 @@ impl Emitter<'_> {
             return;
         };
         match moved.at {
-            At::Known(at) => self.set_offset(number(at), moved.at),
+            At::Known(at) => self.set_offset(number(at), state.looking_at(moved.at)),
             At::UpTo(_) => {
                 let offset = self.fields.frame.offset;
                 let distance = number(by.unsigned_abs() as u32);
@@ -641,18 +693,17 @@ impl Emitter<'_> {
                     self.code.push(when(is_outside, outside));
                     self.code.push(assign(offset, sub(read(offset), distance)));
                 } else {
-                    self.set_offset(add(read(offset), distance), moved.at);
+                    self.set_offset(add(read(offset), distance), moved);
                 }
             }
         }
     }
 
     /// Sets the packet offset, if the packet is as long.
-    fn set_offset(&mut self, offset: Expr, at: At) {
+    fn set_offset(&mut self, offset: Expr, state: State) {
         let frame = &self.fields.frame;
         let is_outside = binary(BinOp::Gt, offset.clone(), read(frame.total));
-        let is_zero = at == At::Known(0);
-        if !is_zero {
+        if !state.surely_has(0) {
             let outside = self.fault(Fault::FieldOutside);
             self.code.push(when(is_outside, outside));
         }
@@ -788,7 +839,8 @@ impl Emitter<'_> {
             Action::PacketIn { .. } => {
                 let (reason, cookie) = (self.param(8), self.param(64));
                 let too_many = self.fault(Fault::TooManyOutputs);
-                let code = packet_in(self.fields, reason, self.place.table, cookie, too_many);
+                let table = self.place.table;
+                let code = packet_in(self.fields, state, reason, table, cookie, too_many);
                 self.code.extend(code);
             }
             Action::Counter(_) => {
@@ -815,20 +867,25 @@ impl Emitter<'_> {
         else {
             return;
         };
-        let port = match port {
-            Argument::Immediate(_) => cast(NUMBER, self.param(16)),
+        let to = match port {
+            &REAL_PORT => Destination::Port(cast(NUMBER, self.param(16))),
+            Argument::Immediate(number) if *number as u16 == port::IN_PORT => {
+                Destination::Port(read(self.fields.port))
+            }
+            Argument::Immediate(_) => Destination::Flood,
             Argument::Field(field) => {
                 let port = self.operand_field(*field, state);
-                and(port, number(u16::MAX.into()))
+                let port = and(port, number(u16::MAX.into()));
+                let is_back = is_equal(port.clone(), number(port::IN_PORT.into()));
+                let back = Box::new(read(self.fields.port));
+                let port = Expr::Ternary(Box::new(is_back), back, Box::new(port));
+                self.code.push(assign(self.fields.scratch, port));
+                Destination::Any(read(self.fields.scratch))
             }
         };
         let skip = u32::from(*packet_offset);
         self.guard_bits(8 * skip, state);
         let (fields, frame) = (self.fields, &self.fields.frame);
-        let is_back = is_equal(port.clone(), number(port::IN_PORT.into()));
-        let back = Box::new(read(fields.port));
-        let port = Expr::Ternary(Box::new(is_back), back, Box::new(port));
-        self.code.push(assign(fields.scratch, port));
         let prefix = u32::from(*metadata_length).next_multiple_of(8);
         let rest = fields.outputs.width - prefix - frame.width;
         let bytes = join([
@@ -843,7 +900,7 @@ impl Emitter<'_> {
         let length = add(sub(read(frame.held), skipped), number(prefix / 8));
         let too_many = self.fault(Fault::TooManyOutputs);
         let bytes = bytes.unwrap_or(zeros(fields.outputs.width));
-        let code = enqueue(fields, read(fields.scratch), bytes, length, too_many);
+        let code = enqueue(fields, state, to, (bytes, length), too_many);
         self.code.extend(code);
     }
 

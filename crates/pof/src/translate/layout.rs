@@ -47,8 +47,12 @@ pub(crate) struct State {
     least: i64,
     /// The largest number of bytes by which the packet has grown.
     most: i64,
+    /// The least number of copies that were sent.
+    fewest_outputs: u32,
     /// The largest number of copies that were sent.
     outputs: u32,
+    /// Number of bytes that the packet is known to have.
+    inside: u32,
 }
 
 impl State {
@@ -57,12 +61,15 @@ impl State {
         at: At::Known(0),
         least: 0,
         most: 0,
+        fewest_outputs: 0,
         outputs: 0,
+        inside: 0,
     };
 
     /// A state about which nothing is known.
     pub(crate) const ANYWHERE: State = State {
         at: At::UpTo(MAX_PACKET),
+        outputs: MAX_OUTPUTS,
         ..State::START
     };
 
@@ -74,7 +81,40 @@ impl State {
             },
             least: self.least.min(other.least),
             most: self.most.max(other.most),
+            fewest_outputs: self.fewest_outputs.min(other.fewest_outputs),
             outputs: self.outputs.max(other.outputs),
+            inside: self.inside.min(other.inside),
+        }
+    }
+
+    /// Returns the number of copies that were sent, if it is the same on all ways.
+    pub(crate) fn count_of_outputs(self) -> Option<u32> {
+        (self.fewest_outputs == self.outputs).then_some(self.outputs)
+    }
+
+    /// Returns the state with another packet offset, which need not be within the packet.
+    pub(crate) fn looking_at(self, at: At) -> State {
+        State { at, ..self }
+    }
+
+    /// Returns true if every packet here has these bits after the packet offset.
+    pub(crate) fn surely_has(self, bits: u32) -> bool {
+        matches!(self.at, At::Known(at) if at + bits.div_ceil(8) <= self.inside)
+    }
+
+    /// Returns the state after a check that the packet has these bits after the packet offset.
+    pub(crate) fn having(self, bits: u32) -> State {
+        let inside = match self.at {
+            At::Known(at) => self.inside.max(at + bits.div_ceil(8)),
+            At::UpTo(_) => self.inside,
+        };
+        State { inside, ..self }
+    }
+
+    fn having_field(self, field: Field) -> State {
+        match field.place() {
+            Place::Packet => self.having(field.end()),
+            Place::Metadata | Place::Parameter => self,
         }
     }
 
@@ -90,7 +130,8 @@ impl State {
                 At::UpTo(most as u32)
             }
         };
-        Some(State { at, ..self })
+        // The new offset is within the packet.
+        Some(State { at, ..self }.having(0))
     }
 }
 
@@ -112,6 +153,8 @@ pub(crate) struct Layout {
     pub(crate) held: u32,
     /// Number of copies that a packet may send.
     pub(crate) outputs: u32,
+    /// True if a packet may ask for more copies.
+    pub(crate) may_send_more: bool,
     /// Width of the metadata in bits.
     pub(crate) metadata: u32,
     /// Largest width of the metadata that is sent in front of a packet, in bits.
@@ -160,6 +203,7 @@ impl Layout {
             parsed,
             held,
             outputs: walk.outputs.min(MAX_OUTPUTS),
+            may_send_more: walk.outputs > MAX_OUTPUTS,
             metadata: walk.metadata,
             prefix: walk.prefix,
         }
@@ -200,7 +244,7 @@ impl Walk<'_> {
         let visits = self.visits.entry(point).or_default();
         *visits += 1;
         if *visits > MAX_VISITS {
-            // The bounds no longer matter: they only decide how much is parsed.
+            // These bounds no longer matter: they only decide how much is parsed.
             self.is_whole = true;
             let old = self.states.get(&point).copied().unwrap_or(state);
             let widened = State {
@@ -208,7 +252,9 @@ impl Walk<'_> {
                     At::UpTo(_) => At::UpTo(MAX_PACKET),
                     known => known,
                 },
+                fewest_outputs: 0,
                 outputs: MAX_OUTPUTS,
+                inside: 0,
                 ..old
             };
             if old == widened {
@@ -236,6 +282,8 @@ impl Walk<'_> {
                     .fields
                     .iter()
                     .for_each(|field| self.touch(state, *field));
+                let fields = table.fields.iter();
+                let state = fields.fold(state, |state, field| state.having_field(*field));
                 for shape in 0..table.shapes.len() {
                     self.reach(Point::Step(number, shape, 0), state);
                 }
@@ -343,8 +391,9 @@ impl Walk<'_> {
                 length,
             } => {
                 self.touch(state, Field::metadata(*metadata_offset, *length));
-                self.touch(state, Field::packet(*packet_offset, *length));
-                vec![(next, state)]
+                let source = Field::packet(*packet_offset, *length);
+                self.touch(state, source);
+                vec![(next, state.having_field(source))]
             }
             Instruction::ConditionalJump {
                 left,
@@ -376,7 +425,7 @@ impl Walk<'_> {
             Instruction::CalculateField { target, source, .. } => {
                 self.touch(state, *target);
                 self.touch_operand(state, source);
-                vec![(next, state)]
+                vec![(next, state.having_field(*target))]
             }
             Instruction::MovePacketOffset {
                 direction,
@@ -476,23 +525,37 @@ impl Walk<'_> {
             } => {
                 self.touch_operand(state, port);
                 self.touch_bits(state, 8 * u32::from(*packet_offset));
-                state.outputs += 1;
+                state = state.having(8 * u32::from(*packet_offset));
+                (state.fewest_outputs, state.outputs) =
+                    (state.fewest_outputs + 1, state.outputs + 1);
             }
-            Action::PacketIn { .. } => state.outputs += 1,
-            Action::SetField(set) => self.touch(state, set.field),
+            Action::PacketIn { .. } => {
+                (state.fewest_outputs, state.outputs) =
+                    (state.fewest_outputs + 1, state.outputs + 1);
+            }
+            Action::SetField(set) => {
+                self.touch(state, set.field);
+                state = state.having_field(set.field);
+            }
             Action::SetFieldFromMetadata {
                 field,
                 metadata_offset,
             } => {
                 self.touch(state, *field);
                 self.touch(state, Field::metadata(*metadata_offset, field.length));
+                state = state.having_field(*field);
             }
-            Action::ModifyField { field, .. } => self.touch(state, *field),
+            Action::ModifyField { field, .. } => {
+                self.touch(state, *field);
+                state = state.having_field(*field);
+            }
             Action::AddField { offset, length, .. } => {
                 self.touch_bits(state, (*offset).into());
                 self.is_whole |= !length.is_multiple_of(8);
                 let bytes = i64::from(length.div_ceil(8));
                 (state.least, state.most) = (state.least + bytes, state.most + bytes);
+                state = state.having((*offset).into());
+                state.inside = (state.inside + length.div_ceil(8)).min(MAX_PACKET);
                 self.grown = self.grown.max(state.most);
             }
             Action::DeleteField { offset, length } => match length {
@@ -501,8 +564,10 @@ impl Walk<'_> {
                     self.touch_bits(state, end.min(8 * MAX_PACKET + 8));
                     let bytes = i64::from(*length / 8);
                     (state.least, state.most) = (state.least - bytes, state.most - bytes);
+                    state.inside = state.inside.saturating_sub(*length / 8);
                 }
                 length => {
+                    state.inside = 0;
                     self.touch_operand(state, length);
                     self.is_whole = true;
                 }

@@ -15,6 +15,7 @@ mod pipeline;
 mod shape;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bits::Value;
 use ir::{
@@ -75,35 +76,20 @@ impl Fault {
     }
 }
 
-/// A table of a program.
-#[derive(Clone, Debug)]
-pub(crate) struct TranslatedTable {
-    /// The table in the program.
-    pub(crate) id: TableId,
-    /// Its shapes. Their actions follow that of a miss, in this order.
-    pub(crate) shapes: Vec<Shape>,
-}
-
-impl TranslatedTable {
-    /// Returns the position of a shape's action in the table's list.
-    pub(crate) fn action_of(&self, shape: &Shape) -> Option<usize> {
-        let position = self.shapes.iter().position(|one| one == shape);
-        position.map(|position| position + 1)
-    }
-}
-
 /// A program and its objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
     pub(crate) program: Program,
-    pub(crate) tables: BTreeMap<TableNumber, TranslatedTable>,
+    /// The tables of the program.
+    pub(crate) tables: BTreeMap<TableNumber, TableId>,
     pub(crate) counters: ExternId,
     pub(crate) meters: ExternId,
     pub(crate) fault_counts: ExternId,
 }
 
-/// Shapes of each table, with a number that stays as long as the shape is used.
-pub(crate) type ShapesByTable = BTreeMap<TableNumber, Vec<(u64, Shape)>>;
+/// Shapes of each table, with a number that stays as long as the shape is used. Their actions follow
+/// that of a miss, in this order.
+pub(crate) type ShapesByTable = BTreeMap<TableNumber, Vec<(u64, Arc<Shape>)>>;
 
 /// Action on a miss: what becomes of packets that no entry matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +108,7 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
             TableNumber::PACKET_OUT => &[],
             number => &tables.table(number)?.fields,
         };
-        let shapes = shapes.iter().map(|(_, shape)| shape).collect();
+        let shapes = shapes.iter().map(|(_, shape)| &**shape).collect();
         Some((*number, TableShapes { fields, shapes }))
     });
     let of_tables: BTreeMap<_, _> = of_tables.collect();
@@ -153,8 +139,7 @@ pub(crate) fn translate(tables: &Tables, shapes: &ShapesByTable, on_miss: OnMiss
             on_miss,
         };
         let (id, after) = maker.add(&mut program, tables, table, numbers);
-        let shapes = table.shapes.iter().map(|shape| (*shape).clone()).collect();
-        translated.insert(*number, TranslatedTable { id, shapes });
+        translated.insert(*number, id);
         successors.insert(*number, after);
     }
     let lookups = pipeline::Lookups {
@@ -228,7 +213,7 @@ impl TableMaker<'_> {
         program: &mut Program,
         tables: &Tables,
         table: &TableShapes<'_>,
-        numbers: &[(u64, Shape)],
+        numbers: &[(u64, Arc<Shape>)],
     ) -> (TableId, Vec<Successor>) {
         let name = format!("t{}", self.number.0);
         let kind = ExternKind::DirectCounter {
@@ -308,7 +293,10 @@ impl TableMaker<'_> {
             OnMiss::Drop => Vec::new(),
             OnMiss::PacketIn => {
                 let too_many = code::fault(Fault::TooManyOutputs, self.number, self.externs);
-                code::packet_in(self.fields, bit(8, 0), self.number, bit(64, 0), too_many)
+                let state = self.layout.at_table(self.number);
+                let state = state.unwrap_or(State::ANYWHERE);
+                let (reason, cookie) = (bit(8, 0), bit(64, 0));
+                code::packet_in(self.fields, state, reason, self.number, cookie, too_many)
             }
         }
     }

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use ir::{
     BinOp, Block, BlockCode, BlockRole, Control, Expr, Field, FieldId, KeySet, Keyset, MatchNext,
     MatchOutcome, Next, Op, Operand, Parser, Program, ScalarTy, SelectCase, Stage, StageId,
-    StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, Target, Transition,
+    StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, TableId, Target, Transition,
 };
 
 use super::action_set::ActionSet;
-use super::code::{self, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Successor};
+use super::code::{self, Destination, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Successor};
 use super::expr::*;
 use super::frame::Frame;
-use super::layout::{Layout, MAX_PACKET, TableShapes};
-use super::{Fault, OnMiss, PACKET_OUT_PORTS, TranslatedTable, WAITING_PORT, WAITING_SESSION};
+use super::layout::{Layout, MAX_PACKET, State, TableShapes};
+use super::{Fault, OnMiss, PACKET_OUT_PORTS, WAITING_PORT, WAITING_SESSION};
 use crate::tables::TableNumber;
 
 /// Values of `standard_metadata.instance_type`.
@@ -53,7 +53,7 @@ pub(super) struct Lookups<'a> {
     pub(super) externs: &'a Externs,
     pub(super) set: &'a ActionSet,
     pub(super) tables: &'a BTreeMap<TableNumber, TableShapes<'a>>,
-    pub(super) translated: &'a BTreeMap<TableNumber, TranslatedTable>,
+    pub(super) translated: &'a BTreeMap<TableNumber, TableId>,
     pub(super) successors: &'a BTreeMap<TableNumber, Vec<Successor>>,
     pub(super) on_miss: OnMiss,
 }
@@ -90,6 +90,7 @@ pub(super) fn declare_fields(program: &mut Program, layout: &Layout) -> (Fields,
         port,
         count: field("output.count", NUMBER),
         most: layout.outputs,
+        may_send_more: layout.may_send_more,
     };
     let largest_piece = (out_width / 8).ilog2();
     let intrinsics = Intrinsics {
@@ -374,14 +375,9 @@ impl Line {
             kind,
             loc: None,
         };
-        let resend = code::send_first(
-            fields,
-            Expr::Read(
-                fields
-                    .outputs
-                    .element(fields.outputs.port, intrinsics.current),
-            ),
-        );
+        let outputs = &fields.outputs;
+        let port = outputs.element(outputs.port, intrinsics.current);
+        let resend = code::send_first(fields, Destination::Any(Expr::Read(port)));
         let ingress_port = || read(intrinsics.ingress_port);
         let is_packet_out = binary(BinOp::Ge, ingress_port(), number(PACKET_OUT_PORTS));
         let is_too_long = binary(BinOp::Gt, read(frame.total), number(MAX_PACKET));
@@ -510,7 +506,7 @@ impl Line {
         push(
             "lookup",
             StageKind::Match {
-                table: translated.id,
+                table: *translated,
                 outcome: MatchOutcome::default(),
                 next: MatchNext::ByAction(next.collect()),
             },
@@ -542,7 +538,15 @@ fn missing(table: TableNumber, lookups: &Lookups<'_>) -> Vec<Stmt> {
         OnMiss::Drop => Vec::new(),
         OnMiss::PacketIn => {
             let too_many = code::fault(Fault::TooManyOutputs, table, lookups.externs);
-            code::packet_in(lookups.fields, bit(8, 0), table, bit(64, 0), too_many)
+            let state = lookups.layout.at_table(table).unwrap_or(State::ANYWHERE);
+            code::packet_in(
+                lookups.fields,
+                state,
+                bit(8, 0),
+                table,
+                bit(64, 0),
+                too_many,
+            )
         }
     }
 }

@@ -88,6 +88,9 @@ impl Shape {
     }
 }
 
+/// Port of an OUTPUT in a shape, if its number is an immediate.
+pub(crate) const REAL_PORT: Argument = Argument::Immediate(0);
+
 /// Reason of a packet-in that an OUTPUT makes.
 const REASON_ACTION: u32 = 1;
 
@@ -197,9 +200,11 @@ impl Splitter<'_> {
                         reason: REASON_ACTION,
                     });
                 }
+                // Other numbers with a meaning need other code.
+                Argument::Immediate(number) if *number as u16 > port::MAX => {}
                 Argument::Immediate(number) => {
                     self.number(*number, 16);
-                    *port = Argument::Immediate(0);
+                    *port = REAL_PORT;
                 }
                 Argument::Field(_) => {}
             },
