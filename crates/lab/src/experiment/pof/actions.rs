@@ -73,10 +73,9 @@ impl Kind {
         let mut values = String::new();
         let mut added = String::new();
         let mut emitted = String::new();
-        for at in 0..count {
+        for (at, (_, name, width, value)) in FIELDS.into_iter().enumerate().take(count) {
             let (width, value) = match self {
                 Kind::SetField => {
-                    let (_, name, width, value) = FIELDS[at];
                     let _ = write!(body, "hdr.ip.{name} = v{at}; ");
                     (width, value)
                 }
@@ -309,7 +308,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         curves.push(Curve {
             marks: Marks::Crosses,
             name: "line of 20 Gbit/s (model)",
-            colour: plot::OTHER,
+            colour: plotters::style::BLACK,
             points: line,
         });
         let axes = Axes {
@@ -317,7 +316,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             x: "actions",
             y: "Mpps",
         };
-        let svg = plot::curves(&axes, &curves)?;
+        let svg = plot::curves_below_legend(&axes, &curves)?;
         pictures.push(Picture { file, svg });
     }
     let said = said.map_or(String::new(), |reason| format!(" Open vSwitch: {reason}."));

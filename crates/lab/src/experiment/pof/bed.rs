@@ -161,10 +161,18 @@ impl Bed {
     /// # Errors
     /// The text is wrong.
     pub(super) fn new(text: &str) -> Result<Bed, String> {
+        Bed::with(text, OffloaderOptions::default())
+    }
+
+    /// Creates a switch and a NIC, as [`Bed::new`] does, with these settings of the offloader.
+    ///
+    /// # Errors
+    /// The text is wrong.
+    pub(super) fn with(text: &str, options: OffloaderOptions) -> Result<Bed, String> {
         let forwarder = forwarder(Arc::new(Interp), text)?;
         let tracer = tracer(&forwarder)?;
         Ok(Bed {
-            offloader: Offloader::new(tracer, OffloaderOptions::default()),
+            offloader: Offloader::new(tracer, options),
             nic: ModelNic::new(ModelConfig::default()),
             now: Nanos::from_secs(1),
             forwarder,

@@ -46,8 +46,8 @@ pub(super) struct Pof {
     /// Time to measure each rate.
     #[arg(long, value_name = "S", default_value_t = 0.5, value_parser = crate::bench::seconds)]
     seconds: f64,
-    /// Figures 4 and 8: a NIC beside the model, by the kernel's rules of tc. Flows come in at IF and
-    /// leave by OUT; the default is IF. Needs root.
+    /// Figures 4 and 8: a NIC beside the model, by the kernel's rules of tc. Flows come in at IF
+    /// and leave by OUT; the default is IF. Needs root.
     #[arg(long, value_name = "model|tc:IF[,OUT]", default_value = "model")]
     target: TargetChoice,
     /// Directory for tables and pictures; it is created if it does not exist.

@@ -41,7 +41,7 @@ const SET: [&str; MOST] = [
 ];
 
 /// Largest number of MPLS headers that it pushes.
-const MOST_PUSHED: usize = 3;
+const MAX_PUSHED: usize = 3;
 
 /// A running switch.
 pub(super) struct OpenVswitch {
@@ -109,7 +109,7 @@ impl OpenVswitch {
         time: Duration,
     ) -> Result<Option<f64>, String> {
         let actions: String = match kind {
-            Kind::AddField if count > MOST_PUSHED => return Ok(None),
+            Kind::AddField if count > MAX_PUSHED => return Ok(None),
             Kind::SetField => SET[..count].iter().map(|set| format!("{set},")).collect(),
             Kind::AddField => (1..=count)
                 .map(|label| format!("push_mpls:0x8847,set_field:{label}->mpls_label,"))

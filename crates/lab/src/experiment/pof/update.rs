@@ -55,7 +55,7 @@ impl Counted {
     }
 }
 
-/// What each list makes of the frame, without the number at its end.
+/// The frame as each list makes it, without the number at its end.
 struct Lists([Vec<u8>; 2]);
 
 impl Lists {
@@ -152,7 +152,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         x: "ms",
         y: "Mpps",
     };
-    let svg = plot::curves(&axes, &curves)?;
+    let svg = plot::curves_below_legend(&axes, &curves)?;
     let file = "pof-figure-7.svg";
     let note = "Rates are medians of the steps. Measured: one worker at its full rate, which includes making, numbering and checking each packet; a packet by the old list, the new list or neither is known by its bytes. \
                 Change: the FlowMod in the switch; first packet: from the FlowMod's arrival to the first packet by the new list. \
@@ -292,7 +292,7 @@ fn count(mut worker: Worker, lists: &Lists, start: Instant, signals: &Signals) -
     counted
 }
 
-/// Simulates the flow in the model NIC, whose entry changes at half time. Returns what became of
+/// Simulates the flow in the model NIC, and changes its entry at half time. Returns what became of
 /// the packets, and the time from the change to the first packet by the new list.
 fn model(lists: &Lists, half: Duration) -> Result<(Counted, Nanos), String> {
     let mut bed = Bed::new(TABLE)?;
