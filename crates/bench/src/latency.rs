@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use packet::{Frame, Nanos, PortId};
+use support::tsc_clock::Clock;
 
 use crate::forward::{Forward, SentFrames};
 use crate::measure::{Plan, Traffic, quantile};
@@ -28,7 +29,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(took: &mut [f64]) -> Latency {
+    /// Returns the latency of packets that took these times.
+    pub fn of(took: &mut [f64]) -> Latency {
         Latency {
             p50: quantile(took, 0.5),
             p99: quantile(took, 0.99),
@@ -66,16 +68,61 @@ pub fn pairs(
     let of_run = plan.time.as_secs_f64() / (2 * PAIRS) as f64;
     let packets = (mpps * 1e6 * of_run) as usize;
     let packets = packets.clamp(MIN_PACKETS, MAX_PACKETS);
-    let mut runs = Runs {
-        interval: (1e3 / mpps) as u64,
-        most: plan.burst.max(1),
-        frames: (0..packets).map(|_| Frame::new()).collect(),
-        out: SentFrames::new(),
-        took: Vec::with_capacity(packets),
-        // Later than all times of other measurements, because time must not decrease.
-        begin: Nanos::from_secs(1 << 20),
-    };
+    let mut runs = Runs::new(mpps, packets, plan.burst);
     paired(sides, &mut |side, seed| runs.run(side, traffic, seed))
+}
+
+/// Latency of a side, and the packets that it forwards a second while there are packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Carried {
+    /// Median over the runs.
+    pub latency: Latency,
+    /// Million packets per second, median over the runs.
+    pub mpps: f64,
+}
+
+/// Measures a side at any rate of `mpps` million packets per second, in `runs` runs of `packets`
+/// packets. No packet is lost: above the rate of the side, the queue grows until the run ends.
+pub fn at_rate(
+    side: &mut dyn Forward,
+    traffic: &dyn Traffic,
+    mpps: f64,
+    (runs, packets, burst): (u64, usize, usize),
+) -> Carried {
+    let mut taken = Runs::new(mpps, packets, burst);
+    let mut latencies = Vec::new();
+    let mut rates = Vec::new();
+    for seed in 0..runs {
+        latencies.push(taken.run(side, traffic, seed));
+        rates.push(packets as f64 * 1e3 / taken.took_all as f64);
+    }
+    Carried {
+        latency: median(&latencies),
+        mpps: quantile(&mut rates, 0.5),
+    }
+}
+
+/// Returns the time of each of some packets in microseconds, one packet at a time.
+pub fn one_by_one(
+    traffic: &dyn Traffic,
+    packets: u64,
+    mut forward: impl FnMut(&mut Frame, Nanos),
+) -> Vec<f64> {
+    let clock = Clock::new();
+    let rate = clock.rate().ticks_per_ns * 1e3;
+    let mut write = traffic.packets(3);
+    let mut frame = Frame::new();
+    // Later than what came before the measurement.
+    let mut now = Nanos::from_secs(2000);
+    let mut times = Vec::with_capacity(packets as usize);
+    for _ in 0..packets {
+        write(&mut frame);
+        now += Nanos(1000);
+        let begin = clock.ticks();
+        forward(&mut frame, now);
+        times.push((clock.ticks() - begin) as f64 / rate);
+    }
+    times
 }
 
 /// Measures two sides from wire to wire, one packet at a time.
@@ -160,16 +207,31 @@ fn median(runs: &[Latency]) -> Latency {
 
 struct Runs {
     /// Time between packets, in nanoseconds.
-    interval: u64,
+    interval: f64,
     most: usize,
     frames: Vec<Frame>,
     out: SentFrames,
     /// Latency of each packet of a run, in microseconds.
     took: Vec<f64>,
+    /// Duration of a run in nanoseconds.
+    took_all: u64,
     begin: Nanos,
 }
 
 impl Runs {
+    fn new(mpps: f64, packets: usize, burst: usize) -> Runs {
+        Runs {
+            interval: 1e3 / mpps,
+            most: burst.max(1),
+            frames: (0..packets).map(|_| Frame::new()).collect(),
+            out: SentFrames::new(),
+            took: Vec::with_capacity(packets),
+            took_all: 1,
+            // Later than all times of other measurements, because time must not decrease.
+            begin: Nanos::from_secs(1 << 20),
+        }
+    }
+
     fn run(&mut self, side: &mut dyn Forward, traffic: &dyn Traffic, seed: u64) -> Latency {
         self.frames.iter_mut().for_each(traffic.packets(seed));
         side.make_ready(&mut self.frames);
@@ -179,7 +241,7 @@ impl Runs {
         let (mut done, packets) = (0, self.frames.len());
         while done < packets {
             let now = since();
-            let came = (now / self.interval + 1) as usize;
+            let came = (now as f64 / self.interval) as usize + 1;
             let come = came.min(packets).min(done + self.most);
             if come == done {
                 std::hint::spin_loop();
@@ -188,12 +250,13 @@ impl Runs {
             let time = self.begin + Nanos(now);
             side.forward(&mut self.frames[done..come], time, &mut self.out);
             let end = since();
-            let took = (done..come).map(|packet| end - packet as u64 * self.interval);
-            self.took.extend(took.map(|nanos| nanos as f64 / 1e3));
+            let took = (done..come).map(|packet| end as f64 - packet as f64 * self.interval);
+            self.took.extend(took.map(|nanos| nanos / 1e3));
             done = come;
         }
         self.out.flush();
-        self.begin += Nanos(since());
+        self.took_all = since().max(1);
+        self.begin += Nanos(self.took_all);
         Latency::of(&mut self.took)
     }
 }

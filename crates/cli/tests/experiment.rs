@@ -240,12 +240,101 @@ fn real_jobs_have_a_row_for_each_number_of_mappers() {
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rows.len(), 3);
     for row in &rows {
-        assert_eq!(row["measured"], "wall");
+        assert_eq!(row["source"], "measured");
         let number = |name: &str| row[name].as_f64().unwrap();
         assert!(
             number("seconds") > 0.0 && number("tcp_seconds") > 0.0,
             "{row}"
         );
         assert!(number("bytes") < number("tcp_bytes"), "{row}");
+    }
+}
+
+/// Returns the rows of `experiment pof` on small data.
+fn pof_rows(dir: &Directory) -> Vec<Value> {
+    let out = dir.file("out");
+    let run = ["experiment", "pof", "--out", &out, "--json"];
+    let more = ["--scale", "0.004", "--seconds", "0.01"];
+    let output = polyplane().args(run).args(more).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let pictures = ["6", "7", "8", "9a", "9b", "10"].map(|number| format!("figure-{number}.svg"));
+    let files = ["traffic.svg", "txt", "csv", "json"].map(str::to_owned);
+    for file in pictures.iter().chain(&files) {
+        let separator = if file.contains(".svg") { "-" } else { "." };
+        let file = format!("pof{separator}{file}");
+        assert!(Path::new(&out).join(&file).exists(), "{file}");
+    }
+    // A column of the text has the values of one source.
+    let text = std::fs::read_to_string(Path::new(&out).join("pof.txt")).unwrap();
+    let heads = text.lines().filter(|line| line.contains(" (measured)"));
+    assert!(heads.count() >= 6, "{text}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn figures_of_pof_have_their_sources_and_lose_no_packet() {
+    let rows = pof_rows(&Directory::new("experiment-pof"));
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let of = |place: &str, source: &str| {
+        let is_own = |row: &&Value| row["place"] == place && row["source"] == source;
+        rows.iter().filter(is_own).collect::<Vec<_>>()
+    };
+    for (place, sources) in [
+        ("figures 4, 5", &["model", "paper"][..]),
+        ("figure 6", &["measured", "model", "paper"]),
+        ("figure 7", &["measured", "model", "paper"]),
+        ("figure 8", &["measured", "model", "paper"]),
+        ("figure 9", &["measured", "model", "paper"]),
+        ("figure 10", &["measured", "model", "paper"]),
+        ("table II", &["measured", "model", "paper"]),
+        ("table III", &["measured", "model", "paper"]),
+        ("traffic", &["simulated"]),
+    ] {
+        for source in ["measured", "simulated", "model", "paper"] {
+            let is_empty = of(place, source).is_empty();
+            assert_eq!(is_empty, !sources.contains(&source), "{place}, {source}");
+        }
+    }
+    let known = rows.iter().filter(|row| !text(row, "source").is_empty());
+    assert_eq!(known.count(), rows.len());
+
+    let states = of("figures 4, 5", "model");
+    let states: Vec<String> = states.iter().map(|row| text(row, "state")).collect();
+    assert_eq!(states, ["refused", "in_hw", "in_hw"]);
+    assert!(text(of("figures 4, 5", "model")[0], "reason").contains("checksum"));
+
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let runs = ["measured", "model"].map(|source| of("figure 7", source));
+    let runs = runs.iter().flatten();
+    let runs: Vec<_> = runs.filter(|row| row["lost"].is_number()).collect();
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        for name in ["lost", "reordered", "mixtures"] {
+            assert_eq!(number(run, name), 0.0, "{run}");
+        }
+        assert!(number(run, "by old list") > 0.0, "{run}");
+        assert!(number(run, "by new list") > 0.0, "{run}");
+    }
+    for (row, expected) in of("figure 8", "model")
+        .iter()
+        .zip([22.5, 25.3].iter().cycle())
+    {
+        assert!((number(row, "nic ms") - expected).abs() < 0.001, "{row}");
+    }
+    for row in of("figure 9", "measured") {
+        let ratio = number(row, "POF of P4");
+        assert!(ratio.is_finite() && ratio > 0.0, "{row}");
+    }
+    let in_nic = of("figure 10", "model");
+    assert_eq!(number(in_nic[0], "packets in software of 1000"), 0.0);
+
+    for row in [of("table II", "model"), of("table III", "model")].concat() {
+        let subject = text(row, "subject");
+        let places = number(row, "in NIC, most");
+        let is_over = places > 4800.0;
+        let may_be = subject == "III, 6000 + 4000, paper-literal";
+        assert_eq!(is_over, may_be, "{row}");
+        assert!(is_over || number(row, "gap %") >= 0.0, "{row}");
     }
 }

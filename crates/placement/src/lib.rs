@@ -32,7 +32,7 @@
 //! problems, `tests/ovs_pof_tc.rs` with the paper's tables, `tests/dense.rs` with linear programs
 //! and a choice that knows the traffic; `tests/flows.rs` and `tests/routes.rs` measure shares of
 //! packets with Zipf's distribution, `tests/route_updates.rs` and `tests/group_changes.rs` compare
-//! with naive models. The examples `planes_scale` and `placement_table` print the figures of all
+//! with naive models. The example `placement_table` prints the figures of all
 //! policies.
 
 pub mod bloom;

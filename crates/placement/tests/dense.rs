@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use placement::planes::workload::{ProblemShape, random_problem};
-use placement::planes::{
-    ItemSpec, LimitedPlane, Load, PlaneId, PlanePolicy, Problem, ProblemBuilder, SolveOptions,
+use placement::planes::workload::{
+    ProblemShape, ZipfTraffic, random_problem, share_of_clairvoyant, traffic_problem,
 };
-use support::rng::{Rng, Weighted};
+use placement::planes::{
+    ItemSpec, LimitedPlane, Load, PlaneId, PlanePolicy, ProblemBuilder, SolveOptions,
+};
 
 /// Problems with requirements and weights, of `items` items at most.
 fn shape(items: usize) -> ProblemShape {
@@ -77,62 +78,19 @@ fn dense_is_near_milp_on_500_problems_of_300_items() {
 /// Flows of the traffic.
 const FLOWS: usize = 100_000;
 
-/// Places in the NIC.
-const PLACES: usize = 4800;
-
 /// Packets of a window.
 const PACKETS: u64 = 4_000_000;
-
-/// Counts the packets of each flow in a window.
-fn window(choice: &Weighted, rng: &mut Rng) -> Vec<i64> {
-    let mut counts = vec![0; FLOWS];
-    for _ in 0..PACKETS {
-        counts[choice.choose(rng)] += 1;
-    }
-    counts
-}
-
-fn problem(counts: &[i64], current: Option<&[PlaneId]>) -> Problem {
-    let mut nic = LimitedPlane::new("nic", vec![PLACES as u64]);
-    nic.costs.item_in = 1;
-    let mut builder = ProblemBuilder::new(1, vec![nic]);
-    for (flow, &packets) in counts.iter().enumerate() {
-        builder.add(ItemSpec {
-            weights: &[1],
-            gains: &[0, packets],
-            current: current.map(|planes| planes[flow]),
-            load: Load::default(),
-            cover: None,
-        });
-    }
-    builder.build().unwrap()
-}
 
 #[test]
 fn dense_and_top_carry_what_a_clairvoyant_choice_carries_on_zipf_traffic() {
     for alpha in [0.5, 0.7, 0.9, 1.0, 1.2] {
-        let mut rng = Rng::new(11);
-        let mut weights: Vec<f64> = (1..=FLOWS).map(|rank| (rank as f64).powf(-alpha)).collect();
-        for at in (1..FLOWS).rev() {
-            weights.swap(at, rng.index(at + 1));
-        }
-        let choice = Weighted::new(&weights);
-        let first = window(&choice, &mut rng);
-        let second = window(&choice, &mut rng);
-        let carried = |planes: &[PlaneId]| -> i64 {
-            let pairs = planes.iter().zip(&second);
-            pairs
-                .filter(|(plane, _)| **plane != PlaneId::HOME)
-                .map(|(_, count)| count)
-                .sum()
-        };
-        let mut sorted = second.clone();
-        sorted.sort_unstable_by(|a, b| b.cmp(a));
-        let clairvoyant: i64 = sorted[..PLACES].iter().sum();
+        let mut traffic = ZipfTraffic::new(FLOWS, alpha, 11);
+        let first = traffic.window(PACKETS);
+        let second = traffic.window(PACKETS);
         let share = |policy: PlanePolicy| {
-            let known = problem(&first, None);
+            let known = traffic_problem(&first, None).unwrap();
             let solution = policy.solve(&known, &SolveOptions::default()).unwrap();
-            carried(&solution.planes) as f64 / clairvoyant as f64
+            share_of_clairvoyant(&solution.planes, &second)
         };
         let shares = [
             PlanePolicy::Dense,

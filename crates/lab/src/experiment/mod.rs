@@ -13,6 +13,7 @@ mod figure9;
 mod p4com;
 mod parts;
 mod plot;
+mod pof;
 mod policy;
 
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ enum Command {
                       7, 8, 9   reports, packets in the switch and rates by policy, over the exponent of Zipf's distribution\n  \
                       10, 11    distribution of latencies; throughput of functions over mixes of sizes\n  \
                       tables    1 latencies by policy, 2 table operations, 3 latencies of functions, 4 resources of the switch half\n\n\
-                      Each row says if it is measured by wall clock, simulated or computed, and has the paper's value beside it. They are written below DIR \
+                      Each row says if it is measured, simulated or of a model, and has the paper's value beside it. They are written below DIR \
                       as clip.txt, clip.json and clip.csv, with pictures. docs/results/clip.md has what is measured.\n\nExamples:\n  \
                       polyplane experiment clip --out out/\n  polyplane experiment clip --figures 8 --scale 1 --out out/\n  \
                       polyplane experiment clip --figures 11 --trace office=office.pcap --out out/"
@@ -73,6 +74,19 @@ enum Command {
                       polyplane experiment p4com --out out/\n  polyplane experiment p4com --figures 6 --scale 0.01 --out out/"
     )]
     P4com(p4com::P4com),
+    /// OVS-POF-TC (POF flows in a NIC): reproduce its figures and tables in shape.
+    #[command(
+        after_help = "  4 (and 5) two flows in the NIC: rule, state, frames before and after\n  6         latency of three flows by plane\n  \
+                      7         rate over time while an entry changes\n  8         time to move flows, by part\n  \
+                      9         rates over the number of actions, beside P4, and Open vSwitch on DPDK where it is installed\n  \
+                      10        latency over the offered rate, offload off and on\n  traffic   Zipf traffic by policy\n  \
+                      tables    2 placement and 3 replacement of flows by policy\n\n\
+                      Each row says if it is measured, simulated, of a model or the paper's. There is no NIC: it is a model with the paper's latencies. They are written below DIR \
+                      as pof.txt, pof.json and pof.csv, with pictures. docs/results/ovs-pof-tc.md has what is measured.\n\nExamples:\n  \
+                      polyplane experiment pof --out out/\n  polyplane experiment pof --figures 9 --seconds 2 --out out/\n  \
+                      polyplane experiment pof --tables 2,3 --scale 0.1 --out out/"
+    )]
+    Pof(pof::Pof),
 }
 
 #[derive(Args)]
@@ -283,6 +297,7 @@ pub fn run(
         Command::Hypervdp(options) => options,
         Command::Clip(options) => return clip::run(options, take_signal),
         Command::P4com(options) => return p4com::run(options, take_signal),
+        Command::Pof(options) => return pof::run(options, take_signal),
     };
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;

@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const SIZE: (u32, u32) = (760, 480);
 const FONT: (&str, u32) = ("sans-serif", 13);
-/// Height of a bar plot relative to its highest bar. The space above the bars is for the legend.
+/// Height of a plot relative to its highest bar or point. The space above is for the legend.
 const HEADROOM: f64 = 1.4;
 /// Share of a group's width that its bars take.
 const FILLED: f64 = 0.8;
@@ -81,14 +81,30 @@ pub(super) fn curves(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
 /// # Errors
 /// An error of the plotting library, as text.
 pub(super) fn curves_from(axes: &Axes, curves: &[Curve], left: f64) -> Result<String, String> {
+    curves_in(axes, curves, (left, 1.05))
+}
+
+/// Draws curves and points, as [`curves`] does, below the legend.
+///
+/// # Errors
+/// An error of the plotting library, as text.
+pub(super) fn curves_below_legend(axes: &Axes, curves: &[Curve]) -> Result<String, String> {
+    curves_in(axes, curves, (0.0, HEADROOM))
+}
+
+fn curves_in(
+    axes: &Axes,
+    curves: &[Curve],
+    (left, headroom): (f64, f64),
+) -> Result<String, String> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1e-9, f64::max) * 1.05;
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1e-9, f64::max);
     let mut svg = String::new();
     let drawn = draw(
         axes,
         &mut svg,
-        left..most(|point| point.0),
-        most(|point| point.1),
+        left..most(|point| point.0) * 1.05,
+        most(|point| point.1) * headroom,
         Groups::None,
         |chart| {
             for curve in curves {

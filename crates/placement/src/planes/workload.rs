@@ -1,7 +1,7 @@
 //! Seeded instances of placement problems: OVS-POF-TC's of tables II and III with the parameters of
 //! its measurements, and random ones of any kind.
 
-use support::rng::Rng;
+use support::rng::{Rng, Weighted};
 
 use super::{
     BatchCharge, ItemSpec, LimitedPlane, Load, MoveCosts, Need, PlaneId, PlanePolicy, Problem,
@@ -157,6 +157,71 @@ pub fn replacement_flows(old: u32, new: u32, seed: u64) -> Result<Vec<Flow>, Wor
     let mut rng = Rng::new(!seed);
     flows.extend((0..new).map(|_| Flow::draw(&mut rng)));
     Ok(flows)
+}
+
+/// Packets of flows with frequencies by Zipf's distribution. Ranks are random.
+pub struct ZipfTraffic {
+    choice: Weighted,
+    flows: usize,
+    rng: Rng,
+}
+
+impl ZipfTraffic {
+    /// Creates the traffic of this number of flows, with this exponent.
+    pub fn new(flows: usize, alpha: f64, seed: u64) -> ZipfTraffic {
+        let mut rng = Rng::new(seed);
+        let mut weights: Vec<f64> = (1..=flows).map(|rank| (rank as f64).powf(-alpha)).collect();
+        for at in (1..flows).rev() {
+            weights.swap(at, rng.index(at + 1));
+        }
+        let choice = Weighted::new(&weights);
+        ZipfTraffic { choice, flows, rng }
+    }
+
+    /// Draws the next packets. Returns the number of each flow.
+    pub fn window(&mut self, packets: u64) -> Vec<i64> {
+        let mut counts = vec![0; self.flows];
+        for _ in 0..packets {
+            counts[self.choice.choose(&mut self.rng)] += 1;
+        }
+        counts
+    }
+}
+
+/// Creates the problem of flows with these packets and a NIC: a flow gains its packets there, and a
+/// move into it costs one.
+///
+/// # Errors
+/// There are more flows than indices.
+pub fn traffic_problem(
+    counts: &[i64],
+    current: Option<&[PlaneId]>,
+) -> Result<Problem, ProblemError> {
+    let mut nic = LimitedPlane::new("nic", vec![NIC_PLACES]);
+    nic.costs.item_in = 1;
+    let mut builder = ProblemBuilder::new(1, vec![nic]);
+    builder.reserve(counts.len());
+    for (flow, &packets) in counts.iter().enumerate() {
+        builder.add(ItemSpec {
+            weights: &[1],
+            gains: &[0, packets],
+            current: current.map(|planes| planes[flow]),
+            load: Load::default(),
+            cover: None,
+        });
+    }
+    builder.build()
+}
+
+/// Returns the share of these packets that the NIC carries, of those that it would carry by a
+/// choice that knows them.
+pub fn share_of_clairvoyant(planes: &[PlaneId], counts: &[i64]) -> f64 {
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable_by(|one, other| other.cmp(one));
+    let best: i64 = sorted.iter().take(NIC_PLACES as usize).sum();
+    let pairs = planes.iter().zip(counts);
+    let carried = pairs.filter(|(plane, _)| **plane != PlaneId::HOME);
+    carried.map(|(_, count)| count).sum::<i64>() as f64 / best as f64
 }
 
 /// Error of an instance.

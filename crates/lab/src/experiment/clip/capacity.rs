@@ -1,5 +1,6 @@
 //! Figure 5: capacity and latency of the way over servers, without a function.
 
+use ::bench::latency::one_by_one;
 use ::bench::measure::{Plan, Side, measure as measure_sides};
 use ::bench::split;
 use ::bench::{Forward, SentFrames};
@@ -10,7 +11,6 @@ use std::time::Duration;
 use support::rng::Rng;
 use support::tsc_clock::Clock;
 
-use super::latency::one_by_one;
 use super::placements::simulate;
 use super::simulated::{Case, Keys};
 use super::{Context, Origin, Part, Row, Times, distribution, head};
@@ -37,7 +37,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         "part",
         "packets",
         "servers",
-        "measured",
+        "source",
         "Gbit/s",
         "Mpps",
         "with this switch Gbit/s",
@@ -105,7 +105,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
                 "(a)".to_owned(),
                 format!("{size} bytes"),
                 servers.to_string(),
-                "wall".to_owned(),
+                "measured".to_owned(),
                 format!("{:.1}", gbps(mpps)),
                 format!("{mpps:.2}"),
                 format!("{:.1}", gbps(both)),
@@ -116,7 +116,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             rows.push(Row::new(
                 "figure 5 (a)",
                 subject,
-                Origin::Wall,
+                Origin::Measured,
                 &values,
                 paper,
             ));
@@ -163,8 +163,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let simulated = simulated?;
     let mut drawn = Vec::new();
     let all = [
-        (0, Origin::Wall, &runs[0]),
-        (1, Origin::Wall, &runs[1]),
+        (0, Origin::Measured, &runs[0]),
+        (1, Origin::Measured, &runs[1]),
         (0, Origin::Simulated, &simulated[0].times),
         (1, Origin::Simulated, &simulated[1].times),
     ];
@@ -174,10 +174,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             0 => "90 % within 7 us",
             _ => "90 % within 16 us, 9 us more than without; TEA 2 us",
         };
-        let word = match measured {
-            Origin::Wall => "wall",
-            _ => "simulated",
-        };
+        let word = measured.name();
         let values = [
             ("servers", f64::from(servers)),
             ("mean_us", of_all.mean),
@@ -201,8 +198,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         let subject = format!("latency, {servers} servers");
         rows.push(Row::new("figure 5 (b)", subject, measured, &values, paper));
         let (name, colour) = match (servers, measured) {
-            (0, Origin::Wall) => ("switch, in memory", NATIVE),
-            (_, Origin::Wall) => ("server, in memory", HERE),
+            (0, Origin::Measured) => ("switch, in memory", NATIVE),
+            (_, Origin::Measured) => ("server, in memory", HERE),
             (0, _) => ("switch, simulated", OTHER),
             _ => ("server, simulated", PAPER),
         };
@@ -256,7 +253,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         title: "Figure 5: capacity and latency without a function",
         rows,
         table,
-        note: "Wall: in memory, a core for each half. The rate of servers is that of their own cycles, as beside a line-rate switch; \"with this switch\" it \
+        note: "Measured: in memory, a core for each half. The rate of servers is that of their own cycles, as beside a line-rate switch; \"with this switch\" it \
                is at most what a core of the switch half passes twice. Nothing copies a packet, so Gbit/s grow with the size beyond any link. Simulated: links \
                of 1 us, 9 us at a server."
             .to_owned(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::bench::latency::one_by_one;
 use ::bench::measure::{Plan, Side, measure as measure_sides};
 use ::bench::split::{self, SplitFunction};
 use ::bench::{Forward, SentFrames};
@@ -12,7 +13,6 @@ use packet::{Batch, PortId};
 use placement::{Nesting, Policy};
 use support::tsc_clock::Clock;
 
-use super::latency::one_by_one;
 use super::placements::simulate;
 use super::simulated::{Case, Keys};
 use super::{Context, Number, Origin, Part, Row, TableNumber, Times, head};
@@ -138,7 +138,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         "function",
         "mix",
         "side",
-        "measured",
+        "source",
         "Mpps",
         "Gbit/s",
         "of unsplit",
@@ -168,7 +168,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         title: "Table III and figure 11: functions over both halves",
         rows,
         table,
-        note: "Wall: in memory, alpha 0.99, 10,000 flows of which the switch holds 1,000 (policy threshold), a core for each half. \"line-rate switch\" is the rate \
+        note: "Measured: in memory, alpha 0.99, 10,000 flows of which the switch holds 1,000 (policy threshold), a core for each half. \"line-rate switch\" is the rate \
                at which the server's core is full, at most 100 Gbit/s; \"both halves\" is one core for both. Copies and links are not in it. The mixes are ours; \
                packets of fib have at least 92 bytes. Simulated latencies are those of a table like the function's, with links of 1 us and 9 us at a server; \
                the whole program is there at the servers."
@@ -211,10 +211,7 @@ fn latencies(
             ("p90_us", times.p90),
             ("p99_us", times.p99),
         ];
-        let word = match measured {
-            Origin::Wall => "wall",
-            _ => "simulated",
-        };
+        let word = measured.name();
         table.push(vec![
             "table III".to_owned(),
             function.name().to_owned(),
@@ -245,19 +242,24 @@ fn latencies(
     let split = one_by_one(&traffic, PACKETS, |frame, now| {
         halves.run(std::slice::from_mut(frame), now, |_, _| {});
     });
-    add("split", Origin::Wall, &Times::new(&split), paper.split);
+    add("split", Origin::Measured, &Times::new(&split), paper.split);
     let mut out = SentFrames::new();
     let mut unsplit = bed.unsplit()?;
     let whole = one_by_one(&traffic, PACKETS, |frame, now| {
         unsplit.forward(std::slice::from_mut(frame), now, &mut out);
     });
-    add("unsplit", Origin::Wall, &Times::new(&whole), paper.software);
+    add(
+        "unsplit",
+        Origin::Measured,
+        &Times::new(&whole),
+        paper.software,
+    );
     if let Some(mut hand) = bed.hand()? {
         out.flush();
         let hand = one_by_one(&traffic, PACKETS, |frame, now| {
             hand.forward(std::slice::from_mut(frame), now, &mut out);
         });
-        add("hand", Origin::Wall, &Times::new(&hand), paper.software);
+        add("hand", Origin::Measured, &Times::new(&hand), paper.software);
     }
     Ok(())
 }
@@ -380,7 +382,7 @@ fn throughputs(
                 function.name().to_owned(),
                 mix.name.clone(),
                 (*name).to_owned(),
-                "wall".to_owned(),
+                "measured".to_owned(),
                 format!("{mpps:.2}"),
                 format!("{:.1}", gbps(mpps)),
                 format!("{:.2}", mpps / unsplit),
@@ -390,7 +392,13 @@ fn throughputs(
             ]);
             let subject = format!("{}, {}, {name}", function.name(), mix.name);
             let said = paper.throughput;
-            rows.push(Row::new("figure 11", subject, Origin::Wall, &values, said));
+            rows.push(Row::new(
+                "figure 11",
+                subject,
+                Origin::Measured,
+                &values,
+                said,
+            ));
         }
     }
     let groups: Vec<String> = mixes.iter().map(|mix| mix.name.clone()).collect();

@@ -1,10 +1,8 @@
 //! Table I and figure 10: latencies by policy.
 
-use ::bench::measure::Traffic;
+use ::bench::latency::one_by_one;
 use ::bench::split::{self, SplitFunction};
-use packet::{Frame, Nanos};
 use placement::{Nesting, Policy};
-use support::tsc_clock::Clock;
 
 use super::placements::{colour, letter, simulate};
 use super::simulated::{Case, FLOWS, Keys};
@@ -46,7 +44,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         "keys",
         "N",
         "policy",
-        "measured",
+        "source",
         "us",
         "±",
         "50 %",
@@ -151,7 +149,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         title: "Table I and figure 10: latencies by policy, alpha 0.9, 10,000 flows",
         rows,
         table,
-        note: "Simulated: links of 1 us, 9 us at a server, no time in the switch; a hit takes 2 us and a way over a server 13 us and its wait. Wall: one \
+        note: "Simulated: links of 1 us, 9 us at a server, no time in the switch; a hit takes 2 us and a way over a server 13 us and its wait. Measured: one \
                packet at a time through both halves in memory (snat, fib), without links and waits; there a server costs as much as the switch."
             .to_owned(),
         pictures,
@@ -238,35 +236,23 @@ fn wall(
         let subject = format!("{}, N {top}, {}", function.name(), policy.name());
         let paper = paper(keys, policy);
         table.push(line(
-            [function.name(), &top.to_string(), letter(policy), "wall"],
+            [
+                function.name(),
+                &top.to_string(),
+                letter(policy),
+                "measured",
+            ],
             &of_all,
             (below_8, below, share),
             paper,
         ));
-        rows.push(Row::new("table I", subject, Origin::Wall, &values, paper));
+        rows.push(Row::new(
+            "table I",
+            subject,
+            Origin::Measured,
+            &values,
+            paper,
+        ));
     }
     Ok(())
-}
-
-/// Returns the time of each packet in microseconds, one packet at a time.
-pub(super) fn one_by_one(
-    traffic: &dyn Traffic,
-    packets: u64,
-    mut forward: impl FnMut(&mut Frame, Nanos),
-) -> Vec<f64> {
-    let clock = Clock::new();
-    let rate = clock.rate().ticks_per_ns * 1e3;
-    let mut write = traffic.packets(3);
-    let mut frame = Frame::new();
-    // Later than what came before the measurement.
-    let mut now = Nanos::from_secs(2000);
-    let mut times = Vec::with_capacity(packets as usize);
-    for _ in 0..packets {
-        write(&mut frame);
-        now += Nanos(1000);
-        let begin = clock.ticks();
-        forward(&mut frame, now);
-        times.push((clock.ticks() - begin) as f64 / rate);
-    }
-    times
 }

@@ -122,7 +122,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         rows.push(Row::new(
             "table IV",
             subject,
-            Origin::Computed,
+            Origin::Model,
             &values,
             module.paper,
         ));

@@ -108,7 +108,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         title: "Table II: times of table operations",
         rows,
         table,
-        note: "Wall: P4Runtime over loopback gRPC, controller and switch in one process, until the write is answered. In a server until packets see the \
+        note: "Measured: P4Runtime over loopback gRPC, controller and switch in one process, until the write is answered. In a server until packets see the \
                change. A handler's row is a whole request of snat: the packet is parsed, C takes a port and adds both directions, and the response is written."
             .to_owned(),
         pictures: Vec::new(),
@@ -147,7 +147,7 @@ fn add(
     rows.push(Row::new(
         "table II",
         subject,
-        Origin::Wall,
+        Origin::Measured,
         &values[..count],
         paper,
     ));

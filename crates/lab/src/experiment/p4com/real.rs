@@ -69,7 +69,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         part.rows.push(Row::new(
             "figure 7, real",
             format!("words, {mappers} to 1, {rate} Mbit/s"),
-            Origin::Wall,
+            Origin::Measured,
             &[
                 ("tcp_seconds", tcp.seconds),
                 ("seconds", p4com.seconds),
