@@ -18,6 +18,7 @@ mod messages;
 mod minimise;
 mod packets;
 mod play;
+mod reports;
 mod scenario;
 mod split;
 mod text;
@@ -52,6 +53,8 @@ pub enum Target {
     Datagrams,
     /// Frames of engines to an agent, right and damaged.
     Frames,
+    /// Telemetry reports, right and damaged, which are refused or written again.
+    Reports,
 }
 
 impl Target {
@@ -69,6 +72,7 @@ impl Target {
             "jobs" => Some(Target::Jobs),
             "datagrams" => Some(Target::Datagrams),
             "frames" => Some(Target::Frames),
+            "reports" => Some(Target::Reports),
             _ => None,
         }
     }
@@ -198,6 +202,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Jobs => jobs::case(&case),
             Target::Datagrams => datagrams::case(&case),
             Target::Frames => frames::case(&case),
+            Target::Reports => reports::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {
