@@ -107,6 +107,11 @@ fn messages_of_pof_controllers_do_the_same_on_all_engines() {
 }
 
 #[test]
+fn telemetry_reports_are_refused_or_written_again() {
+    finds_nothing(Target::Reports, 32);
+}
+
+#[test]
 fn flows_of_split_programs_that_were_reordered_keep_their_order() {
     // Seed and case fix program, events and delays as long as the generator draws them alike.
     for (seed, case) in [(45, 2250), (45, 4634), (45, 22948), (77, 1434)] {

@@ -14,8 +14,8 @@ pub(crate) struct Options {
     /// (random programs on all engines), `ir` (mutated IR text), `entries` (mutated entries files),
     /// `messages` (P4Runtime requests with changed bytes), `text` (random programs printed as P4
     /// text), `split` (random programs over a switch and servers), `jobs` (mutated job files of
-    /// reductions), `datagrams` (messages of reductions), `frames` (frames of engines) or `pof`
-    /// (messages of POF controllers).
+    /// reductions), `datagrams` (messages of reductions), `frames` (frames of engines), `pof`
+    /// (messages of POF controllers) or `reports` (telemetry reports).
     target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600)]

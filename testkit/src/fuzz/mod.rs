@@ -19,6 +19,7 @@ mod minimise;
 mod packets;
 mod play;
 mod pof;
+mod reports;
 mod scenario;
 mod split;
 mod text;
@@ -55,6 +56,8 @@ pub enum Target {
     Frames,
     /// Messages of POF controllers, right and damaged.
     Pof,
+    /// Telemetry reports, right and damaged, which are refused or written again.
+    Reports,
 }
 
 impl Target {
@@ -73,6 +76,7 @@ impl Target {
             "datagrams" => Some(Target::Datagrams),
             "frames" => Some(Target::Frames),
             "pof" => Some(Target::Pof),
+            "reports" => Some(Target::Reports),
             _ => None,
         }
     }
@@ -203,6 +207,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Datagrams => datagrams::case(&case),
             Target::Frames => frames::case(&case),
             Target::Pof => pof::case(&case),
+            Target::Reports => reports::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {
