@@ -61,7 +61,8 @@ pub enum TargetEvent {
 
 /// A target. Requests return nothing: their results are events, in the target's own time, in any
 /// order. Each request for a rule has exactly one result, but evictions and losses come unasked.
-/// They are also the result of reading such a rule, as its removal is of reading one that is removed.
+/// They are also the result of reading such a rule, as its removal is of reading one that is
+/// removed.
 pub trait Target {
     /// Returns its name, as users read it.
     fn name(&self) -> &str;

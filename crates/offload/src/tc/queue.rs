@@ -61,7 +61,7 @@ impl Queued {
     }
 }
 
-/// What is shared, with the wake-ups of both threads.
+/// State that is shared, with the wake-ups of both threads.
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     writer: Condvar,

@@ -13,7 +13,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::codec::{self, Filter};
 use super::counts::Counts;
-use super::rule::FlowerRule;
+use super::rule::{FlowerRule, RulePlanes};
 use super::sys::{ENOBUFS, RECEIVE_BUFFER, Rtnetlink, Transport};
 
 /// A connection to the kernel's traffic control. Needs Linux 4.19, the first with `TCA_CHAIN`,
@@ -209,11 +209,13 @@ impl Link {
 /// Number of interfaces that are read at a time. An answer has some kilobytes.
 const LINKS: usize = 16;
 
-/// A request with its flags. Without [`NLM_F_ACK`] and [`NLM_F_DUMP`] its answer is one message.
+/// A request with its flags.
 struct Request {
     doing: &'static str,
     message: RouteNetlinkMessage,
     flags: u16,
+    /// Its answer is one message, without an acknowledgement.
+    is_single: bool,
 }
 
 /// Answers to a request.
@@ -327,6 +329,7 @@ impl Session {
                 doing: "reading an interface",
                 message: RouteNetlinkMessage::GetLink(message),
                 flags: 0,
+                is_single: true,
             }
         };
         let mut links = Vec::with_capacity(keys.len());
@@ -513,6 +516,7 @@ impl Session {
             doing,
             message,
             flags,
+            is_single: false,
         };
         let mut answers = self.exchange(vec![request]);
         answers.pop().unwrap_or(Err(TcError::Lost))
@@ -538,7 +542,7 @@ impl Session {
             message.serialize(&mut bytes[start..]);
             waiting.push(Waiting {
                 doing: request.doing,
-                is_single: request.flags & (NLM_F_ACK | NLM_F_DUMP) == 0,
+                is_single: request.is_single,
                 answers: Answers::default(),
                 result: None,
             });
@@ -659,32 +663,45 @@ fn take(first: u32, datagram: &[u8], waiting: &mut [Waiting]) -> Result<(), Stri
 }
 
 fn encoded(request: TcRequest) -> Request {
-    const WRITE: u16 = NLM_F_ACK | NLM_F_ECHO | NLM_F_CREATE;
-    match request {
-        TcRequest::Add(interface, rule) => Request {
-            doing: "adding a rule",
-            message: RouteNetlinkMessage::NewTrafficFilter(codec::encode(interface, 0, &rule)),
-            flags: WRITE | NLM_F_EXCL,
-        },
-        TcRequest::Replace(place, rule) => Request {
-            doing: "replacing a rule",
-            message: RouteNetlinkMessage::NewTrafficFilter(codec::encode(
+    const WRITE: u16 = NLM_F_ECHO | NLM_F_CREATE;
+    // The echo is the answer. A driver's words about a rule that software takes come with an
+    // acknowledgement.
+    let acknowledged = |rule: &FlowerRule| rule.planes == RulePlanes::Both;
+    let (doing, message, flags, is_single) = match request {
+        TcRequest::Add(interface, rule) => (
+            "adding a rule",
+            RouteNetlinkMessage::NewTrafficFilter(codec::encode(interface, 0, &rule)),
+            WRITE | NLM_F_EXCL,
+            !acknowledged(&rule),
+        ),
+        TcRequest::Replace(place, rule) => (
+            "replacing a rule",
+            RouteNetlinkMessage::NewTrafficFilter(codec::encode(
                 place.interface,
                 place.handle,
                 &rule,
             )),
-            flags: WRITE | NLM_F_REPLACE,
-        },
-        TcRequest::Delete(place) => Request {
-            doing: "removing a rule",
-            message: RouteNetlinkMessage::DelTrafficFilter(at(place)),
-            flags: NLM_F_ACK | NLM_F_ECHO,
-        },
-        TcRequest::Read(place) => Request {
-            doing: "reading a rule",
-            message: RouteNetlinkMessage::GetTrafficFilter(at(place)),
-            flags: 0,
-        },
+            WRITE | NLM_F_REPLACE,
+            !acknowledged(&rule),
+        ),
+        TcRequest::Delete(place) => (
+            "removing a rule",
+            RouteNetlinkMessage::DelTrafficFilter(at(place)),
+            NLM_F_ECHO,
+            true,
+        ),
+        TcRequest::Read(place) => (
+            "reading a rule",
+            RouteNetlinkMessage::GetTrafficFilter(at(place)),
+            0,
+            true,
+        ),
+    };
+    Request {
+        doing,
+        message,
+        flags: if is_single { flags } else { flags | NLM_F_ACK },
+        is_single,
     }
 }
 

@@ -50,7 +50,7 @@ struct Fresh {
     is_unsure: bool,
 }
 
-/// A request whose first answers are awaited.
+/// A request that waits for its first answers.
 enum Plan {
     /// One answer: that of the addition.
     Add(Fresh),
@@ -64,7 +64,7 @@ enum Plan {
     Check(RuleId),
 }
 
-/// A request whose second answers are awaited.
+/// A request that waits for its second answer.
 enum Ending {
     /// The rule was removed.
     Removed(RuleId, RuleCounts),
@@ -85,7 +85,7 @@ enum Found {
     Unsure,
 }
 
-/// What the thread has.
+/// State of the thread.
 pub(super) struct Writer {
     session: Session,
     shared: Arc<Shared>,

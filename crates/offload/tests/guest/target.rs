@@ -330,7 +330,7 @@ fn rules_and_priorities_of_others_stay_and_are_not_used() {
     rig.target.close().expect("all is removed");
     let there = bed.session.dump(bed.nic, None).unwrap();
     assert_eq!(there.len(), 2, "{there:?}");
-    // Another owner of the same cookie's form, and one whose rule took the place of ours.
+    // Another owner of the same cookie's form, and one that has a rule in the place of ours.
     let mut rig = Rig::open(options());
     rig.add(vec![(1, to(1, 1))]);
     rig.wait_one();

@@ -278,8 +278,8 @@ fn frame(source: u8) -> Vec<u8> {
     udp_frame([10, 1, 0, source], [10, 2, 0, 1], 60 + usize::from(source))
 }
 
-/// Sends a frame of each of five sources, each of which must come out of this port once. Returns the
-/// number of those that were in software.
+/// Sends a frame of each of five sources, each of which must come out of this port once. Returns
+/// the number of those that were in software.
 fn sent_to(bed: &mut Bed, world: &mut World, sent: &mut [u64; 5], port: PortId) -> u64 {
     let before = world.in_software;
     for (source, sent) in (0..).zip(sent) {
