@@ -33,6 +33,9 @@ pub(super) struct Known {
     /// Packets in software and in the target since the last decision.
     pub(super) in_software: u64,
     pub(super) in_target: u64,
+    /// Packets since the flow is known.
+    pub(super) all_in_software: u64,
+    pub(super) all_in_target: u64,
     /// Packets a second.
     pub(super) rate: u64,
     /// Time before which a flow that was refused or evicted is not tried again.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use ir::TableId;
 use packet::{Nanos, PortId};
 use switch::Record;
+use table::EntryId;
 
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
@@ -24,6 +25,9 @@ pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions,
 use crate::flow::{Flow, NotOffloadable};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
 use crate::trace::{FlowTracer, View};
+
+/// Number of different reasons of refusals that are counted apart.
+const MAX_REFUSALS: usize = 64;
 
 /// Numbers of what the offloader did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct Offloader {
     of_flows: BTreeMap<FlowId, Override>,
     /// Reasons for which packets were not offloadable, with their numbers of packets.
     reasons: BTreeMap<String, u64>,
+    /// Reasons of the target for refusals, with their numbers of times.
+    refusals: BTreeMap<String, u64>,
     swept: FlowId,
     next_decision: Nanos,
     last_decision: Nanos,
@@ -76,6 +82,7 @@ impl Offloader {
             of_tables: BTreeMap::new(),
             of_flows: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             swept: FlowId(0),
             next_decision: Nanos::ZERO,
             last_decision: Nanos::ZERO,
@@ -119,6 +126,10 @@ impl Offloader {
             flow: Arc::clone(known.flow()),
             state: known.state.clone(),
             rate: known.rate,
+            gain: self.gain(id, known),
+            wanted: self.override_of(id),
+            in_software: known.all_in_software,
+            in_target: known.all_in_target,
         })
     }
 
@@ -126,6 +137,28 @@ impl Offloader {
     pub fn reasons(&self) -> impl Iterator<Item = (&str, u64)> {
         let reasons = self.reasons.iter();
         reasons.map(|(reason, packets)| (reason.as_str(), *packets))
+    }
+
+    /// Returns the reasons for which the target has refused rules, with their numbers of times.
+    pub fn refusals(&self) -> impl Iterator<Item = (&str, u64)> {
+        let refusals = self.refusals.iter();
+        refusals.map(|(reason, times)| (reason.as_str(), *times))
+    }
+
+    /// Returns the entries, or misses for `None`, that the flows of the target's rules met: counts
+    /// for these may still come.
+    pub fn entries_in_target(&self) -> impl Iterator<Item = (TableId, Option<EntryId>)> {
+        let flows = self.rules.values().map(|rule| &rule.flow);
+        flows.flat_map(|flow| flow.met.lookups.iter().map(|met| (met.table, met.entry)))
+    }
+
+    /// Forgets all flows. Their rules go, and the counts that these had are still credited.
+    pub fn withdraw(&mut self) -> Vec<OffloadCommand> {
+        let mut commands = Vec::new();
+        let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
+        all.into_iter()
+            .for_each(|id| self.forget(id, &mut commands));
+        in_batches(commands)
     }
 
     /// Returns the numbers of what was done.
@@ -151,6 +184,7 @@ impl Offloader {
         let found = self.known.find(ingress, frame);
         if let Some(known) = found.and_then(|id| self.known.get_mut(id)) {
             known.in_software += packets;
+            known.all_in_software += packets;
             known.last_use = now;
             return;
         }
@@ -172,10 +206,22 @@ impl Offloader {
             counted: now,
             in_software: packets,
             in_target: 0,
+            all_in_software: packets,
+            all_in_target: 0,
             rate: 0,
             not_before: Nanos::ZERO,
             last_use: now,
         });
+    }
+
+    /// Notes a refusal of the target.
+    fn note_refusal(&mut self, words: &str) {
+        let is_known = self.refusals.contains_key(words);
+        let words = match is_known || self.refusals.len() < MAX_REFUSALS {
+            true => words,
+            false => "other reasons",
+        };
+        *self.refusals.entry(words.to_owned()).or_default() += 1;
     }
 
     fn note(&mut self, reason: &NotOffloadable, packets: u64) {
@@ -300,7 +346,7 @@ impl Offloader {
             known.not_before = now + self.options.retry_after;
             known.rule = None;
             commands.push(OffloadCommand::Remove(vec![old]));
-            return;
+            return self.note_refusal(&reason.to_string());
         }
         let flow = Arc::clone(known.flow());
         self.next_rule += 1;
@@ -352,6 +398,7 @@ impl Offloader {
             if let Err(reason) = target.can(known.flow()) {
                 known.state = FlowState::Refused(reason.to_string());
                 known.not_before = now + self.options.retry_after;
+                self.note_refusal(&reason.to_string());
                 continue;
             }
             // Removals are under way: the next decision adds it.
@@ -433,6 +480,7 @@ impl Offloader {
                 self.settle(now, rule, state, &mut commands);
             }
             TargetEvent::Refused(rule, words) => {
+                self.note_refusal(&words);
                 self.is_not_added(now, rule, FlowState::Refused(words), &mut commands);
             }
             TargetEvent::Full(rule) => {
@@ -547,6 +595,7 @@ impl Offloader {
         let (flow, owner) = (Arc::clone(&rule.flow), rule.id);
         if let Some(known) = self.known.get_mut(owner) {
             known.in_target += packets;
+            known.all_in_target += packets;
             known.counted = now;
             known.last_use = known.last_use.max(last_use);
         }
