@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 /// Kernel modules that the tests need, without those on which they depend.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "sch_ingress",
     "cls_flower",
     "act_gact",

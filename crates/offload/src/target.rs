@@ -53,12 +53,15 @@ pub enum TargetEvent {
     Removed(RuleId, RuleCounts),
     /// A rule is no longer in hardware without a request, with its last counts.
     Evicted(RuleId, RuleCounts),
+    /// A rule is no longer in the target without a request, with its last counts and the reason.
+    Lost(RuleId, RuleCounts, String),
     /// The counts of a rule, as they were at this time.
     Counts(RuleId, Nanos, RuleCounts),
 }
 
 /// A target. Requests return nothing: their results are events, in the target's own time, in any
-/// order. Each request for a rule has exactly one result, but evictions come unasked.
+/// order. Each request for a rule has exactly one result, but evictions and losses come unasked.
+/// They are also the result of reading such a rule, as its removal is of reading one that is removed.
 pub trait Target {
     /// Returns its name, as users read it.
     fn name(&self) -> &str;

@@ -492,19 +492,35 @@ impl Offloader {
                 self.rules.remove(&rule);
             }
             TargetEvent::Evicted(rule, counts) => {
-                self.credit(now, rule, counts, &mut commands);
-                let not_before = now + self.options.retry_after;
-                if let Some(known) = self.owner(rule) {
-                    known.rule = None;
-                    known.state = FlowState::Evicted;
-                    known.not_before = not_before;
-                    self.counts.evicted += 1;
-                }
-                self.rules.remove(&rule);
+                self.is_gone(now, rule, counts, FlowState::Evicted, &mut commands);
+            }
+            TargetEvent::Lost(rule, counts, reason) => {
+                let state = FlowState::Lost(reason);
+                self.is_gone(now, rule, counts, state, &mut commands);
             }
             TargetEvent::Counts(rule, _, counts) => self.credit(now, rule, counts, &mut commands),
         }
         commands
+    }
+
+    /// Notes that the target has no longer a rule, without a request.
+    fn is_gone(
+        &mut self,
+        now: Nanos,
+        rule: RuleId,
+        counts: RuleCounts,
+        state: FlowState,
+        commands: &mut Vec<OffloadCommand>,
+    ) {
+        self.credit(now, rule, counts, commands);
+        let not_before = now + self.options.retry_after;
+        if let Some(known) = self.owner(rule) {
+            known.rule = None;
+            known.state = state;
+            known.not_before = not_before;
+            self.counts.evicted += 1;
+        }
+        self.rules.remove(&rule);
     }
 
     /// Returns the flow that a rule is the current one of.

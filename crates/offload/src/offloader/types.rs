@@ -81,6 +81,8 @@ pub enum FlowState {
     Refused(String),
     /// The hardware lost the rule.
     Evicted,
+    /// The target lost the rule, for this reason.
+    Lost(String),
 }
 
 /// Event for which a flow waits that is wanted in the target.
@@ -116,6 +118,7 @@ impl fmt::Display for FlowState {
                 "not_in_hw: the target accepted the rule, and the hardware does not have it",
             ),
             FlowState::Refused(words) => write!(f, "refused: {words}"),
+            FlowState::Lost(reason) => write!(f, "lost: {reason}"),
             FlowState::Evicted => {
                 f.write_str("evicted: its packets came to software although the rule was added")
             }

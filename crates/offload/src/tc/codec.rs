@@ -12,6 +12,7 @@ use netlink_packet_route::tc::{
 
 use super::counts::{ActionCounts, Counts};
 use super::rule::{self, Action, Field, FlowerRule, Key, PeditHeader, PeditKey, RulePlanes};
+use super::session::RulePlace;
 
 /// A filter of the kernel that is one of the rules of this module.
 #[derive(Debug)]
@@ -319,6 +320,45 @@ fn encode_mirred(
     parms.eaction = kind;
     parms.ifindex = index;
     vec![TcActionOption::Mirror(TcActionMirrorOption::Parms(parms))]
+}
+
+/// Returns the place of a filter in its interface's ingress.
+pub(super) fn place_of(message: &TcMessage) -> RulePlace {
+    let chain = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            TcAttribute::Chain(chain) => Some(*chain),
+            _ => None,
+        });
+    let info = message.header.info;
+    RulePlace {
+        interface: message.header.index as u32,
+        chain: chain.unwrap_or(0),
+        priority: (info >> 16) as u16,
+        protocol: u16::from_be(info as u16),
+        handle: message.header.handle.into(),
+    }
+}
+
+/// Returns the last cookie of a flower rule's actions, of each owner.
+pub(super) fn cookie_of(message: &TcMessage) -> Option<[u8; 16]> {
+    let options = message.attributes.iter().find_map(|attribute| {
+        let TcAttribute::Options(options) = attribute else {
+            return None;
+        };
+        Some(options)
+    });
+    let actions = options?.iter().filter_map(|option| match option {
+        TcOption::Flower(Flower::Actions(actions)) => Some(actions),
+        _ => None,
+    });
+    let attributes = actions.flatten().flat_map(|action| &action.attributes);
+    let cookies = attributes.filter_map(|attribute| match attribute {
+        TcActionAttribute::Cookie(bytes) => bytes.first_chunk().copied(),
+        _ => None,
+    });
+    cookies.last()
 }
 
 /// Reads a filter. `Ok(None)` if it is another classifier's or has parts that rules of this module

@@ -8,12 +8,13 @@ use netlink_packet_core::{
     NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::codec::{self, Filter};
 use super::counts::Counts;
 use super::rule::FlowerRule;
-use super::sys::{ENOBUFS, Rtnetlink, Transport};
+use super::sys::{ENOBUFS, RECEIVE_BUFFER, Rtnetlink, Transport};
 
 /// A connection to the kernel's traffic control. Needs Linux 4.19, the first with `TCA_CHAIN`,
 /// `in_hw_count` and words of drivers in acknowledgements.
@@ -75,8 +76,18 @@ pub enum TcError {
     },
     /// Rules changed during each of several dumps.
     DumpInterrupted,
+    /// The kernel carried the request out, and its answer did not fit in the receive queue
+    /// (ENOBUFS).
+    Overrun {
+        /// The request.
+        doing: &'static str,
+    },
     /// Answers were lost, and the rule is not among those that the kernel has.
     Lost,
+    /// There is no interface of this name.
+    NoInterface(String),
+    /// The kernel did not remove this number of rules.
+    Stuck(usize),
     /// An answer cannot be read.
     Malformed(String),
 }
@@ -102,7 +113,21 @@ impl fmt::Display for TcError {
             TcError::DumpInterrupted => {
                 f.write_str("the list of rules changes faster than it can be read; try again later")
             }
+            TcError::Overrun { doing } => {
+                write!(
+                    f,
+                    "{doing}: the kernel's answer was lost; it did not fit in the queue"
+                )
+            }
             TcError::Lost => f.write_str("the kernel's answer was lost, and the rule is not there"),
+            TcError::Stuck(rules) => write!(
+                f,
+                "the kernel did not remove {rules} rules; the next start removes them"
+            ),
+            TcError::NoInterface(name) => write!(
+                f,
+                "there is no interface '{name}' in this network namespace; see 'ip link'"
+            ),
             TcError::Malformed(what) => write!(f, "an answer of the kernel cannot be read: {what}"),
         }
     }
@@ -110,15 +135,101 @@ impl fmt::Display for TcError {
 
 impl std::error::Error for TcError {}
 
+impl TcError {
+    /// Returns the kernel's error number for a request that it refuses.
+    pub(super) fn refusal(&self) -> Option<i32> {
+        match self {
+            TcError::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// Returns true if there is no such rule, or no place for rules, or no interface.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self.refusal(), Some(ENOENT | EINVAL | ENODEV))
+    }
+}
+
+/// Error numbers.
+const ENOENT: i32 = 2;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+
 /// Number of times that a dump is begun.
 const DUMPS: usize = 8;
+
+/// A change or a question about one rule, for [`Session::batch`].
+#[derive(Clone, Debug)]
+pub(super) enum TcRequest {
+    /// Adds a rule to an interface.
+    Add(u32, FlowerRule),
+    /// Replaces the rule at a place. The new one has the old one's priority and protocol.
+    Replace(RulePlace, FlowerRule),
+    /// Removes the rule at a place.
+    Delete(RulePlace),
+    /// Reads the rule at a place.
+    Read(RulePlace),
+}
+
+/// Name of an interface in a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LinkKey<'n> {
+    Index(u32),
+    Name(&'n str),
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) index: u32,
+    pub(super) name: String,
+    /// An owner has set it up.
+    pub(super) is_up: bool,
+    pub(super) mtu: u32,
+}
+
+impl Link {
+    fn of(message: &LinkMessage) -> Link {
+        let mut link = Link {
+            index: message.header.index,
+            is_up: message.header.flags.contains(LinkFlags::Up),
+            ..Link::default()
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => link.name.clone_from(name),
+                LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+                _ => {}
+            }
+        }
+        link
+    }
+}
+
+/// Number of interfaces that are read at a time. An answer has some kilobytes.
+const LINKS: usize = 16;
+
+/// A request with its flags.
+struct Request {
+    doing: &'static str,
+    message: RouteNetlinkMessage,
+    flags: u16,
+}
 
 /// Answers to a request.
 #[derive(Default)]
 struct Answers {
     messages: Vec<TcMessage>,
+    links: Vec<LinkMessage>,
     words: Option<String>,
     interrupted: bool,
+}
+
+/// A request that waits for its last answer.
+struct Waiting {
+    doing: &'static str,
+    answers: Answers,
+    result: Option<Result<(), TcError>>,
 }
 
 impl Session {
@@ -127,40 +238,106 @@ impl Session {
     /// # Errors
     /// [`TcError::System`].
     pub fn open() -> Result<Session, TcError> {
+        Session::open_with(RECEIVE_BUFFER)
+    }
+
+    /// Opens a session with a receive queue of this size in bytes. The kernel has bounds for it.
+    ///
+    /// # Errors
+    /// [`TcError::System`].
+    pub fn open_with(receive_buffer: usize) -> Result<Session, TcError> {
         let doing = "opening a netlink socket";
-        let transport = Rtnetlink::open().map_err(|source| TcError::System { doing, source })?;
+        let transport = Rtnetlink::open(receive_buffer);
+        let transport = transport.map_err(|source| TcError::System { doing, source })?;
         Ok(Session::with(Box::new(transport)))
     }
 
-    fn with(transport: Box<dyn Transport + Send>) -> Session {
+    pub(super) fn with(transport: Box<dyn Transport + Send>) -> Session {
         Session {
             transport,
             sequence: 0,
         }
     }
 
-    /// Gives an interface a place for rules at its ingress (`clsact`), unless it has one.
+    /// Gives an interface a place for rules at its ingress (`clsact`), unless it has one. Returns
+    /// true if it was made.
     ///
     /// # Errors
     /// [`TcError`]; [`TcError::Refused`] without CAP_NET_ADMIN.
-    pub fn prepare(&mut self, interface: u32) -> Result<(), TcError> {
-        let mut message = TcMessage::with_index(interface as i32);
-        message.header.handle = TcHandle {
-            major: u16::MAX,
-            minor: 0,
-        };
-        message.header.parent = TcHandle::CLSACT;
-        message.attributes = vec![TcAttribute::Kind("clsact".to_owned())];
-        let request = RouteNetlinkMessage::NewQueueDiscipline(message);
+    pub fn prepare(&mut self, interface: u32) -> Result<bool, TcError> {
+        let request = RouteNetlinkMessage::NewQueueDiscipline(clsact(interface));
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         match self.request("adding the qdisc clsact", request, flags) {
             Err(TcError::Refused { source, .. })
                 if source.kind() == io::ErrorKind::AlreadyExists =>
             {
-                Ok(())
+                Ok(false)
             }
-            other => other.map(|_| ()),
+            other => other.map(|_| true),
         }
+    }
+
+    /// Takes the place for rules from an interface, with all rules in it.
+    ///
+    /// # Errors
+    /// [`TcError`]; [`TcError::Refused`] if there is none.
+    pub(super) fn unprepare(&mut self, interface: u32) -> Result<(), TcError> {
+        let request = RouteNetlinkMessage::DelQueueDiscipline(clsact(interface));
+        let answers = self.request("removing the qdisc clsact", request, NLM_F_ACK);
+        answers.map(|_| ())
+    }
+
+    /// Returns the interfaces that have a place for rules at their ingress.
+    ///
+    /// # Errors
+    /// [`TcError`].
+    pub(super) fn prepared(&mut self) -> Result<Vec<u32>, TcError> {
+        let list = || RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+        let answers = self.list("listing qdiscs", list)?;
+        let is_ingress = |message: &&TcMessage| {
+            let mut kinds = message.attributes.iter();
+            kinds.any(|attribute| {
+                let TcAttribute::Kind(kind) = attribute else {
+                    return false;
+                };
+                kind == "clsact" || kind == "ingress"
+            })
+        };
+        let found = answers.messages.iter().filter(is_ingress);
+        Ok(found.map(|message| message.header.index as u32).collect())
+    }
+
+    /// Returns the interfaces of these indices or names; `None` for one that is not there.
+    ///
+    /// # Errors
+    /// [`TcError`].
+    pub(super) fn links(&mut self, keys: &[LinkKey<'_>]) -> Result<Vec<Option<Link>>, TcError> {
+        let request = |key: &LinkKey<'_>| {
+            let mut message = LinkMessage::default();
+            match key {
+                LinkKey::Index(index) => message.header.index = *index,
+                LinkKey::Name(name) => {
+                    let name = LinkAttribute::IfName((*name).to_owned());
+                    message.attributes.push(name);
+                }
+            }
+            Request {
+                doing: "reading an interface",
+                message: RouteNetlinkMessage::GetLink(message),
+                flags: NLM_F_ACK,
+            }
+        };
+        let mut links = Vec::with_capacity(keys.len());
+        for part in keys.chunks(LINKS) {
+            for answers in self.exchange(part.iter().map(request).collect()) {
+                links.push(match answers {
+                    Ok(answers) => answers.links.first().map(Link::of),
+                    Err(error) if error.is_gone() => None,
+                    Err(error) => return Err(error),
+                });
+            }
+        }
+        Ok(links)
     }
 
     /// Adds a rule.
@@ -169,13 +346,7 @@ impl Session {
     /// [`TcError`]. A rule that a driver does not take, and software does, is no error: see
     /// [`Installed::in_hardware`].
     pub fn add(&mut self, interface: u32, rule: &FlowerRule) -> Result<Installed, TcError> {
-        self.write(
-            "adding a rule",
-            interface,
-            0,
-            rule,
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        self.write(interface, TcRequest::Add(interface, rule.clone()), rule)
     }
 
     /// Replaces the rule of a handle. The kernel has the old rule until the new one is there.
@@ -188,46 +359,32 @@ impl Session {
         handle: u32,
         rule: &FlowerRule,
     ) -> Result<Installed, TcError> {
-        self.write(
-            "replacing a rule",
+        let place = RulePlace {
             interface,
+            chain: rule.chain,
+            priority: rule.priority,
+            protocol: rule.protocol,
             handle,
-            rule,
-            NLM_F_CREATE | NLM_F_REPLACE,
-        )
+        };
+        self.write(interface, TcRequest::Replace(place, rule.clone()), rule)
     }
 
     fn write(
         &mut self,
-        doing: &'static str,
         interface: u32,
-        handle: u32,
+        request: TcRequest,
         rule: &FlowerRule,
-        flags: u16,
     ) -> Result<Installed, TcError> {
-        let request = RouteNetlinkMessage::NewTrafficFilter(codec::encode(interface, handle, rule));
-        let answers = match self.request(doing, request, flags | NLM_F_ACK | NLM_F_ECHO) {
+        match self.one(request) {
             // The kernel has carried the request out when `send` returns, so what is there now is
             // the answer.
-            Err(TcError::System { source, .. }) if source.raw_os_error() == Some(ENOBUFS) => {
+            Err(TcError::Overrun { .. }) => {
                 let there = self.dump(interface, Some(rule.chain))?;
                 // A rule that was not replaced has the cookie too.
                 let mut mine = there.into_iter().filter(|there| there.rule == *rule);
-                return mine.next().ok_or(TcError::Lost);
+                mine.next().ok_or(TcError::Lost)
             }
-            other => other?,
-        };
-        let [message] = answers.messages.as_slice() else {
-            return Err(TcError::Malformed("a rule without its echo".to_owned()));
-        };
-        match decoded(message)? {
-            Some(installed) => Ok(Installed {
-                words: answers.words,
-                ..installed
-            }),
-            None => Err(TcError::Malformed(
-                "the rule's echo is another rule".to_owned(),
-            )),
+            other => other?.ok_or_else(no_echo),
         }
     }
 
@@ -236,9 +393,7 @@ impl Session {
     /// # Errors
     /// [`TcError`]; [`TcError::Refused`] with `NotFound` if it is not there.
     pub fn delete(&mut self, place: RulePlace) -> Result<(), TcError> {
-        let request = RouteNetlinkMessage::DelTrafficFilter(at(place));
-        self.request("removing a rule", request, NLM_F_ACK)
-            .map(|_| ())
+        self.one(TcRequest::Delete(place)).map(|_| ())
     }
 
     /// Reads one rule with its counts. The driver is asked for hardware's.
@@ -246,12 +401,47 @@ impl Session {
     /// # Errors
     /// [`TcError`].
     pub fn read(&mut self, place: RulePlace) -> Result<Option<Installed>, TcError> {
-        let request = RouteNetlinkMessage::GetTrafficFilter(at(place));
-        let answers = self.request("reading a rule", request, NLM_F_ACK)?;
-        match answers.messages.first() {
-            Some(message) => decoded(message),
-            None => Ok(None),
-        }
+        self.one(TcRequest::Read(place))
+    }
+
+    fn one(&mut self, request: TcRequest) -> Result<Option<Installed>, TcError> {
+        let mut results = self.batch(vec![request]);
+        results.pop().unwrap_or(Err(TcError::Lost))
+    }
+
+    /// Carries out requests in their order, with one system call for all of them. Each has its own
+    /// result: the rule as it is after an addition or a replacement, as it was before a removal,
+    /// or as it is. `None` stands for a rule that this module cannot have made.
+    ///
+    /// The caller bounds their number: answers that do not fit in the receive queue are
+    /// [`TcError::Overrun`].
+    pub(super) fn batch(
+        &mut self,
+        requests: Vec<TcRequest>,
+    ) -> Vec<Result<Option<Installed>, TcError>> {
+        let is_write: Vec<bool> = requests
+            .iter()
+            .map(|request| matches!(request, TcRequest::Add(..) | TcRequest::Replace(..)))
+            .collect();
+        let answers = self.exchange(requests.into_iter().map(encoded).collect());
+        let results = answers.into_iter().zip(is_write);
+        let result = |(answers, is_write): (Result<Answers, TcError>, bool)| {
+            let answers = answers?;
+            let Some(message) = answers.messages.first() else {
+                return if is_write { Err(no_echo()) } else { Ok(None) };
+            };
+            match decoded(message)? {
+                Some(installed) => Ok(Some(Installed {
+                    words: answers.words,
+                    ..installed
+                })),
+                None if is_write => Err(TcError::Malformed(
+                    "the rule's echo is another rule".to_owned(),
+                )),
+                None => Ok(None),
+            }
+        };
+        results.map(result).collect()
     }
 
     /// Reads the rules of an interface's ingress, of one chain or of all. Those that this module
@@ -260,18 +450,42 @@ impl Session {
     /// # Errors
     /// [`TcError`]; [`TcError::DumpInterrupted`] if they changed during each of several dumps.
     pub fn dump(&mut self, interface: u32, chain: Option<u32>) -> Result<Vec<Installed>, TcError> {
-        for _ in 0..DUMPS {
+        let messages = self.filters(interface, TcHandle::MIN_INGRESS, chain)?;
+        let rules = messages.iter().map(decoded);
+        rules.filter_map(Result::transpose).collect()
+    }
+
+    /// Reads the filters of all owners and kinds at one side of an interface:
+    /// [`TcHandle::MIN_INGRESS`] or [`TcHandle::MIN_EGRESS`]. The kernel also lists each priority.
+    ///
+    /// # Errors
+    /// [`TcError`].
+    pub(super) fn filters(
+        &mut self,
+        interface: u32,
+        side: u16,
+        chain: Option<u32>,
+    ) -> Result<Vec<TcMessage>, TcError> {
+        let list = || {
             let mut message = codec::place(interface, 0, 0, 0);
+            message.header.parent.minor = side;
             message.attributes.extend(chain.map(TcAttribute::Chain));
-            let request = RouteNetlinkMessage::GetTrafficFilter(message);
-            match self.request("listing rules", request, NLM_F_DUMP) {
+            RouteNetlinkMessage::GetTrafficFilter(message)
+        };
+        Ok(self.list("listing rules", list)?.messages)
+    }
+
+    /// Reads a list, again from its beginning if it changes meanwhile.
+    fn list(
+        &mut self,
+        doing: &'static str,
+        request: impl Fn() -> RouteNetlinkMessage,
+    ) -> Result<Answers, TcError> {
+        for _ in 0..DUMPS {
+            match self.request(doing, request(), NLM_F_DUMP) {
                 Ok(answers) if answers.interrupted => {}
-                Ok(answers) => {
-                    let rules = answers.messages.iter().map(decoded);
-                    return rules.filter_map(Result::transpose).collect();
-                }
-                Err(TcError::System { source, .. }) if source.raw_os_error() == Some(ENOBUFS) => {}
-                Err(error) => return Err(error),
+                Err(TcError::Overrun { .. }) => {}
+                other => return other,
             }
         }
         Err(TcError::DumpInterrupted)
@@ -281,79 +495,191 @@ impl Session {
     fn request(
         &mut self,
         doing: &'static str,
-        request: RouteNetlinkMessage,
+        message: RouteNetlinkMessage,
         flags: u16,
     ) -> Result<Answers, TcError> {
-        let system = |source| TcError::System { doing, source };
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.transport.send(&bytes).map_err(system)?;
-        let mut answers = Answers::default();
-        loop {
-            let datagram = match self.transport.receive() {
-                Ok(datagram) => datagram,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    if error.raw_os_error() == Some(ENOBUFS) {
-                        self.transport.discard().map_err(system)?;
-                    }
-                    return Err(system(error));
-                }
-            };
-            if self.take(doing, &datagram, &mut answers)? {
-                return Ok(answers);
-            }
-        }
+        let request = Request {
+            doing,
+            message,
+            flags,
+        };
+        let mut answers = self.exchange(vec![request]);
+        answers.pop().unwrap_or(Err(TcError::Lost))
     }
 
-    /// Takes the messages of a datagram. Returns true after the last one.
-    fn take(
-        &self,
-        doing: &'static str,
-        datagram: &[u8],
-        answers: &mut Answers,
-    ) -> Result<bool, TcError> {
-        let mut rest = datagram;
-        while !rest.is_empty() {
-            let malformed = |error| TcError::Malformed(format!("{doing}: {error}"));
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
-            let message = message.map_err(|error| malformed(error.to_string()))?;
-            let step = (message.header.length as usize).next_multiple_of(4);
-            rest = rest.get(step..).unwrap_or_default();
-            // An answer to an earlier request that was given up.
-            if message.header.sequence_number != self.sequence {
-                continue;
-            }
-            answers.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
-            match message.payload {
-                NetlinkPayload::Done(_) => return Ok(true),
-                NetlinkPayload::Error(error) => {
-                    let words = words(&error, message.header.flags);
-                    if error.code.is_none() {
-                        answers.words = words;
-                        return Ok(true);
+    /// Sends requests with one system call and collects their answers.
+    fn exchange(&mut self, requests: Vec<Request>) -> Vec<Result<Answers, TcError>> {
+        let first = self.sequence.wrapping_add(1);
+        let mut bytes = Vec::new();
+        let mut waiting = Vec::with_capacity(requests.len());
+        for request in requests {
+            self.sequence = self.sequence.wrapping_add(1);
+            let mut header = NetlinkHeader::default();
+            header.flags = NLM_F_REQUEST | request.flags;
+            header.sequence_number = self.sequence;
+            let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request.message));
+            message.finalize();
+            let start = bytes.len();
+            bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+            message.serialize(&mut bytes[start..]);
+            waiting.push(Waiting {
+                doing: request.doing,
+                answers: Answers::default(),
+                result: None,
+            });
+        }
+        if let Err(error) = self.transport.send(&bytes) {
+            fail(&mut waiting, |doing| TcError::System {
+                doing,
+                source: copy(&error),
+            });
+        }
+        while waiting.iter().any(|waiting| waiting.result.is_none()) {
+            match self.transport.receive() {
+                Ok(datagram) => {
+                    if let Err(what) = take(first, &datagram, &mut waiting) {
+                        fail(&mut waiting, |doing| {
+                            TcError::Malformed(format!("{doing}: {what}"))
+                        });
                     }
-                    let source = error.to_io();
-                    return Err(TcError::Refused {
-                        doing,
-                        source,
-                        words,
-                    });
                 }
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(message)) => {
-                    answers.messages.push(message);
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(ENOBUFS) => {
+                    match self.transport.discard() {
+                        Ok(()) => fail(&mut waiting, |doing| TcError::Overrun { doing }),
+                        Err(error) => fail(&mut waiting, |doing| TcError::System {
+                            doing,
+                            source: copy(&error),
+                        }),
+                    }
                 }
-                _ => {}
+                Err(error) => fail(&mut waiting, |doing| TcError::System {
+                    doing,
+                    source: copy(&error),
+                }),
             }
         }
-        Ok(false)
+        let done = |waiting: Waiting| {
+            let result = waiting.result.unwrap_or(Err(TcError::Lost));
+            result.map(|()| waiting.answers)
+        };
+        waiting.into_iter().map(done).collect()
     }
+}
+
+/// Ends all requests that wait.
+fn fail(waiting: &mut [Waiting], error: impl Fn(&'static str) -> TcError) {
+    let open = waiting
+        .iter_mut()
+        .filter(|waiting| waiting.result.is_none());
+    open.for_each(|waiting| waiting.result = Some(Err(error(waiting.doing))));
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::from(error.kind()),
+    }
+}
+
+fn no_echo() -> TcError {
+    TcError::Malformed("a rule without its echo".to_owned())
+}
+
+/// Takes the messages of a datagram for requests, the first of which has this number.
+fn take(first: u32, datagram: &[u8], waiting: &mut [Waiting]) -> Result<(), String> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
+        let message = message.map_err(|error| error.to_string())?;
+        let step = (message.header.length as usize).next_multiple_of(4);
+        rest = rest.get(step..).unwrap_or_default();
+        let number = message.header.sequence_number.wrapping_sub(first) as usize;
+        // An answer to an earlier request that was given up.
+        let Some(waiting) = waiting.get_mut(number) else {
+            continue;
+        };
+        let answers = &mut waiting.answers;
+        answers.interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
+        match message.payload {
+            NetlinkPayload::Done(done) => {
+                waiting.result = Some(match done.code {
+                    0.. => Ok(()),
+                    code => Err(TcError::Refused {
+                        doing: waiting.doing,
+                        source: io::Error::from_raw_os_error(-code),
+                        words: None,
+                    }),
+                });
+            }
+            NetlinkPayload::Error(error) => {
+                let words = words(&error, message.header.flags);
+                waiting.result = Some(match error.code {
+                    None => {
+                        answers.words = words;
+                        Ok(())
+                    }
+                    Some(_) => Err(TcError::Refused {
+                        doing: waiting.doing,
+                        source: error.to_io(),
+                        words,
+                    }),
+                });
+            }
+            NetlinkPayload::InnerMessage(
+                RouteNetlinkMessage::NewTrafficFilter(message)
+                | RouteNetlinkMessage::DelTrafficFilter(message)
+                | RouteNetlinkMessage::NewQueueDiscipline(message),
+            ) => answers.messages.push(message),
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
+                answers.links.push(message);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn encoded(request: TcRequest) -> Request {
+    const WRITE: u16 = NLM_F_ACK | NLM_F_ECHO | NLM_F_CREATE;
+    match request {
+        TcRequest::Add(interface, rule) => Request {
+            doing: "adding a rule",
+            message: RouteNetlinkMessage::NewTrafficFilter(codec::encode(interface, 0, &rule)),
+            flags: WRITE | NLM_F_EXCL,
+        },
+        TcRequest::Replace(place, rule) => Request {
+            doing: "replacing a rule",
+            message: RouteNetlinkMessage::NewTrafficFilter(codec::encode(
+                place.interface,
+                place.handle,
+                &rule,
+            )),
+            flags: WRITE | NLM_F_REPLACE,
+        },
+        TcRequest::Delete(place) => Request {
+            doing: "removing a rule",
+            message: RouteNetlinkMessage::DelTrafficFilter(at(place)),
+            flags: NLM_F_ACK | NLM_F_ECHO,
+        },
+        TcRequest::Read(place) => Request {
+            doing: "reading a rule",
+            message: RouteNetlinkMessage::GetTrafficFilter(at(place)),
+            flags: NLM_F_ACK,
+        },
+    }
+}
+
+/// Returns the message that names an interface's place for rules.
+fn clsact(interface: u32) -> TcMessage {
+    let mut message = TcMessage::with_index(interface as i32);
+    message.header.handle = TcHandle {
+        major: u16::MAX,
+        minor: 0,
+    };
+    message.header.parent = TcHandle::CLSACT;
+    message.attributes = vec![TcAttribute::Kind("clsact".to_owned())];
+    message
 }
 
 /// Returns the message that names a rule.
@@ -388,7 +714,7 @@ fn words(error: &ErrorMessage, flags: u16) -> Option<String> {
     Some(text.trim_end_matches('\0').to_owned())
 }
 
-fn decoded(message: &TcMessage) -> Result<Option<Installed>, TcError> {
+pub(super) fn decoded(message: &TcMessage) -> Result<Option<Installed>, TcError> {
     let filter = codec::decode(message).map_err(TcError::Malformed)?;
     Ok(filter.map(|filter| {
         let Filter {

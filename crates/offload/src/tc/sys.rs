@@ -5,7 +5,7 @@ use std::io;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 /// Size of the receive queue. An overrun is handled, but costs a dump.
-const RECEIVE_BUFFER: usize = 1 << 20;
+pub(super) const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Room for an answer. The kernel makes none above 32 KiB.
 const ANSWER: usize = 64 << 10;
@@ -26,14 +26,15 @@ pub(super) trait Transport {
 pub(super) struct Rtnetlink(Socket);
 
 impl Rtnetlink {
-    /// Opens a socket in the calling thread's network namespace.
-    pub(super) fn open() -> io::Result<Rtnetlink> {
+    /// Opens a socket in the calling thread's network namespace, with a receive queue of this size
+    /// in bytes.
+    pub(super) fn open(receive_buffer: usize) -> io::Result<Rtnetlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        socket.set_rx_buf_sz(RECEIVE_BUFFER as i32)?;
+        socket.set_rx_buf_sz(i32::try_from(receive_buffer).unwrap_or(i32::MAX))?;
         Ok(Rtnetlink(socket))
     }
 }

@@ -13,5 +13,6 @@ mod paper;
 mod pof_role;
 mod random;
 mod random_flows;
+mod target;
 mod tc_command;
 mod traced_flows;
