@@ -28,6 +28,9 @@ pub struct OffloadOptions {
     pub tables: Vec<TableChoice>,
     /// Roles of the ports to which the program sends.
     pub role_of: Arc<dyn Fn(PortId) -> PortRole + Send + Sync>,
+    /// True if entries keep their numbers whenever a program takes the place of another one, as
+    /// with POF. Else counts that come at that time are lost, and counted as such.
+    pub keeps_entries: bool,
 }
 
 /// State of a device as it was after some record of its log.
@@ -57,7 +60,7 @@ impl DeviceView {
 }
 
 /// All states, in the order of reports.
-const STATES: [&str; 7] = [
+const STATES: [&str; 8] = [
     "software",
     "wanted",
     "adding",
@@ -65,6 +68,7 @@ const STATES: [&str; 7] = [
     "not_in_hw",
     "refused",
     "evicted",
+    "lost",
 ];
 
 /// An offloader with its target.
@@ -117,6 +121,9 @@ impl Driver {
             Ok(tracer) => {
                 self.unsupported = None;
                 match &mut self.offloader {
+                    Some(offloader) if self.options.keeps_entries => {
+                        offloader.exchange_with_entries(tracer);
+                    }
                     Some(offloader) => offloader.exchange(tracer),
                     None => {
                         let options = self.options.offloader.clone();
@@ -347,6 +354,7 @@ impl Driver {
             rules: capacity.used.into(),
             capacity: capacity.rules.map(u64::from),
             evicted: counts.evicted,
+            uncredited_packets: self.stats.uncredited_packets + counts.uncredited,
             refused: offloader
                 .iter()
                 .flat_map(|offloader| offloader.refusals())

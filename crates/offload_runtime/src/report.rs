@@ -25,7 +25,7 @@ pub struct FlowRow {
     pub outputs: Vec<u32>,
     /// `nic` or `software`.
     pub plane: String,
-    /// `software`, `wanted`, `adding`, `in_hw`, `not_in_hw`, `refused` or `evicted`.
+    /// `software`, `wanted`, `adding`, `in_hw`, `not_in_hw`, `refused`, `evicted` or `lost`.
     pub state: String,
     /// Packets a second.
     pub rate: u64,

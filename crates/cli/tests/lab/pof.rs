@@ -224,6 +224,14 @@ impl Script {
         assert_eq!(self.ask(Body::BarrierRequest), Body::BarrierReply);
     }
 
+    /// Makes the last object of a text: the others are there already.
+    pub(crate) fn make_last(&mut self, text: &str) {
+        let mut reader = TextReader::new(pof::tables::Tables::new(Default::default()));
+        let read = text.lines().map(|line| reader.read(line).unwrap().unwrap());
+        self.send(1, read.last().unwrap());
+        assert_eq!(self.ask(Body::BarrierRequest), Body::BarrierReply);
+    }
+
     /// Returns true if the connection ends. What comes before is passed over.
     pub(crate) fn closes(mut self) -> bool {
         let mut rest = Vec::new();

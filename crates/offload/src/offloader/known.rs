@@ -137,6 +137,15 @@ impl KnownFlows {
         self.index(id, true);
     }
 
+    /// Gives a flow other objects.
+    pub(super) fn renumber(&mut self, id: FlowId, flow: Arc<Flow>) {
+        self.index(id, false);
+        if let Some(known) = self.flows.get_mut(&id) {
+            known.traced.flow = flow;
+        }
+        self.index(id, true);
+    }
+
     /// Adds a flow to all indices, or removes it.
     fn index(&mut self, id: FlowId, is_added: bool) {
         fn put<K: std::hash::Hash + Eq>(

@@ -7,6 +7,7 @@
 
 mod changes;
 mod decide;
+mod exchange;
 mod known;
 mod types;
 
@@ -18,6 +19,7 @@ use packet::{Nanos, PortId};
 use switch::Record;
 use table::EntryId;
 
+use exchange::SameObjects;
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
 pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
@@ -40,6 +42,8 @@ pub struct OffloaderCounts {
     pub unchanged: u64,
     /// Rules that the hardware lost.
     pub evicted: u64,
+    /// Packets of the target that were not credited: objects of their flow had gone with a program.
+    pub uncredited: u64,
     /// Packets that were not noted because too many flows are known.
     pub unnoted: u64,
 }
@@ -247,6 +251,31 @@ impl Offloader {
         }
         let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.suspect(id));
+    }
+
+    /// As [`Offloader::exchange`], for a program in which entries of tables of the same name have
+    /// the same numbers: counts go on, but for flows that met an object that has gone.
+    pub fn exchange_with_entries(&mut self, tracer: FlowTracer) {
+        let same = SameObjects::of(self.tracer.program(), tracer.program());
+        let before: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
+        for id in before {
+            let known = self.known.get(id);
+            if let Some(flow) = known.and_then(|known| same.flow(known.flow())) {
+                self.known.renumber(id, flow);
+            }
+        }
+        let mut kept = Vec::new();
+        for (id, rule) in &mut self.rules {
+            if let Some(flow) = same.flow(&rule.flow).filter(|_| rule.is_of_program) {
+                rule.flow = flow;
+                kept.push(*id);
+            }
+        }
+        self.exchange(tracer);
+        for id in kept {
+            let rule = self.rules.get_mut(&id);
+            rule.into_iter().for_each(|rule| rule.is_of_program = true);
+        }
     }
 
     fn suspect(&mut self, id: FlowId) {
@@ -489,7 +518,7 @@ impl Offloader {
             }
             TargetEvent::Removed(rule, counts) => {
                 self.credit(now, rule, counts, &mut commands);
-                self.rules.remove(&rule);
+                self.remove(rule, counts);
             }
             TargetEvent::Evicted(rule, counts) => {
                 self.is_gone(now, rule, counts, FlowState::Evicted, &mut commands);
@@ -503,6 +532,17 @@ impl Offloader {
         commands
     }
 
+    /// Returns the packets of a rule that cannot be credited: its flow's objects have gone.
+    fn uncredited(&self, rule: RuleId, counts: RuleCounts) -> u64 {
+        let rule = self.rules.get(&rule).filter(|rule| !rule.is_of_program);
+        rule.map_or(0, |rule| counts.packets.saturating_sub(rule.counts.packets))
+    }
+
+    fn remove(&mut self, rule: RuleId, counts: RuleCounts) {
+        self.counts.uncredited += self.uncredited(rule, counts);
+        self.rules.remove(&rule);
+    }
+
     /// Notes that the target has no longer a rule, without a request.
     fn is_gone(
         &mut self,
@@ -513,6 +553,8 @@ impl Offloader {
         commands: &mut Vec<OffloadCommand>,
     ) {
         self.credit(now, rule, counts, commands);
+        let uncredited = self.uncredited(rule, counts);
+        self.counts.uncredited += uncredited;
         let not_before = now + self.options.retry_after;
         if let Some(known) = self.owner(rule) {
             known.rule = None;

@@ -16,7 +16,7 @@ use crate::model::Action;
 use crate::wire::{Body, GroupMod};
 
 pub use read::TextReader;
-pub use write::write;
+pub use write::{TABLE_TYPES, write};
 
 /// Error in a line: its place, what is wrong there, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::tables::{TableNumber, Tables};
 use crate::wire::{Body, Command, CounterCommand, FlowCommand};
 
 /// Words of the types of tables, in the order of their numbers.
-pub(super) const TABLE_TYPES: [&str; 4] = ["mm", "lpm", "em", "linear"];
+pub const TABLE_TYPES: [&str; 4] = ["mm", "lpm", "em", "linear"];
 
 /// Words of the types of groups.
 pub(super) const GROUP_TYPES: [(&str, GroupType); 4] = [
