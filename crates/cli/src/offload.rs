@@ -72,11 +72,7 @@ struct FlowsOptions {
     #[command(flatten)]
     setup: Setup,
     /// A capture and the port its packets come in by. Give one for each port.
-    #[arg(
-        long = "in",
-        value_name = "PORT=FILE",
-        required_unless_present = "at"
-    )]
+    #[arg(long = "in", value_name = "PORT=FILE", required_unless_present = "at")]
     inputs: Vec<Input>,
     /// MTU of the interfaces: no frame is longer than it with its header and a VLAN tag.
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
@@ -102,21 +98,12 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
 }
 
-fn flows(
-    options: &FlowsOptions,
-    source: &Source,
-    early: &ProcessSetup,
-) -> Result<Ended, String> {
+fn flows(options: &FlowsOptions, source: &Source, early: &ProcessSetup) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|error| error.to_string())?;
     let path = &source.program;
     let found = if pof::program::is_text(path) {
         let mut forwarder = pof::program::forwarder(path)?;
-        find(
-            forwarder.device(),
-            pof_role,
-            (path, &mut captures),
-            early,
-        )?
+        find(forwarder.device(), pof_role, (path, &mut captures), early)?
     } else {
         let start = captures.start();
         let loaded = configure::load(source, &options.setup, Choice::INTERP, start)?;

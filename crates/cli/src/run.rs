@@ -478,7 +478,7 @@ impl Round {
         let mut controllers = Vec::new();
         let (inbox, desk) = match carried.control {
             Some((line, desk)) => {
-                for share in line.port.shares.first() {
+                if let Some(share) = line.port.shares.first() {
                     controllers.extend([share.id()].into_iter().chain(share.second_id()));
                 }
                 opened.push(line.port);

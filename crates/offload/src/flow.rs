@@ -418,7 +418,10 @@ impl fmt::Display for NotOffloadable {
                 write!(f, "the packet goes to port {port}, which is a controller's")
             }
             N::MissingPort(port) => {
-                write!(f, "the packet goes to port {port}, which the switch does not have")
+                write!(
+                    f,
+                    "the packet goes to port {port}, which the switch does not have"
+                )
             }
             N::LearnedEntry(table) => write!(f, "packets add the entries of the table '{table}'"),
             N::Payload => f.write_str("a checksum or hash covers the bytes after the headers"),

@@ -88,7 +88,11 @@ pub struct Driver {
 
 impl Driver {
     /// Creates a driver without flows.
-    pub fn new(options: OffloadOptions, target: Box<dyn Target + Send>, view: DeviceView) -> Driver {
+    pub fn new(
+        options: OffloadOptions,
+        target: Box<dyn Target + Send>,
+        view: DeviceView,
+    ) -> Driver {
         let mut driver = Driver {
             options,
             offloader: None,
@@ -305,8 +309,7 @@ impl Driver {
         let met = &flow.flow.met.lookups;
         let names_a_table = |choice: &&TableChoice| {
             let table = table_of(&self.view.program, &choice.table);
-            choice.wanted == Override::Never
-                && met.iter().any(|met| Some(met.table) == table)
+            choice.wanted == Override::Never && met.iter().any(|met| Some(met.table) == table)
         };
         let options = &self.options.offloader;
         if let Some(choice) = self.options.tables.iter().find(names_a_table) {
@@ -412,5 +415,7 @@ impl Driver {
 fn table_of(program: &Program, name: &str) -> Option<TableId> {
     let is_named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
     let mut tables = program.tables.iter();
-    tables.find(|(_, table)| is_named(&table.name)).map(|(id, _)| id)
+    tables
+        .find(|(_, table)| is_named(&table.name))
+        .map(|(id, _)| id)
 }

@@ -52,8 +52,8 @@ const UDP: &[NamedField] = &[
 struct Bits(BTreeMap<u32, (u8, u8)>);
 
 /// Returns the packets of a flow as a filter: the names are those of `--trace`. Headers have names
-/// only where the flow's own bits say which headers there are; other bits are `bytes[OFFSET:LENGTH]`
-/// with a mask after `/`.
+/// only where the flow's own bits say which headers there are. Other bits are
+/// `bytes[OFFSET:LENGTH]` with a mask after `/`.
 pub fn match_text(flow: &Flow) -> String {
     let all = flow.matched.iter().flat_map(|bits| {
         let bytes = bits.value.iter().zip(&bits.mask);
@@ -155,7 +155,11 @@ impl Bits {
                 let _ = write!(mask, "{m:02x}");
             }
             let is_whole = run.iter().all(|(_, mask)| *mask == 0xFF);
-            let mask = if is_whole { String::new() } else { format!("/{mask}") };
+            let mask = if is_whole {
+                String::new()
+            } else {
+                format!("/{mask}")
+            };
             parts.push(format!("bytes[{start}:{}] {value}{mask}", run.len()));
         }
     }
@@ -184,5 +188,76 @@ fn field_text(value: u128, mask: u128, len: u32, form: Form) -> String {
         Form::Ipv4 | Form::Ipv6 if is_prefix => format!("{}/{ones}", one(value)),
         Form::Number => format!("{value:#x}/{mask:#x}"),
         _ => format!("{}/{}", one(value), one(mask)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offload::{LengthRange, MatchedBits, Met};
+    use packet::PortId;
+
+    fn text(matched: &[(u32, &[u8], &[u8])], max: u32) -> String {
+        let matched = matched.iter().map(|(offset, value, mask)| MatchedBits {
+            offset: *offset,
+            value: value.to_vec(),
+            mask: mask.to_vec(),
+        });
+        match_text(&Flow {
+            ingress: PortId(3),
+            matched: matched.collect(),
+            length: LengthRange { min: 0, max },
+            steps: Vec::new(),
+            drop: None,
+            met: Met::default(),
+        })
+    }
+
+    #[test]
+    fn fields_have_names_where_the_flow_fixes_the_headers_before_them() {
+        let all = packet::MAX_FRAME as u32;
+        let whole = [0xFF; 6];
+        let ipv4: (u32, &[u8], &[u8]) = (12, &[8, 0, 0x45], &whole[..3]);
+        let cases: [(&[(u32, &[u8], &[u8])], &str); 6] = [
+            (&[], "port 3"),
+            (
+                &[(0, &[2, 0, 0, 0, 0, 1], &whole)],
+                "port 3, eth.dst 02:00:00:00:00:01",
+            ),
+            (
+                &[
+                    ipv4,
+                    (23, &[17], &whole[..1]),
+                    (30, &[10, 0, 1], &whole[..3]),
+                    (36, &[0, 53], &whole[..2]),
+                ],
+                "port 3, eth.type 0x800, ipv4.protocol 17, ipv4.dst 10.0.1.0/24, udp.dst 53",
+            ),
+            // Without the header's length it is no port.
+            (
+                &[
+                    (12, &[8, 0], &whole[..2]),
+                    (23, &[17], &whole[..1]),
+                    (36, &[0, 53], &whole[..2]),
+                ],
+                "port 3, eth.type 0x800, ipv4.protocol 17, bytes[36:2] 0x0035",
+            ),
+            (
+                &[
+                    (12, &[0x81, 0], &whole[..2]),
+                    (16, &[0x86, 0xDD], &whole[..2]),
+                    (25, &[9], &whole[..1]),
+                ],
+                "port 3, eth.type 0x8100, eth.type 0x86dd, ipv6.hops 9",
+            ),
+            (
+                &[(40, &[0x50, 1], &[0xF0, 0xFF])],
+                "port 3, bytes[40:2] 0x5001/0xf0ff",
+            ),
+        ];
+        for (matched, expected) in cases {
+            assert_eq!(text(matched, all), expected);
+        }
+        assert_eq!(text(&[], 60), "port 3, len <= 60");
     }
 }

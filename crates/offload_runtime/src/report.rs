@@ -78,7 +78,7 @@ pub struct OffloadStats {
     pub added: u64,
     /// Rules that took the place of others, since their effect had changed.
     pub replaced: u64,
-    /// Rules that the target was told to remove.
+    /// Rules that the target was asked to remove.
     pub removed: u64,
     /// Rules that the hardware lost.
     pub evicted: u64,

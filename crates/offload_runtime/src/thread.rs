@@ -70,7 +70,10 @@ impl fmt::Display for OffloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OffloadError::Program(reason) => {
-                write!(f, "no packet can be offloaded: {reason}; leave --offload out")
+                write!(
+                    f,
+                    "no packet can be offloaded: {reason}; leave --offload out"
+                )
             }
             OffloadError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
@@ -159,8 +162,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Starts the offload of a device. `readers` are those of all fronts of the packet path; `clock`
-    /// is the device's.
+    /// Starts the offload of a device. `readers` are those of all fronts of the packet path;
+    /// `clock` is the device's.
     ///
     /// # Errors
     /// No packet of the program can be offloaded, or there is no thread.

@@ -69,6 +69,7 @@ impl FrontOfWorker {
     /// Lets the NIC take its frames. Returns the number of the others, which are at the front then.
     fn take(
         &mut self,
+        (worker, watch): (&Worker, &mut Option<PacketTracer>),
         frames: &mut [Frame],
         now: Nanos,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
@@ -76,12 +77,21 @@ impl FrontOfWorker {
         let mut burst = self.front.begin(now);
         let out = &mut self.frame;
         keep_frames(frames, |frame| {
-            !burst.takes(frame.ingress, frame.bytes(), |port, bytes| {
+            let watch = watch.as_mut().filter(|watch| watch.may_want(frame));
+            let mut traced = Vec::new();
+            let is_taken = burst.takes(frame.ingress, frame.bytes(), |port, bytes| {
+                if watch.is_some() {
+                    traced.push((port, bytes.to_vec()));
+                }
                 // A flow has no edit that makes a frame longer than the longest one.
                 if out.assign(bytes).is_ok() {
                     sent(port, out, now);
                 }
-            })
+            });
+            if let Some(watch) = watch.filter(|_| is_taken) {
+                watch.trace_in_nic(worker.program(), frame, now, traced);
+            }
+            !is_taken
         })
     }
 }
@@ -127,7 +137,7 @@ impl PacketProcessor for Single {
         } = self;
         let frames = match front {
             Some(front) => {
-                let kept = front.take(frames, now, &mut sent);
+                let kept = front.take((&*worker, watch), frames, now, &mut sent);
                 &mut frames[..kept]
             }
             None => frames,

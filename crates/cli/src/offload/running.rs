@@ -84,8 +84,7 @@ pub(super) fn stats(options: &ReportOptions) -> Result<Ended, String> {
 
 /// Shows the last decision of a running switch.
 pub(super) fn placement(options: &ReportOptions) -> Result<Ended, String> {
-    let placements: Vec<OfDevice<PlacementReport>> =
-        fetch(options.at, "placement", options.json)?;
+    let placements: Vec<OfDevice<PlacementReport>> = fetch(options.at, "placement", options.json)?;
     show(&placements, |placement| {
         out::text(&placement_text(placement))
     });

@@ -174,8 +174,7 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
     };
     let mut switch =
         PofSwitch::new(switch_options, ports, stored).map_err(|error| error.to_string())?;
-    let (source, asked) =
-        MetricsSource::of_pof(options.device_id.into(), switch.offload_handle());
+    let (source, asked) = MetricsSource::of_pof(options.device_id.into(), switch.offload_handle());
     let _metrics = run::serve_metrics(options.metrics, vec![source])?;
     for controller in &options.controllers {
         let dialed = switch.dial(controller, &tls);

@@ -118,6 +118,12 @@ pub(crate) fn start(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<S
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let lines = lines_of(&mut running);
+    (running, lines)
+}
+
+/// Returns the lines of a switch's standard error.
+pub(crate) fn lines_of(running: &mut Running) -> Receiver<String> {
     let stderr = BufReader::new(running.0.stderr.take().unwrap());
     let (to, lines) = channel();
     std::thread::spawn(move || {
@@ -126,7 +132,7 @@ pub(crate) fn start(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<S
             let _ = to.send(line);
         }
     });
-    (running, lines)
+    lines
 }
 
 pub(crate) fn wait_for(lines: &Receiver<String>, words: &str) -> String {

@@ -278,8 +278,7 @@ async fn answer(
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
-const NOT_FOUND: &str =
-    "see /metrics, and of a switch with --offload also /offload/flows, /offload/stats and /offload/placement\n";
+const NOT_FOUND: &str = "see /metrics, and of a switch with --offload also /offload/flows, /offload/stats and /offload/placement\n";
 
 /// Returns the reports of all devices at a path, as a JSON array. `None` if there is no such path,
 /// or no device with offload.

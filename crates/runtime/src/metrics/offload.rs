@@ -52,7 +52,7 @@ pub(super) const OFFLOAD: &[Metric] = &[
     ),
     (
         "offload_moves",
-        "Rules that the target was given or told to remove",
+        "Rules that the target was asked to add, replace or remove",
         MetricType::Counter,
         |shot| {
             let stats = shot.offload.iter();
