@@ -33,6 +33,9 @@ const REST: u64 = 3;
 /// Maximum number of records that wait for the thread. With more, all flows are traced again.
 const MAX_RECORDS: usize = 1 << 16;
 
+/// Maximum number of the thread's messages that the device's side takes in a turn.
+const MAX_OUTPUTS: usize = 256;
+
 /// Time for the removal of all rules at the end, and for the last counts of an entry that was
 /// removed.
 const MAX_WAIT: Nanos = Nanos::from_millis(3_000);
@@ -158,6 +161,8 @@ pub struct Offload {
     next_number: u64,
     /// Entries for which late counts may come, with the time since which they are awaited.
     awaited: BTreeMap<u64, (RemovedEntry, Nanos, CounterReading)>,
+    /// Their numbers.
+    awaited_by_entry: BTreeMap<RemovedEntry, u64>,
     settled: Vec<LateCounts>,
 }
 
@@ -201,6 +206,7 @@ impl Offload {
             thread: Some(thread.map_err(OffloadError::Thread)?),
             next_number: 0,
             awaited: BTreeMap::new(),
+            awaited_by_entry: BTreeMap::new(),
             settled: Vec::new(),
         })
     }
@@ -211,11 +217,14 @@ impl Offload {
     }
 
     /// Gives the device's changes to the thread, and the target's counts to the device. Call it
-    /// after changes of the device, and now and then.
+    /// after changes of the device, and now and then: what it does at a time is bounded.
     pub fn turn(&mut self, device: &mut Device, now: Nanos) {
         self.give_changes(device);
-        while let Ok(output) = self.outputs.try_recv() {
-            self.take(output, device);
+        for _ in 0..MAX_OUTPUTS {
+            match self.outputs.try_recv() {
+                Ok(output) => self.take(output, device),
+                Err(_) => break,
+            }
         }
         let is_over = |(_, since, _): &(_, Nanos, _)| now.since(*since) >= MAX_WAIT;
         let over: Vec<u64> = self
@@ -247,10 +256,12 @@ impl Offload {
     fn take(&mut self, output: Output, device: &mut Device) {
         match output {
             Output::Credit(credit) => {
-                for (entry, _, counts) in self.awaited.values_mut() {
-                    let cell = CounterCell::Direct(entry.table, Some(entry.entry));
-                    let mut counters = credit.flow.met.counters.iter();
-                    if let Some(met) = counters.find(|met| met.cell == cell) {
+                for met in &credit.flow.met.counters {
+                    if let CounterCell::Direct(table, Some(entry)) = met.cell
+                        && let Some(number) =
+                            self.awaited_by_entry.get(&RemovedEntry { table, entry })
+                        && let Some((_, _, counts)) = self.awaited.get_mut(number)
+                    {
                         counts.packets += credit.packets;
                         counts.bytes += met.bytes.of(credit.packets, credit.bytes);
                     }
@@ -265,7 +276,8 @@ impl Offload {
     }
 
     fn settle(&mut self, number: u64, is_complete: bool) {
-        if let Some((_, _, counts)) = self.awaited.remove(&number) {
+        if let Some((entry, _, counts)) = self.awaited.remove(&number) {
+            self.awaited_by_entry.remove(&entry);
             self.settled.push(LateCounts {
                 number,
                 counts,
@@ -282,6 +294,7 @@ impl Offload {
         let number = self.next_number;
         self.awaited
             .insert(number, (removed, now, CounterReading::default()));
+        self.awaited_by_entry.insert(removed, number);
         self.send(Input::Settle(number, removed));
         number
     }
