@@ -6,7 +6,7 @@ mod running;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::captures::{Captures, Input};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use switch::Device;
 use terminal::live::{LiveLine, bar};
 
-use crate::args::{Setup, Source};
+use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;
 use crate::{Ended, amount, configure, out, pof};
 use running::ReportOptions;
@@ -56,8 +56,7 @@ enum Command {
                   polyplane offload flows router.p4 --entries router.entries --in 0=traffic.pcap\n  \
                   polyplane offload flows router.pof --in 0=traffic.pcap --json\n  \
                   polyplane offload flows --at 127.0.0.1:9100 --why     of a switch with --offload and --metrics\n\n\
-                  Exit status: 0, also if no flow has a rule; 1 for errors in the program, the entries or a capture; 2 for wrong usage.",
-    mut_arg("program", |program| program.required(false).required_unless_present("at"))
+                  Exit status: 0, also if no flow has a rule; 1 for errors in the program, the entries or a capture; 2 for wrong usage."
 )]
 struct FlowsOptions {
     /// Show the flows of the switch that serves metrics at this address.
@@ -67,8 +66,13 @@ struct FlowsOptions {
     #[arg(long, requires = "at")]
     why: bool,
     /// A program, or a text of tables and flows of POF (FILE.pof).
+    #[arg(value_name = "PROGRAM.p4", required_unless_present = "at")]
+    program: Option<PathBuf>,
+    /// C code of the program's handlers.
+    #[arg(long = "c", value_name = "FILE.c")]
+    c_file: Option<PathBuf>,
     #[command(flatten)]
-    source: Option<Source>,
+    preprocess: Preprocess,
     #[command(flatten)]
     setup: Setup,
     /// A capture and the port its packets come in by. Give one for each port.
@@ -88,9 +92,16 @@ struct FlowsOptions {
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
-        Command::Flows(options) => match (options.at, &options.source) {
+        Command::Flows(options) => match (options.at, &options.program) {
             (Some(at), _) => running::flows(at, options.why, options.json),
-            (None, Some(source)) => flows(options, source, early),
+            (None, Some(program)) => {
+                let source = Source {
+                    program: program.clone(),
+                    c_file: options.c_file.clone(),
+                    preprocess: options.preprocess.clone(),
+                };
+                flows(options, &source, early)
+            }
             (None, None) => Err("give a program, or --at ADDRESS".to_owned()),
         },
         Command::Stats(options) => running::stats(options),
