@@ -280,6 +280,8 @@ fn a_nic_that_refuses_or_is_full_or_evicts_has_a_state_and_a_reason() {
             "accepted the rule",
         ),
         ("model:10,evicted=1000", "evicted", "came to software"),
+        // No hardware is at a cable, and not every kernel has flower: it says so.
+        ("tc:10", "refused", ""),
     ] {
         let Some(mut switch) = Offloading::start(target, &[]) else {
             return;

@@ -11,6 +11,8 @@ use placement::planes::PlanePolicy;
 use port::PortSpec;
 use support::crc::crc32;
 
+use crate::out;
+
 /// Options of the offload of flows.
 #[derive(Args, Clone)]
 #[group(id = "Offload")]
@@ -100,13 +102,20 @@ impl OffloadArguments {
             TargetSpec::Model(_) if self.no_ip_options => {
                 return Err("--no-ip-options is for --offload tc: leave it out".to_owned());
             }
-            TargetSpec::Model(config) => OffloadSetup::model(options, config.clone()),
-            TargetSpec::Tc(rules) => OffloadSetup {
-                options,
-                target: Box::new(self.tc(*rules, &of)?),
-                nic: None,
-                controller_ports: Vec::new(),
-            },
+            TargetSpec::Model(config) => {
+                out::note("heavy flows go to a model of a NIC in memory, for trials");
+                OffloadSetup::model(options, config.clone())
+            }
+            TargetSpec::Tc(rules) => {
+                let target = Box::new(self.tc(*rules, &of)?);
+                out::note("heavy flows go to the NICs of the ports, by rules of TC flower");
+                OffloadSetup {
+                    options,
+                    target,
+                    nic: None,
+                    controller_ports: Vec::new(),
+                }
+            }
         };
         Ok(Some(OffloadSetup {
             controller_ports: of.controllers,
