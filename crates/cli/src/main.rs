@@ -21,6 +21,7 @@ mod diff;
 mod drawing;
 mod fabric;
 mod host;
+mod http;
 mod hypervisor;
 mod listen;
 mod offload;
@@ -98,7 +99,7 @@ enum Command {
     /// Run a switch on network interfaces with tables and flows of fields at offsets, which
     /// controllers make (POF); or be such a controller.
     Pof(pof::Options),
-    /// Find the flows that a NIC can have, as rules of TC flower.
+    /// Find the flows that a NIC can have, as rules of TC flower; show those of a running switch.
     Offload(offload::Options),
     /// Host functions on a switch with a fixed program: a P4 program that runs others, which are
     /// its entries.

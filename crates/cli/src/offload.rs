@@ -1,20 +1,28 @@
-//! `polyplane offload`: which flows of a capture a NIC can have, as rules of TC flower.
+//! `polyplane offload`: which flows of a capture a NIC can have, as rules of TC flower, and which
+//! ones the NIC of a running switch has.
+
+pub(crate) mod arguments;
+mod running;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use command::captures::{Captures, Input};
 use offload::tc::{Interfaces, TranslateOptions, translate};
 use offload::{Flow, FlowIndex, FlowTracer, NotOffloadable, PortRole, Step};
 use packet::PortId;
+use pof_runtime::pof_role;
 use runtime::ProcessSetup;
 use serde::Serialize;
 use switch::Device;
 use terminal::live::{LiveLine, bar};
 
-use crate::args::{Setup, Source};
+use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;
 use crate::{Ended, amount, configure, out, pof};
+use running::ReportOptions;
 
 /// Packets between two looks for a signal.
 const LOOK_EVERY: u64 = 64;
@@ -32,8 +40,12 @@ pub(crate) struct Options {
 #[derive(Subcommand)]
 enum Command {
     /// Show the flows of captures: the rule of each that a NIC can have, or the reason why it has
-    /// none.
+    /// none. With --at, show those of a running switch, and their planes.
     Flows(FlowsOptions),
+    /// Show the numbers of what the offload of a running switch did.
+    Stats(ReportOptions),
+    /// Show how a running switch decides, and the planes.
+    Placement(ReportOptions),
 }
 
 #[derive(Args)]
@@ -42,17 +54,29 @@ enum Command {
                   `tc filter show`, with portN for the interface of port N. A rule takes no packet of another flow and makes the same frames, byte for byte; else there is none.\n\
                   The flows are those of the tables as they are given: packets change nothing.\n\nExamples:\n  \
                   polyplane offload flows router.p4 --entries router.entries --in 0=traffic.pcap\n  \
-                  polyplane offload flows router.pof --in 0=traffic.pcap --json\n\n\
+                  polyplane offload flows router.pof --in 0=traffic.pcap --json\n  \
+                  polyplane offload flows --at 127.0.0.1:9100 --why     of a switch with --offload and --metrics\n\n\
                   Exit status: 0, also if no flow has a rule; 1 for errors in the program, the entries or a capture; 2 for wrong usage."
 )]
 struct FlowsOptions {
+    /// Show the flows of the switch that serves metrics at this address.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["program", "inputs"])]
+    at: Option<SocketAddr>,
+    /// Show for each flow why it is not in hardware, and the packets that are in no flow.
+    #[arg(long, requires = "at")]
+    why: bool,
     /// A program, or a text of tables and flows of POF (FILE.pof).
+    #[arg(value_name = "PROGRAM.p4", required_unless_present = "at")]
+    program: Option<PathBuf>,
+    /// C code of the program's handlers.
+    #[arg(long = "c", value_name = "FILE.c")]
+    c_file: Option<PathBuf>,
     #[command(flatten)]
-    source: Source,
+    preprocess: Preprocess,
     #[command(flatten)]
     setup: Setup,
     /// A capture and the port its packets come in by. Give one for each port.
-    #[arg(long = "in", value_name = "PORT=FILE", required = true)]
+    #[arg(long = "in", value_name = "PORT=FILE", required_unless_present = "at")]
     inputs: Vec<Input>,
     /// MTU of the interfaces: no frame is longer than it with its header and a VLAN tag.
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
@@ -68,24 +92,32 @@ struct FlowsOptions {
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
-        Command::Flows(options) => flows(options, early),
+        Command::Flows(options) => match (options.at, &options.program) {
+            (Some(at), _) => running::flows(at, options.why, options.json),
+            (None, Some(program)) => {
+                let source = Source {
+                    program: program.clone(),
+                    c_file: options.c_file.clone(),
+                    preprocess: options.preprocess.clone(),
+                };
+                flows(options, &source, early)
+            }
+            (None, None) => Err("give a program, or --at ADDRESS".to_owned()),
+        },
+        Command::Stats(options) => running::stats(options),
+        Command::Placement(options) => running::placement(options),
     }
 }
 
-fn flows(options: &FlowsOptions, early: &ProcessSetup) -> Result<Ended, String> {
+fn flows(options: &FlowsOptions, source: &Source, early: &ProcessSetup) -> Result<Ended, String> {
     let mut captures = Captures::open(&options.inputs).map_err(|error| error.to_string())?;
-    let path = &options.source.program;
+    let path = &source.program;
     let found = if pof::program::is_text(path) {
         let mut forwarder = pof::program::forwarder(path)?;
-        find(
-            forwarder.device(),
-            pof_role,
-            (options, &mut captures),
-            early,
-        )?
+        find(forwarder.device(), pof_role, (path, &mut captures), early)?
     } else {
         let start = captures.start();
-        let loaded = configure::load(&options.source, &options.setup, Choice::INTERP, start)?;
+        let loaded = configure::load(source, &options.setup, Choice::INTERP, start)?;
         let Some(mut device) = loaded else {
             return Ok(Ended::WithErrors);
         };
@@ -95,7 +127,7 @@ fn flows(options: &FlowsOptions, early: &ProcessSetup) -> Result<Ended, String> 
         find(
             &mut device,
             |_| PortRole::Data,
-            (options, &mut captures),
+            (path, &mut captures),
             early,
         )?
     };
@@ -112,15 +144,6 @@ fn flows(options: &FlowsOptions, early: &ProcessSetup) -> Result<Ended, String> 
         [] => Ended::Well,
         _ => Ended::WithErrors,
     })
-}
-
-/// Returns the role of a port of the program that POF tables become.
-fn pof_role(port: PortId) -> PortRole {
-    match port.0 {
-        ::pof::CONTROLLER_PORT => PortRole::Controller,
-        ::pof::WAITING_PORT => PortRole::Nowhere,
-        _ => PortRole::Data,
-    }
 }
 
 /// Packets of a flow, or of those without one for a reason.
@@ -149,13 +172,13 @@ struct Found {
 fn find(
     device: &mut Device,
     role_of: fn(PortId) -> PortRole,
-    (options, captures): (&FlowsOptions, &mut Captures),
+    (path, captures): (&Path, &mut Captures),
     early: &ProcessSetup,
 ) -> Result<Found, String> {
     let mut found = Found::default();
     let mut index: FlowIndex<usize> = FlowIndex::default();
     let mut tracer = FlowTracer::new(&device.program().clone(), role_of)
-        .map_err(|reason| format!("{}: no flow: {reason}", options.source.program.display()))?;
+        .map_err(|reason| format!("{}: no flow: {reason}", path.display()))?;
     let mut line = LiveLine::new();
     let mut packets = 0;
     while let Some((port, frame)) = captures.next_packet() {

@@ -33,6 +33,7 @@ use crate::handlers::engine_with;
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
+use crate::offload::arguments::{OffloadArguments, OffloadPorts, roles};
 use crate::state::Keeping;
 use crate::{Ended, amount, compile, configure, out};
 use tracer::Tracer;
@@ -86,6 +87,8 @@ pub(crate) struct Options {
     cpu: Cpu,
     #[command(flatten)]
     keeping: Keeping,
+    #[command(flatten)]
+    offload: OffloadArguments,
 }
 
 /// Options of packet forwarding.
@@ -285,6 +288,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         control,
         filter: None,
         extension: None,
+        offload: Some(options.offload.clone()),
     };
     carry(vec![carried], habits, carrying, early)
 }
@@ -335,6 +339,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) filter: Option<MakeFilter>,
     /// Extension of the control loop.
     pub(crate) extension: Option<Box<dyn ControlExtension>>,
+    /// Options of the offload of flows.
+    pub(crate) offload: Option<OffloadArguments>,
 }
 
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
@@ -469,13 +475,27 @@ impl Round {
         let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
         let mut opened = opened?;
         announce(&carried, options, &opened, is_one_of_several);
+        let mut controllers = Vec::new();
         let (inbox, desk) = match carried.control {
             Some((line, desk)) => {
+                if let Some(share) = line.port.shares.first() {
+                    controllers.extend([share.id()].into_iter().chain(share.second_id()));
+                }
                 opened.push(line.port);
                 (Some(line.inbox), Some(desk))
             }
             None => (None, None),
         };
+        let roles = roles(ports, &controllers);
+        let of = OffloadPorts {
+            device: carried.id,
+            ports,
+            controllers,
+            keeps_entries: false,
+        };
+        let table_of = |name: &str| Ok(name.to_owned());
+        let offload = carried.offload;
+        let offload = offload.map(|offload| offload.setup(of, roles, table_of));
         let plan = ForwarderOptions {
             workers: habits,
             notifications: notifications(),
@@ -483,6 +503,7 @@ impl Round {
             inbox,
             filter: carried.filter,
             extension: carried.extension,
+            offload: offload.transpose()?.flatten(),
         };
         let name = is_one_of_several.then_some(carried.id);
         Ok(Round {

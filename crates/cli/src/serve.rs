@@ -20,6 +20,7 @@ use crate::args::Source;
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
+use crate::offload::arguments::OffloadArguments;
 use crate::run::{self, DeviceProcessor, ForwardedFrames};
 use crate::state::Keeping;
 use crate::{Ended, compile, out};
@@ -68,6 +69,8 @@ pub(crate) struct Options {
     choice: Choice,
     #[command(flatten)]
     keeping: Keeping,
+    #[command(flatten)]
+    offload: OffloadArguments,
 }
 
 /// A device on the command line: `1`, `2=my.p4`.
@@ -245,6 +248,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 control: Some((line, ControllerChannel::new(&server, spec.id))),
                 filter: None,
                 extension: None,
+                offload: Some(options.offload.clone()),
             },
         );
     run::carry(carried.collect(), habits, &options.carrying, early)

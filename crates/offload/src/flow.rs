@@ -373,6 +373,8 @@ pub enum NotOffloadable {
     Recirculation,
     /// The packet goes to a port that the data plane does not have, that of a controller.
     ControllerPort(PortId),
+    /// The packet goes to a port that the switch does not have.
+    MissingPort(PortId),
     /// The packet hits or adds an entry that packets add.
     LearnedEntry(String),
     /// A checksum or hash covers bytes that the parser did not take.
@@ -419,6 +421,12 @@ impl fmt::Display for NotOffloadable {
             N::Recirculation => f.write_str("the packet is resubmitted or recirculated too often"),
             N::ControllerPort(port) => {
                 write!(f, "the packet goes to port {port}, which is a controller's")
+            }
+            N::MissingPort(port) => {
+                write!(
+                    f,
+                    "the packet goes to port {port}, which the switch does not have"
+                )
             }
             N::LearnedEntry(table) => write!(f, "packets add the entries of the table '{table}'"),
             N::Payload => f.write_str("a checksum or hash covers the bytes after the headers"),

@@ -8,6 +8,7 @@ use packet::{Nanos, PortId};
 use support::rng::Rng;
 
 use crate::flow::{Flow, NotOffloadable};
+use crate::index::FlowIndex;
 use crate::target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
 
 /// Properties of a [`ModelNic`].
@@ -123,6 +124,8 @@ pub struct ModelNic {
     config: ModelConfig,
     rng: Rng,
     rules: BTreeMap<RuleId, Rule>,
+    /// The rules that match packets.
+    index: FlowIndex<RuleId>,
     /// Work by its time, in order of the requests.
     due: BTreeMap<Nanos, VecDeque<Work>>,
     /// Time at which the last batch is done.
@@ -138,6 +141,7 @@ impl ModelNic {
             rng: Rng::new(config.seed),
             config,
             rules: BTreeMap::new(),
+            index: FlowIndex::default(),
             due: BTreeMap::new(),
             busy_until: Nanos::ZERO,
             adding: 0,
@@ -153,11 +157,10 @@ impl ModelNic {
         frame: &[u8],
     ) -> Option<Vec<(PortId, Vec<u8>)>> {
         let period = self.period(now);
-        let mut rules = self.rules.values_mut();
-        let rule = rules.find(|rule| {
-            let is_active = rule.placed == Placed::InHardware && !rule.is_dead;
-            is_active && rule.flow.matches(ingress, frame)
-        })?;
+        // Of a rule and its successor the older one counts.
+        let fits = |id: &RuleId| self.rules[id].flow.matches(ingress, frame);
+        let id = self.index.candidates(ingress, frame).filter(fits).min()?;
+        let rule = self.rules.get_mut(&id)?;
         rule.show(period);
         rule.counts.packets += 1;
         rule.counts.bytes += frame.len() as u64;
@@ -167,14 +170,13 @@ impl ModelNic {
 
     /// Returns the rules that match packets.
     pub fn active(&self) -> impl Iterator<Item = (RuleId, &Arc<Flow>)> {
-        let active = |rule: &Rule| rule.placed == Placed::InHardware && !rule.is_dead;
-        let rules = self.rules.iter().filter(move |(_, rule)| active(rule));
+        let rules = self.rules.iter().filter(|(_, rule)| rule.is_active());
         rules.map(|(id, rule)| (*id, &rule.flow))
     }
 
     /// Removes a rule at once without an event. Returns true if there was one.
     pub fn evict_silently(&mut self, id: RuleId) -> bool {
-        self.rules.remove(&id).is_some()
+        self.drop_rule(id).is_some()
     }
 
     fn period(&self, now: Nanos) -> u64 {
@@ -248,7 +250,7 @@ impl ModelNic {
             }
             Work::Refuse(id) => events.push(TargetEvent::Refused(id, words())),
             Work::Evict(id, is_silent) => {
-                if let Some(rule) = self.rules.remove(&id)
+                if let Some(rule) = self.drop_rule(id)
                     && !is_silent
                 {
                     events.push(TargetEvent::Evicted(id, rule.counts));
@@ -296,6 +298,9 @@ impl ModelNic {
             shown: RuleCounts::default(),
             period: self.period(now),
         };
+        if rule.is_active() {
+            self.index.insert(&rule.flow, id);
+        }
         self.rules.insert(id, rule);
         events.push(TargetEvent::Added(id, placed));
         if matches!(fault, Fault::Evicted | Fault::EvictedSilently) {
@@ -306,9 +311,15 @@ impl ModelNic {
         true
     }
 
+    fn drop_rule(&mut self, id: RuleId) -> Option<Rule> {
+        let rule = self.rules.remove(&id)?;
+        self.index.remove(&rule.flow, id);
+        Some(rule)
+    }
+
     /// Removes a rule. Returns true if it was there.
     fn take(&mut self, id: RuleId, events: &mut Vec<TargetEvent>) -> bool {
-        let rule = self.rules.remove(&id);
+        let rule = self.drop_rule(id);
         if let Some(rule) = &rule {
             events.push(TargetEvent::Removed(id, rule.counts));
         }
@@ -321,6 +332,11 @@ fn words() -> String {
 }
 
 impl Rule {
+    /// Returns true if it matches packets.
+    fn is_active(&self) -> bool {
+        self.placed == Placed::InHardware && !self.is_dead
+    }
+
     /// Makes the counts of earlier periods readable.
     fn show(&mut self, period: u64) {
         if period > self.period {

@@ -963,3 +963,47 @@ fn a_lost_rule_has_its_reason_and_is_tried_again() {
     assert!(until(&mut simulation, &frame, added).is_some());
     assert!(simulation.now.0 - since.0 >= options().retry_after.0);
 }
+
+#[test]
+fn counts_go_on_under_the_new_numbers_of_objects_and_those_of_gone_objects_are_named() {
+    let shifted = program()
+        .replace(
+            "table routes {",
+            "table first { key = { hdr.ipv4.dst: exact; } actions = { NoAction; }
+                default_action = NoAction(); }
+            table routes {",
+        )
+        .replace("routes.apply();", "first.apply(); routes.apply();");
+    let without = program().replace("rules.apply();", "");
+    for (text, is_credited) in [(&program(), true), (&shifted, true), (&without, false)] {
+        let (mut simulation, rule, frame) = with_rule(options());
+        let added = TargetEvent::Added(rule, Placed::InHardware);
+        simulation.offloader.event(simulation.now, added);
+        let program = Arc::new(driver::compile_text("offloader", text).expect("a program"));
+        let tracer = FlowTracer::new(&program, |_| PortRole::Data).expect("a tracer");
+        simulation.offloader.exchange_with_entries(tracer);
+        let counts = RuleCounts {
+            packets: 100,
+            bytes: 6_000,
+            last_use: Some(simulation.now),
+        };
+        let event = TargetEvent::Removed(rule, counts);
+        let commands = simulation.offloader.event(simulation.now, event);
+        let [OffloadCommand::Credit(credit)] = &commands[..] else {
+            assert!(!is_credited && commands.is_empty(), "{commands:?}");
+            // The next step traces the flow again, and it is another one.
+            simulation.device = device(&program);
+            self::commands(&mut simulation, &frame);
+            assert_eq!(simulation.offloader.counts().uncredited, 100);
+            continue;
+        };
+        assert!(is_credited);
+        assert_eq!(
+            (credit.packets, simulation.offloader.counts().uncredited),
+            (100, 0)
+        );
+        let met = credit.flow.met.lookups.iter();
+        let names = met.map(|met| program.tables[met.table].name.rsplit('.').next());
+        assert_eq!(names.collect::<Vec<_>>(), [Some("routes"), Some("rules")]);
+    }
+}

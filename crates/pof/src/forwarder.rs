@@ -94,6 +94,8 @@ pub struct Removed {
     pub duration: Nanos,
     /// Its packets and bytes.
     pub count: Count,
+    /// Its table and its number in the device. Both are of the program that ran then.
+    pub in_device: (ir::TableId, EntryId),
 }
 
 /// Packets and their bytes.
@@ -665,6 +667,10 @@ impl Forwarder {
             .and_then(|table| table.entry(index));
         let entry = entry.ok_or(ErrorCode::NoSuchEntry)?;
         let (count, duration) = self.usage(number, index).unwrap_or_default();
+        let table = self.translated.get(&number).copied();
+        let installed = self.installed.get(&(number, index));
+        let in_device = table.zip(installed.map(|installed| installed.id));
+        let in_device = in_device.ok_or(ErrorCode::NoSuchEntry)?;
         self.uninstall(number, &entry)?;
         self.tables.apply_flow(FlowChange::Remove(number, index));
         self.changed.insert(ObjectKey::Entry(number, index));
@@ -674,6 +680,7 @@ impl Forwarder {
             reason,
             duration,
             count,
+            in_device,
         });
         Ok(())
     }

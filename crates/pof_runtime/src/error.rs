@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use offload_runtime::OffloadError;
 use pof::wire::ErrorCode;
 use tls::TlsError;
 
@@ -31,6 +32,8 @@ pub enum PofError {
     },
     /// An object of the stored state is no message.
     StoredBytes,
+    /// The offload of flows does not start.
+    Offload(OffloadError),
     /// A certificate or a key cannot be used.
     Tls(TlsError),
     /// An address is open to other machines without proof of who connects.
@@ -68,6 +71,7 @@ impl fmt::Display for PofError {
             PofError::StoredBytes => f.write_str(
                 "the stored state has an object that is no POF message; start the Polyplane that stored it, or give another directory",
             ),
+            PofError::Offload(error) => error.fmt(f),
             PofError::Tls(error) => error.fmt(f),
             PofError::Reachable(address) => write!(
                 f,

@@ -7,6 +7,7 @@
 //! - `dialing` and `listening` make connections on threads of their own; `connection` carries bytes
 //!   between a socket and the loop, and `mailbox` brings news to the loop.
 //! - [`TlsOptions`] and `link` are TLS and plain TCP.
+//! - `flow_offload` lets a NIC carry flows, and gives its counts to the switch.
 //! - `stored_state` keeps the objects of the switch in a directory.
 //! - [`Controller`] is the other side of a connection: requests and their answers.
 //!
@@ -25,6 +26,7 @@ mod connection;
 mod controller;
 mod dialing;
 mod error;
+mod flow_offload;
 mod forwarding_port;
 mod link;
 mod listening;
@@ -38,6 +40,7 @@ mod tls;
 pub use address::{AddressError, ControllerAddress};
 pub use controller::{Controller, SwitchAnswer};
 pub use error::PofError;
+pub use flow_offload::{pof_role, pof_roles};
 pub use listening::Listen;
 pub use report::{ControllerReport, PofReport, PortReport, TableReport};
 pub use stored_state::StoredState;

@@ -29,6 +29,8 @@ pub struct PofReport {
     pub reports_dropped: u64,
     /// Packets that were flooded since no controller was connected.
     pub flooded: u64,
+    /// Packets that the model NIC has processed; `null` without offload.
+    pub offloaded: Option<u64>,
     /// Packets that an instruction has ended: a field outside, a jump, a length, too many outputs.
     pub faults: [u64; 4],
     /// Times at which changes could not be stored.
@@ -78,6 +80,8 @@ pub struct TableReport {
     pub name: String,
     /// Its entries.
     pub entries: u64,
+    /// Entries that it may have.
+    pub size: u32,
     /// Packets that matched an entry.
     pub hits: u64,
     /// Packets that did not.
@@ -130,6 +134,10 @@ impl PofReport {
                 "reports lost: a controller did not read",
             ),
             (self.flooded, "packets flooded without a controller"),
+            (
+                self.offloaded.unwrap_or_default(),
+                "packets processed by the model NIC",
+            ),
             (
                 self.faults.iter().sum(),
                 "packets ended by an instruction that failed",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exec::Engine;
+use offload_runtime::{OffloadHandle, OffloadSetup};
 use packet::{Batch, Nanos, PortId};
 use pof::wire::{Port as PortDescription, PortStats};
 use pof::{ControlledSwitch, Fault, Forwarder, ForwarderOptions};
@@ -13,6 +14,7 @@ use port::{Poller, Port};
 use crate::PofError;
 use crate::address::ControllerAddress;
 use crate::dialing::{Dialer, Hangup};
+use crate::flow_offload::FlowOffload;
 use crate::forwarding_port::{ForwardingPort, PortNews};
 use crate::listening::Listen;
 use crate::mailbox::Mailbox;
@@ -54,6 +56,8 @@ pub struct SwitchOptions {
     pub device: u32,
     /// Treatment of packets without controllers.
     pub fail: Fail,
+    /// Offload of flows, if any.
+    pub offload: Option<OffloadSetup>,
 }
 
 /// End of the loop.
@@ -74,6 +78,7 @@ pub struct PofSwitch {
     mailbox: Arc<Mailbox>,
     hangup: Arc<Hangup>,
     keeper: Option<Keeper>,
+    offload: Option<FlowOffload>,
     fail: Fail,
     flooded: u64,
     start: Instant,
@@ -98,21 +103,28 @@ impl PofSwitch {
         let (descriptions, ports): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
         let numbers: Vec<u16> = descriptions.iter().map(|port| port.id).collect();
         let switch = ControlledSwitch::new(forwarder, options.device, descriptions);
+        let mut switch = switch.map_err(PofError::Ports)?;
+        let start = Instant::now();
+        let offload = options.offload.map(|setup| {
+            let clock = move || Nanos::from(start.elapsed());
+            FlowOffload::start(setup, &mut switch, clock)
+        });
         let ports = numbers.into_iter().zip(ports);
         let ports = ports.map(|(id, port)| ForwardingPort::new(id, port));
         let mut ports: Vec<ForwardingPort> = ports.collect();
         ports.sort_by_key(ForwardingPort::id);
         Ok(PofSwitch {
-            switch: switch.map_err(PofError::Ports)?,
+            switch,
             ports,
             batch: Batch::with_capacity(Batch::DEFAULT),
             sessions: Sessions::new(),
             mailbox: Arc::new(Mailbox::new().map_err(PofError::system("make a descriptor"))?),
             hangup: Arc::default(),
             keeper,
+            offload: offload.transpose()?,
             fail: options.fail,
             flooded: 0,
-            start: Instant::now(),
+            start,
             poller: Poller::new(),
         })
     }
@@ -163,6 +175,7 @@ impl PofSwitch {
                 self.transmit(now);
             }
             let has_worked = self.control(now, notice);
+            self.offload(now);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
                 self.look(now, notice);
@@ -196,7 +209,7 @@ impl PofSwitch {
             }
             match is_flooding {
                 true => self.flood(id),
-                false => self.take(id),
+                false => self.take(id, now),
             }
         }
         if received > 0 {
@@ -205,12 +218,35 @@ impl PofSwitch {
         received
     }
 
-    /// Gives the frames of the batch to the device.
-    fn take(&mut self, id: u16) {
-        for frame in self.batch.frames() {
-            let device = self.switch.forwarder.device();
-            // A port gives no frame that is longer than the device takes.
-            let _ = device.receive(PortId(id.into()), frame.bytes());
+    /// Gives the frames of the batch to the NIC, and to the device those that it does not take.
+    fn take(&mut self, id: u16, now: Nanos) {
+        let PofSwitch {
+            switch,
+            ports,
+            batch,
+            offload,
+            ..
+        } = self;
+        let ingress = PortId(id.into());
+        let mut burst = offload.as_mut().map(|offload| offload.front.begin(now));
+        for frame in batch.frames() {
+            let bytes = frame.bytes();
+            let is_taken = burst.as_mut().is_some_and(|burst| {
+                burst.takes(ingress, bytes, |port, bytes| send(ports, port.0, bytes))
+            });
+            if !is_taken {
+                // A port gives no frame that is longer than the device takes.
+                let _ = switch.forwarder.device().receive(ingress, bytes);
+            }
+        }
+    }
+
+    /// Gives changes to the offload, and its counts to the device and to the controllers.
+    fn offload(&mut self, now: Nanos) {
+        if let Some(offload) = &mut self.offload {
+            for event in offload.turn(&mut self.switch, now) {
+                self.sessions.notify(&event, &self.switch, now);
+            }
         }
     }
 
@@ -252,14 +288,14 @@ impl PofSwitch {
             switch,
             ports,
             sessions,
+            offload,
             ..
         } = self;
-        let events = switch.drain(|id, bytes| {
-            if let Ok(place) = ports.binary_search_by_key(&id, ForwardingPort::id) {
-                ports[place].send(bytes);
-            }
-        });
+        let mut events = switch.drain(|id, bytes| send(ports, id.into(), bytes));
         ports.iter_mut().for_each(ForwardingPort::flush);
+        if let Some(offload) = offload {
+            events.retain(|event| !offload.holds(event, switch, now));
+        }
         for event in &events {
             sessions.notify(event, switch, now);
         }
@@ -289,6 +325,10 @@ impl PofSwitch {
 
     /// Looks at links, time-outs, and silent controllers.
     fn look(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
+        if let Some(offload) = &mut self.offload {
+            // Samples leave also while no frames come.
+            offload.front.begin(now);
+        }
         for place in 0..self.ports.len() {
             for news in self.ports[place].look(now) {
                 self.take_news(place, news, notice);
@@ -339,9 +379,17 @@ impl PofSwitch {
     }
 
     fn end(&mut self) {
+        if let Some(offload) = &mut self.offload {
+            offload.finish(&mut self.switch);
+        }
         self.hangup.end();
         self.sessions.close(&mut self.switch);
         self.ports.iter_mut().for_each(ForwardingPort::flush);
+    }
+
+    /// Returns a handle to ask for reports of the offload, if there is one.
+    pub fn offload_handle(&self) -> Option<OffloadHandle> {
+        self.offload.as_ref().map(FlowOffload::handle)
     }
 
     /// Returns the counts and states of the switch.
@@ -371,6 +419,7 @@ impl PofSwitch {
                 table: number.0,
                 name: table.name.to_string(),
                 entries: table.len() as u64,
+                size: table.size,
                 hits,
                 misses,
             }
@@ -389,8 +438,18 @@ impl PofSwitch {
             packet_ins_dropped,
             reports_dropped,
             flooded: self.flooded,
+            offloaded: self.offload.as_ref().map(|offload| offload.front.taken()),
             faults: Fault::ALL.map(|fault| forwarder.faults(fault)),
             state_failures: self.keeper.as_ref().map_or(0, Keeper::failures),
         }
+    }
+}
+
+/// Puts a frame into the queue of a port. One for no port is lost, as in the software.
+fn send(ports: &mut [ForwardingPort], port: u32, bytes: &[u8]) {
+    let place = u16::try_from(port).ok();
+    let place = place.and_then(|id| ports.binary_search_by_key(&id, ForwardingPort::id).ok());
+    if let Some(place) = place {
+        ports[place].send(bytes);
     }
 }

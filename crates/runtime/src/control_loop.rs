@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use offload_runtime::{Offload, OffloadSetup};
 use p4rt::{Any, Inbox};
 use packet::{Nanos, PortId};
 use port::{OpenedPort, Poller, Signal};
@@ -20,7 +21,7 @@ use crate::background_indexing::BackgroundIndexing;
 use crate::cpu_port::ControllerChannel;
 use crate::metrics::{MetricsSource, Source};
 use crate::notifications::{NotificationLevel, Notifications};
-use crate::packet_processor::Single;
+use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
 use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
@@ -108,6 +109,8 @@ pub struct ForwarderOptions {
     pub filter: Option<MakeFilter>,
     /// Extension of the control loop.
     pub extension: Option<Box<dyn ControlExtension>>,
+    /// Offload of flows, if any.
+    pub offload: Option<OffloadSetup>,
 }
 
 /// Makes a filter of frames for one worker.
@@ -137,6 +140,7 @@ pub struct Forwarder {
     heard: Notifications,
     inbox: Option<Inbox>,
     extension: Option<Box<dyn ControlExtension>>,
+    offload: Option<Offload>,
     spare: BackgroundIndexing,
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
@@ -149,27 +153,39 @@ impl Forwarder {
     /// the number of shares of each port.
     ///
     /// # Errors
-    /// The operating system provides no descriptors.
+    /// The operating system provides no descriptors, or the program cannot be offloaded.
     pub fn new(
         mut device: Device,
         ports: Vec<OpenedPort>,
         options: ForwarderOptions,
     ) -> Result<Forwarder, RuntimeError> {
         let mut tally = None;
+        let mut readers = Vec::new();
         let (ask, asked) = channel();
         let crew = WorkerPool::new(ports, options.workers, |workers, events| {
             let (counts, watches) = watches(options.tracing, workers, events);
             tally = counts;
+            let mut fronts = Vec::new();
+            if let Some(setup) = &options.offload {
+                (fronts, readers) = setup.fronts(workers);
+            }
+            let mut fronts = fronts.into_iter();
             let made = device.workers(workers).into_iter().zip(watches);
             made.map(|(worker, watch)| Single {
                 before: Vec::new(),
                 worker,
                 watch,
+                front: fronts.next().map(FrontOfWorker::new),
                 filter: options.filter.as_ref().map(|make| make()),
             })
             .collect()
         })?;
+        let offload = options.offload.map(|setup| {
+            let common = Arc::clone(crew.common());
+            Offload::start(setup, readers, &mut device, move || common.now())
+        });
         Ok(Forwarder {
+            offload: offload.transpose().map_err(RuntimeError::Offload)?,
             device,
             crew,
             heard: Notifications::new(options.notifications),
@@ -195,6 +211,9 @@ impl Forwarder {
     ) -> Result<Ending, RuntimeError> {
         let threads = self.crew.take_threads();
         let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
+        if let Some(offload) = &mut self.offload {
+            offload.finish(&mut self.device);
+        }
         self.hear(observe);
         let is_served = self.inbox.is_some();
         self.heard.finish(&mut self.device, is_served, &mut |line| {
@@ -219,6 +238,9 @@ impl Forwarder {
             // Forwards no packet here. It expires entries and collects the notifications of the
             // workers' packets.
             self.device.step(now);
+            if let Some(offload) = &mut self.offload {
+                offload.turn(&mut self.device, now);
+            }
             self.extend(observe);
             self.hear(observe);
             self.answer();
@@ -375,11 +397,13 @@ impl Forwarder {
     /// Returns the source of the device's metrics. `id` is the device id in their labels, and
     /// `server` the handle to the P4Runtime server, if controllers are served.
     pub fn metrics(&self, id: u64, server: Option<ControllerChannel>) -> MetricsSource {
-        MetricsSource(Source::Device {
+        let source = Source::Device {
             id,
             ask: self.ask.clone(),
             server,
-        })
+        };
+        let offload = self.offload.as_ref().map(Offload::handle);
+        MetricsSource::new(source, offload.map(|offload| (id, offload)))
     }
 
     /// Returns the counters of the ports.

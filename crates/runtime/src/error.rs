@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use driver::CompileError;
+use offload_runtime::OffloadError;
 use p4rt::ServerError;
 use packet::PortId;
 use port::PortError;
@@ -64,6 +65,8 @@ pub enum RuntimeError {
     Storage(StorageError),
     /// The device has stopped storing its state.
     StorageEnded,
+    /// The offload of flows does not start.
+    Offload(OffloadError),
     /// Packet counts are not conserved, which is a defect of the switch.
     Conservation(LedgerError),
 }
@@ -105,6 +108,7 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Adopt(error) => error.fmt(f),
             RuntimeError::Storage(error) => write!(f, "cannot keep the state: {error}"),
             RuntimeError::StorageEnded => f.write_str("state is no longer kept"),
+            RuntimeError::Offload(error) => error.fmt(f),
             RuntimeError::Conservation(error) => error.fmt(f),
         }
     }

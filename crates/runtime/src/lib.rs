@@ -51,7 +51,7 @@ pub use cpu_port::{ChannelEnd, ControllerChannel, ControllerLink, Served, cpu_nu
 pub use empty_program::EMPTY_PROGRAM;
 pub use entries_file::{EntriesFileError, apply_entries};
 pub use error::RuntimeError;
-pub use metrics::{MetricsServer, MetricsSource};
+pub use metrics::{MetricsServer, MetricsSource, PofSample, PofSampleQueue};
 pub use notifications::{NotificationLevel, Notifications};
 pub use packet_processor::ThreadProcessor;
 pub use persistence::{StateDirectory, StoredDevice};

@@ -4,6 +4,7 @@
 use std::os::fd::BorrowedFd;
 
 use exec::DropReason;
+use offload_runtime::NicFront;
 use packet::{Batch, Frame, Nanos, PortId};
 use switch::{FrameFilter, PacketProcessor, Worker, forward_after, keep_frames};
 
@@ -50,11 +51,57 @@ pub trait ThreadProcessor: PacketProcessor + Send {
     fn count_drop(&mut self, reason: DropReason);
 }
 
+/// The place before a worker where the model NIC takes frames.
+pub(crate) struct FrontOfWorker {
+    front: NicFront,
+    /// A frame that the NIC sends.
+    frame: Frame,
+}
+
+impl FrontOfWorker {
+    pub(crate) fn new(front: NicFront) -> FrontOfWorker {
+        FrontOfWorker {
+            front,
+            frame: Frame::default(),
+        }
+    }
+
+    /// Lets the NIC take its frames. Returns the number of the others, which are at the front then.
+    fn take(
+        &mut self,
+        (worker, watch): (&Worker, &mut Option<PacketTracer>),
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> usize {
+        let mut burst = self.front.begin(now);
+        let out = &mut self.frame;
+        keep_frames(frames, |frame| {
+            let watch = watch.as_mut().filter(|watch| watch.may_want(frame));
+            let mut traced = Vec::new();
+            let is_taken = burst.takes(frame.ingress, frame.bytes(), |port, bytes| {
+                if watch.is_some() {
+                    traced.push((port, bytes.to_vec()));
+                }
+                // A flow has no edit that makes a frame longer than the longest one.
+                if out.assign(bytes).is_ok() {
+                    sent(port, out, now);
+                }
+            });
+            if let Some(watch) = watch.filter(|_| is_taken) {
+                watch.trace_in_nic(worker.program(), frame, now, traced);
+            }
+            !is_taken
+        })
+    }
+}
+
 /// The worker of a device, with its packet tracer and the filter of its frames.
 pub(crate) struct Single {
     pub(crate) worker: Worker,
     pub(crate) watch: Option<PacketTracer>,
     pub(crate) filter: Option<Box<dyn FrameFilter>>,
+    pub(crate) front: Option<FrontOfWorker>,
     /// Frames that the filter held and that go on in this burst.
     pub(crate) before: Vec<Frame>,
 }
@@ -85,8 +132,16 @@ impl PacketProcessor for Single {
             worker,
             watch,
             filter,
+            front,
             before,
         } = self;
+        let frames = match front {
+            Some(front) => {
+                let kept = front.take((&*worker, watch), frames, now, &mut sent);
+                &mut frames[..kept]
+            }
+            None => frames,
+        };
         let Some(filter) = filter else {
             return Single::forward_unfiltered(worker, watch, frames, now, sent);
         };

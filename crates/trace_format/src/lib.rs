@@ -116,7 +116,9 @@ impl PacketTrace {
 /// Details of a packet of a running device.
 #[derive(Serialize)]
 pub struct WorkerPacket {
-    /// The worker that processed it.
+    /// The plane that processed it: `software` or `nic`.
+    pub plane: &'static str,
+    /// The worker that processed it, or that has the NIC before it.
     pub worker: usize,
     /// Arrival time on the device's clock, in nanoseconds.
     pub time_ns: u64,

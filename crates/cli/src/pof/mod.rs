@@ -1,6 +1,7 @@
 //! `polyplane pof`: a POF switch on real interfaces. `polyplane pof ctl` is a small controller.
 
 mod ctl;
+mod metrics;
 pub(crate) mod program;
 mod show;
 mod tls;
@@ -11,20 +12,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
-use pof::model::ObjectName;
+use offload_runtime::OffloadSetup;
 use pof::model::port::MAX as LAST_PORT;
+use pof::model::{ObjectName, TableType};
+use pof::tables::{Limits, Tables};
+use pof::text::TABLE_TYPES;
 use pof::wire::Port as PortDescription;
 use pof::{ForwarderOptions, OnMiss};
 use pof_runtime::{
     ControllerAddress, DescribedPort, Fail, Listen, PofReport, PofSwitch, Stop, StoredState,
-    SwitchOptions,
+    SwitchOptions, pof_roles,
 };
 use port::PortSpec;
-use runtime::ProcessSetup;
+use runtime::{MetricsServer, MetricsSource, ProcessSetup};
 
 use crate::args::Io;
 use crate::engine::Choice;
 use crate::log::{self, Verbosity};
+use crate::offload::arguments::{OffloadArguments, OffloadPorts};
 use crate::{Ended, out, run};
 use tls::TlsFiles;
 
@@ -89,6 +94,12 @@ struct SwitchArguments {
     /// Write reports as JSON.
     #[arg(long)]
     json: bool,
+    /// Serve metrics for Prometheus at this loopback address, such as 127.0.0.1:9100
+    /// (docs/reference/metrics.md).
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    offload: OffloadArguments,
     /// Log on standard error: off, error, warn, info or debug; with `json,` before it, as lines of
     /// JSON.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
@@ -138,6 +149,13 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
                 .to_owned(),
         );
     }
+    if options.offload.is_given() && matches!(options.fail, FailMode::Standalone) {
+        return Err(
+            "--fail standalone floods packets, and a NIC goes on by the entries: leave out one of --offload and --fail standalone"
+                .to_owned(),
+        );
+    }
+    MetricsServer::check(options.metrics)?;
     let tls = options.tls.read()?;
     let listen = options.listen.map(|address| Listen::open(address, &tls));
     let listen = listen.transpose().map_err(|error| error.to_string())?;
@@ -150,8 +168,14 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
         ));
     }
     let ports = open_ports(options)?;
-    let mut switch = PofSwitch::new(switch_options(options), ports, stored)
-        .map_err(|error| error.to_string())?;
+    let switch_options = SwitchOptions {
+        offload: offload_setup(options)?,
+        ..switch_options(options)
+    };
+    let mut switch =
+        PofSwitch::new(switch_options, ports, stored).map_err(|error| error.to_string())?;
+    let (source, asked) = MetricsSource::of_pof(options.device_id.into(), switch.offload_handle());
+    let _metrics = run::serve_metrics(options.metrics, vec![source])?;
     for controller in &options.controllers {
         let dialed = switch.dial(controller, &tls);
         dialed.map_err(|error| format!("controller {controller}: {error}"))?;
@@ -170,6 +194,7 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
     let every = options.every.map(Duration::from_secs);
     let mut reported = Instant::now();
     let mut tick = |switch: &mut PofSwitch| {
+        asked.answer(|| metrics::sample(&switch.report()));
         if every.is_some_and(|every| reported.elapsed() >= every) {
             reported = Instant::now();
             show_report(&switch.report(), options, true);
@@ -196,7 +221,36 @@ fn switch_options(options: &SwitchArguments) -> SwitchOptions {
             FailMode::Secure => Fail::Secure,
             FailMode::Standalone => Fail::Standalone,
         },
+        offload: None,
     }
+}
+
+/// Returns the offload of flows, if any. The ports must be open.
+fn offload_setup(options: &SwitchArguments) -> Result<Option<OffloadSetup>, String> {
+    let of = OffloadPorts {
+        device: options.device_id.into(),
+        ports: &options.ports,
+        controllers: Vec::new(),
+        keeps_entries: true,
+    };
+    let ids = options.ports.iter();
+    let ids: Vec<u16> = ids
+        .filter_map(|spec| u16::try_from(spec.id.0).ok())
+        .collect();
+    options.offload.setup(of, pof_roles(&ids), table_of)
+}
+
+/// Returns the name in the program of a table such as `mm/0`.
+fn table_of(name: &str) -> Result<String, String> {
+    let tables = Tables::new(Limits::default());
+    let found = name.split_once('/').and_then(|(kind, id)| {
+        let at = TABLE_TYPES.iter().position(|known| *known == kind)?;
+        tables.number(TableType::ALL[at], id.parse().ok()?)
+    });
+    let number = found.ok_or_else(|| {
+        format!("--offload-table {name}: `{name}` is no table; write mm/N, lpm/N, em/N or linear/N")
+    })?;
+    Ok(format!("t{}", number.0))
 }
 
 /// Opens the ports, each with its description for controllers.

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use runtime::trace_filter::TracedPacket;
+use runtime::trace_filter::{TracedPacket, TracedPlane};
 use support::amount;
 use switch::Device;
 use trace_format::{PacketTrace, WorkerPacket};
@@ -60,11 +60,17 @@ impl Tracer {
         let trace = trace.without_middle_rounds();
         let Some((path, file)) = &mut self.file else {
             let at = amount::time(traced.time.into());
-            let head = format!("traced by worker {} at {at}:", traced.worker);
+            let head = match traced.plane {
+                TracedPlane::Software => format!("traced by worker {} at {at}:", traced.worker),
+                TracedPlane::Nic => {
+                    format!("traced in the NIC before worker {} at {at}:", traced.worker)
+                }
+            };
             let text = trace.text(out::colours());
             return line.note(&format!("{head}\n{}", text.trim_end()));
         };
         let live = WorkerPacket {
+            plane: traced.plane.name(),
             worker: traced.worker,
             time_ns: traced.time.0,
         };

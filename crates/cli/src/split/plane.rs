@@ -248,6 +248,7 @@ impl SwitchPlane {
             control,
             filter: Some(filter),
             extension: Some(extension),
+            offload: None,
         };
         carry(vec![carried], habits, &self.carrying, early)
     }
@@ -379,6 +380,7 @@ impl ServerPlane {
             control,
             filter: Some(filter),
             extension: Some(extension),
+            offload: None,
         };
         carry(vec![carried], habits, &self.carrying, early)
     }

@@ -118,6 +118,12 @@ pub(crate) fn start(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<S
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut running = cables.switch.run(|| Running::start(&mut command)).unwrap();
+    let lines = lines_of(&mut running);
+    (running, lines)
+}
+
+/// Returns the lines of a switch's standard error.
+pub(crate) fn lines_of(running: &mut Running) -> Receiver<String> {
     let stderr = BufReader::new(running.0.stderr.take().unwrap());
     let (to, lines) = channel();
     std::thread::spawn(move || {
@@ -126,7 +132,7 @@ pub(crate) fn start(cables: &Cables, arguments: &[&str]) -> (Running, Receiver<S
             let _ = to.send(line);
         }
     });
-    (running, lines)
+    lines
 }
 
 pub(crate) fn wait_for(lines: &Receiver<String>, words: &str) -> String {
@@ -221,6 +227,14 @@ impl Script {
         for line in text.lines() {
             self.send(1, reader.read(line).unwrap().unwrap());
         }
+        assert_eq!(self.ask(Body::BarrierRequest), Body::BarrierReply);
+    }
+
+    /// Makes the last object of a text: the others are there already.
+    pub(crate) fn make_last(&mut self, text: &str) {
+        let mut reader = TextReader::new(pof::tables::Tables::new(Default::default()));
+        let read = text.lines().map(|line| reader.read(line).unwrap().unwrap());
+        self.send(1, read.last().unwrap());
         assert_eq!(self.ask(Body::BarrierRequest), Body::BarrierReply);
     }
 

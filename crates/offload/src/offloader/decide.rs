@@ -97,7 +97,7 @@ impl Offloader {
 
     /// Returns what it is worth to have a flow in the target. A flow that is there is worth more,
     /// so that two flows of like rates do not take turns.
-    fn gain(&self, id: FlowId, known: &Known) -> i64 {
+    pub(super) fn gain(&self, id: FlowId, known: &Known) -> i64 {
         let OffloaderOptions { hysteresis, .. } = self.options;
         let rate = i64::try_from(known.rate)
             .unwrap_or(i64::MAX)

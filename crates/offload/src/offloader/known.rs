@@ -35,6 +35,9 @@ pub(super) struct Known {
     pub(super) in_target: u64,
     /// The last frames of this period that came to software although the hardware has a rule.
     pub(super) missed: VecDeque<Vec<u8>>,
+    /// Packets since the flow is known.
+    pub(super) all_in_software: u64,
+    pub(super) all_in_target: u64,
     /// Packets a second.
     pub(super) rate: u64,
     /// Time before which a flow that was refused or evicted is not tried again.
@@ -155,6 +158,15 @@ impl KnownFlows {
         self.index(id, false);
         if let Some(known) = self.flows.get_mut(&id) {
             known.traced = traced;
+        }
+        self.index(id, true);
+    }
+
+    /// Gives a flow other objects.
+    pub(super) fn renumber(&mut self, id: FlowId, flow: Arc<Flow>) {
+        self.index(id, false);
+        if let Some(known) = self.flows.get_mut(&id) {
+            known.traced.flow = flow;
         }
         self.index(id, true);
     }

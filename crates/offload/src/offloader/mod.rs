@@ -7,6 +7,7 @@
 
 mod changes;
 mod decide;
+mod exchange;
 mod known;
 mod types;
 
@@ -16,7 +17,9 @@ use std::sync::Arc;
 use ir::TableId;
 use packet::{Nanos, PortId};
 use switch::Record;
+use table::EntryId;
 
+use exchange::SameObjects;
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
 pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
@@ -24,6 +27,9 @@ pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions,
 use crate::flow::{Flow, NotOffloadable, Step};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
 use crate::trace::{FlowTracer, View};
+
+/// Number of different reasons of refusals that are counted apart.
+const MAX_REFUSALS: usize = 64;
 
 /// Numbers of what the offloader did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +63,8 @@ pub struct Offloader {
     of_flows: BTreeMap<FlowId, Override>,
     /// Reasons for which packets were not offloadable, with their numbers of packets.
     reasons: BTreeMap<String, u64>,
+    /// Reasons of the target for refusals, with their numbers of times.
+    refusals: BTreeMap<String, u64>,
     swept: FlowId,
     next_decision: Nanos,
     last_decision: Nanos,
@@ -89,6 +97,7 @@ impl Offloader {
             of_tables: BTreeMap::new(),
             of_flows: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            refusals: BTreeMap::new(),
             swept: FlowId(0),
             next_decision: Nanos::ZERO,
             last_decision: Nanos::ZERO,
@@ -165,6 +174,10 @@ impl Offloader {
             flow: Arc::clone(known.flow()),
             state: known.state.clone(),
             rate: known.rate,
+            gain: self.gain(id, known),
+            wanted: self.override_of(id),
+            in_software: known.all_in_software,
+            in_target: known.all_in_target,
         })
     }
 
@@ -172,6 +185,28 @@ impl Offloader {
     pub fn reasons(&self) -> impl Iterator<Item = (&str, u64)> {
         let reasons = self.reasons.iter();
         reasons.map(|(reason, packets)| (reason.as_str(), *packets))
+    }
+
+    /// Returns the reasons for which the target has refused rules, with their numbers of times.
+    pub fn refusals(&self) -> impl Iterator<Item = (&str, u64)> {
+        let refusals = self.refusals.iter();
+        refusals.map(|(reason, times)| (reason.as_str(), *times))
+    }
+
+    /// Returns the entries, or misses for `None`, that the flows of the target's rules met: counts
+    /// for these may still come.
+    pub fn entries_in_target(&self) -> impl Iterator<Item = (TableId, Option<EntryId>)> {
+        let flows = self.rules.values().map(|rule| &rule.flow);
+        flows.flat_map(|flow| flow.met.lookups.iter().map(|met| (met.table, met.entry)))
+    }
+
+    /// Forgets all flows. Their rules go, and the counts that these had are still credited.
+    pub fn withdraw(&mut self) -> Vec<OffloadCommand> {
+        let mut commands = Vec::new();
+        let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
+        all.into_iter()
+            .for_each(|id| self.forget(id, &mut commands));
+        in_batches(commands)
     }
 
     /// Returns the numbers of what was done.
@@ -197,6 +232,7 @@ impl Offloader {
         let found = self.known.find(ingress, frame);
         if let Some(known) = found.and_then(|id| self.known.get_mut(id)) {
             known.in_software += packets;
+            known.all_in_software += packets;
             known.last_use = now;
             known.miss(frame);
             return;
@@ -220,10 +256,22 @@ impl Offloader {
             in_software: packets,
             in_target: 0,
             missed: VecDeque::new(),
+            all_in_software: packets,
+            all_in_target: 0,
             rate: 0,
             not_before: Nanos::ZERO,
             last_use: now,
         });
+    }
+
+    /// Notes a refusal of the target.
+    fn note_refusal(&mut self, words: &str) {
+        let is_known = self.refusals.contains_key(words);
+        let words = match is_known || self.refusals.len() < MAX_REFUSALS {
+            true => words,
+            false => "other reasons",
+        };
+        *self.refusals.entry(words.to_owned()).or_default() += 1;
     }
 
     fn note(&mut self, reason: &NotOffloadable, packets: u64) {
@@ -249,6 +297,31 @@ impl Offloader {
         }
         let all: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.suspect(id));
+    }
+
+    /// As [`Offloader::exchange`], for a program in which entries of tables of the same name have
+    /// the same numbers: counts go on, but for flows that met an object that has gone.
+    pub fn exchange_with_entries(&mut self, tracer: FlowTracer) {
+        let same = SameObjects::of(self.tracer.program(), tracer.program());
+        let before: Vec<FlowId> = self.known.iter().map(|(id, _)| id).collect();
+        for id in before {
+            let known = self.known.get(id);
+            if let Some(flow) = known.and_then(|known| same.flow(known.flow())) {
+                self.known.renumber(id, flow);
+            }
+        }
+        let mut kept = Vec::new();
+        for (id, rule) in &mut self.rules {
+            if let Some(flow) = same.flow(&rule.flow).filter(|_| rule.is_of_program) {
+                rule.flow = flow;
+                kept.push(*id);
+            }
+        }
+        self.exchange(tracer);
+        for id in kept {
+            let rule = self.rules.get_mut(&id);
+            rule.into_iter().for_each(|rule| rule.is_of_program = true);
+        }
     }
 
     fn suspect(&mut self, id: FlowId) {
@@ -361,7 +434,7 @@ impl Offloader {
             known.not_before = now + self.options.retry_after;
             known.rule = None;
             commands.push(OffloadCommand::Remove(vec![old]));
-            return;
+            return self.note_refusal(&reason.to_string());
         }
         let flow = Arc::clone(known.flow());
         self.next_rule += 1;
@@ -444,6 +517,7 @@ impl Offloader {
             if let Err(reason) = can {
                 known.state = FlowState::Refused(reason.to_string());
                 known.not_before = now + self.options.retry_after;
+                self.note_refusal(&reason.to_string());
                 continue;
             }
             // Removals are under way: the next decision adds it.
@@ -533,6 +607,7 @@ impl Offloader {
                 self.settle(now, rule, state, &mut commands);
             }
             TargetEvent::Refused(rule, words) => {
+                self.note_refusal(&words);
                 self.is_not_added(now, rule, FlowState::Refused(words), &mut commands);
             }
             TargetEvent::Full(rule) => {
@@ -689,6 +764,7 @@ impl Offloader {
         let (flow, owner) = (Arc::clone(&rule.flow), rule.id);
         if let Some(known) = self.known.get_mut(owner) {
             known.in_target += packets;
+            known.all_in_target += packets;
             known.counted = now;
             known.last_use = known.last_use.max(last_use);
         }

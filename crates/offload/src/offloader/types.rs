@@ -193,4 +193,12 @@ pub struct FlowReport {
     pub state: FlowState,
     /// Packets a second.
     pub rate: u64,
+    /// Gain of the flow in the target, as the policy sees it.
+    pub gain: i64,
+    /// Choice of the owner.
+    pub wanted: Option<Override>,
+    /// Packets that the software processed, since the flow is known.
+    pub in_software: u64,
+    /// Packets that the target processed and counted, since the flow is known.
+    pub in_target: u64,
 }

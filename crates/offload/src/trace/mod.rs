@@ -40,7 +40,7 @@ pub struct FlowTracer {
     errors: ParserErrors,
     context: PacketContext,
     indices: Indices,
-    role_of: fn(PortId) -> PortRole,
+    role_of: Arc<dyn Fn(PortId) -> PortRole + Send + Sync>,
     costs: Costs,
     budget: WorkBudget,
 }
@@ -54,6 +54,8 @@ pub enum PortRole {
     Controller,
     /// It ends there.
     Nowhere,
+    /// The switch does not have it, so that the software counts the drop.
+    Missing,
 }
 
 /// A flow with the keys that its packets look up.
@@ -94,7 +96,7 @@ impl FlowTracer {
     /// No packet of the program can be offloaded.
     pub fn new(
         program: &Arc<Program>,
-        role_of: fn(PortId) -> PortRole,
+        role_of: impl Fn(PortId) -> PortRole + Send + Sync + 'static,
     ) -> Result<FlowTracer, NotOffloadable> {
         if program.arch != Arch::V1model {
             return Err(NotOffloadable::Architecture(arch_name(program.arch)));
@@ -114,7 +116,7 @@ impl FlowTracer {
             errors: ParserErrors::of(program),
             context: PacketContext::new(program, &layout, 0),
             indices: Indices::default(),
-            role_of,
+            role_of: Arc::new(role_of),
             costs: Costs::of(program),
             budget: WorkBudget::default(),
             program: Arc::clone(program),
@@ -182,12 +184,16 @@ impl FlowTracer {
             job: Job::default(),
         };
         let mut sent = walk.run(ingress)?;
-        let role_of = self.role_of;
+        let role_of = &*self.role_of;
         sent.packets
             .retain(|sent| role_of(sent.port) != PortRole::Nowhere);
         let mut ports = sent.packets.iter().map(|sent| sent.port);
         if let Some(port) = ports.find(|port| role_of(*port) == PortRole::Controller) {
             return Err(NotOffloadable::ControllerPort(port));
+        }
+        let mut ports = sent.packets.iter().map(|sent| sent.port);
+        if let Some(port) = ports.find(|port| role_of(*port) == PortRole::Missing) {
+            return Err(NotOffloadable::MissingPort(port));
         }
         let steps = edits::steps(&mut walk.know, &sent.packets)?;
         let flow = Flow {

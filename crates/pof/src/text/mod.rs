@@ -17,7 +17,7 @@ use crate::wire::{Body, GroupMod};
 
 pub use read::TextReader;
 pub(crate) use write::table_name;
-pub use write::write;
+pub use write::{TABLE_TYPES, write};
 
 /// Error in a line: its place, what is wrong there, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]

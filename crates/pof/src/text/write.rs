@@ -8,7 +8,7 @@ use crate::tables::{TableNumber, Tables};
 use crate::wire::{Body, Command, CounterCommand, FlowCommand};
 
 /// Words of the types of tables, in the order of their numbers.
-pub(super) const TABLE_TYPES: [&str; 4] = ["mm", "lpm", "em", "linear"];
+pub const TABLE_TYPES: [&str; 4] = ["mm", "lpm", "em", "linear"];
 
 /// Returns a table's name, such as `mm/0`, or its number if it has none.
 pub(crate) fn table_name(tables: &Tables, number: TableNumber) -> String {

@@ -6,6 +6,8 @@ use p4rt::LATENCY_MICROS;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 
+use crate::metrics::offload::OFFLOAD;
+use crate::metrics::pof::POF;
 use crate::metrics::snapshot::{Labels, MetricsSnapshot};
 use crate::metrics::vpdps::VPDPS;
 use crate::report::{Drops, PortReport, TableReport, WorkerReport};
@@ -311,7 +313,7 @@ fn by_port_and_direction(
 }
 
 fn by_table(shot: &MetricsSnapshot, pick: fn(&TableReport) -> Value) -> Vec<(Labels, Value)> {
-    let tables = shot.device.iter().flat_map(|device| &device.tables);
+    let tables = shot.tables();
     tables
         .map(|table| (vec![("table", table.name.clone())], pick(table)))
         .collect()
@@ -324,9 +326,14 @@ fn by_worker(shot: &MetricsSnapshot, pick: fn(&WorkerReport) -> Value) -> Vec<(L
         .collect()
 }
 
+/// Returns all metrics but the histogram.
+fn all_metrics() -> impl Iterator<Item = &'static Metric> {
+    DEVICES.iter().chain(VPDPS).chain(OFFLOAD).chain(POF)
+}
+
 impl prometheus_client::collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, help, kind, values) in DEVICES.iter().chain(VPDPS) {
+        for (name, help, kind, values) in all_metrics() {
             let of_shot = |shot| {
                 let values: Vec<(Labels, Value)> = values(shot);
                 values.into_iter().map(move |value| (shot, value))
@@ -394,7 +401,7 @@ mod tests {
     #[test]
     fn every_metric_is_in_the_manual_whether_it_has_values_or_not() {
         let manual = include_str!("../../../../docs/reference/metrics.md");
-        for (name, _, kind, _) in DEVICES.iter().chain(VPDPS) {
+        for (name, _, kind, _) in all_metrics() {
             let end = match kind {
                 MetricType::Counter => "_total",
                 _ => "",

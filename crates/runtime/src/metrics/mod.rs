@@ -1,4 +1,5 @@
-//! Metrics server: serves all metrics to Prometheus, in its text format (OpenMetrics), over HTTP.
+//! Metrics server: serves all metrics to Prometheus, in its text format (OpenMetrics), over HTTP,
+//! and reports of the offload of flows as JSON.
 //! docs/reference/metrics.md describes each metric.
 //!
 //! A scrape sends a request to the control loop of each device, or of the switch that hosts them.
@@ -6,6 +7,8 @@
 //! interrupted.
 
 mod families;
+mod offload;
+mod pof;
 mod snapshot;
 mod vpdps;
 
@@ -13,7 +16,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,8 +25,10 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use offload_runtime::{OffloadHandle, OffloadReport};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -31,6 +36,7 @@ use crate::RuntimeError;
 use crate::control_loop::SampleRequest;
 use crate::cpu_port::ControllerChannel;
 use families::Collector;
+pub use snapshot::PofSample;
 pub(crate) use snapshot::{MetricsSnapshot, SwitchShot, VpdpShot};
 
 /// Time limit for an answer. A device that exceeds it has ended.
@@ -41,7 +47,11 @@ const MAX_CONNECTIONS: usize = 16;
 
 /// Source of the served metrics: the control loop of a device, or of a switch that hosts virtual
 /// data planes.
-pub struct MetricsSource(pub(crate) Source);
+pub struct MetricsSource {
+    source: Source,
+    /// Number of the device, and handle to its offload.
+    offload: Option<(u64, OffloadHandle)>,
+}
 
 /// Kind of a source.
 pub(crate) enum Source {
@@ -53,11 +63,63 @@ pub(crate) enum Source {
     },
     /// A switch that hosts virtual data planes.
     Host(Sender<MetricsRequest>),
+    Pof {
+        id: u64,
+        ask: Sender<oneshot::Sender<PofSample>>,
+    },
+}
+
+/// Queue of the requests for the metrics of a POF switch.
+pub struct PofSampleQueue(Receiver<oneshot::Sender<PofSample>>);
+
+impl PofSampleQueue {
+    /// Answers all requests that wait.
+    pub fn answer(&self, mut sample: impl FnMut() -> PofSample) {
+        while let Ok(ask) = self.0.try_recv() {
+            // The requester may have gone.
+            let _ = ask.send(sample());
+        }
+    }
 }
 
 impl MetricsSource {
+    pub(crate) fn new(source: Source, offload: Option<(u64, OffloadHandle)>) -> MetricsSource {
+        MetricsSource { source, offload }
+    }
+
+    /// Creates the source of a POF switch with this number, and the queue of requests that its loop
+    /// answers now and then.
+    pub fn of_pof(id: u64, offload: Option<OffloadHandle>) -> (MetricsSource, PofSampleQueue) {
+        let (ask, asked) = channel();
+        let source = MetricsSource {
+            source: Source::Pof { id, ask },
+            offload: offload.map(|offload| (id, offload)),
+        };
+        (source, PofSampleQueue(asked))
+    }
+
     async fn shots(&self) -> Vec<MetricsSnapshot> {
-        match &self.0 {
+        let mut shots = self.shots_of_switch().await;
+        if let Some((_, report)) = self.offload_report().await
+            && let Some(shot) = shots.first_mut()
+        {
+            shot.offload = Some(report.stats);
+        }
+        shots
+    }
+
+    /// Returns the number of the device and its report. `None` if it has no offload, or has ended.
+    async fn offload_report(&self) -> Option<(u64, OffloadReport)> {
+        let (id, offload) = self.offload.as_ref()?;
+        let (ask, answer) = oneshot::channel();
+        // The requester waits for a limited time.
+        offload.request(move |report| drop(ask.send(report)));
+        let report = tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?;
+        Some((*id, report))
+    }
+
+    async fn shots_of_switch(&self) -> Vec<MetricsSnapshot> {
+        match &self.source {
             Source::Device { id, ask, server } => {
                 let sample = answer_to(ask).await;
                 let control = || server.as_ref().map(ControllerChannel::figures);
@@ -65,6 +127,11 @@ impl MetricsSource {
                 shot.into_iter().collect()
             }
             Source::Host(ask) => answer_to(ask).await.unwrap_or_default(),
+            Source::Pof { id, ask } => {
+                let sample = answer_to(ask).await;
+                let shot = sample.map(|sample| MetricsSnapshot::of_pof(*id, sample));
+                shot.into_iter().collect()
+            }
         }
     }
 }
@@ -193,7 +260,11 @@ async fn answer(
             Err(fmt::Error) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, String::new()),
         },
         (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET it\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, PLAIN, "see /metrics\n".to_owned()),
+        (&Method::GET, path) => match offload(sources, path).await {
+            Some(body) => (StatusCode::OK, JSON, body),
+            None => (StatusCode::NOT_FOUND, PLAIN, NOT_FOUND.to_owned()),
+        },
+        _ => (StatusCode::NOT_FOUND, PLAIN, NOT_FOUND.to_owned()),
     };
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
@@ -206,6 +277,26 @@ async fn answer(
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+const NOT_FOUND: &str = "see /metrics, and of a switch with --offload also /offload/flows, /offload/stats and /offload/placement\n";
+
+/// Returns the reports of all devices at a path, as a JSON array. `None` if there is no such path,
+/// or no device with offload.
+async fn offload(sources: &[MetricsSource], path: &str) -> Option<String> {
+    let part: fn(&OffloadReport) -> serde_json::Result<Value> = match path {
+        "/offload/flows" => |report| serde_json::to_value(&report.flows),
+        "/offload/stats" => |report| serde_json::to_value(&report.stats),
+        "/offload/placement" => |report| serde_json::to_value(&report.placement),
+        _ => return None,
+    };
+    let mut devices = Vec::new();
+    for source in sources {
+        if let Some((id, report)) = source.offload_report().await {
+            devices.push(json!({ "device": id, "report": part(&report).ok()? }));
+        }
+    }
+    (!devices.is_empty()).then(|| Value::Array(devices).to_string())
+}
 
 async fn metrics(sources: &[MetricsSource]) -> Result<String, fmt::Error> {
     let mut shots = Vec::new();

@@ -1,11 +1,12 @@
 //! Metrics snapshots.
 
+use offload_runtime::OffloadStats;
 use p4rt::Figures;
 use switch::Ledger;
 use tenancy::{CompileFigures, Quotas};
 
 use crate::control_loop::DeviceSample;
-use crate::report::{DeviceReport, Drops, PortReport, WorkerReport};
+use crate::report::{DeviceReport, Drops, PortReport, TableReport, WorkerReport};
 
 /// Label names and values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
@@ -27,6 +28,27 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) control: Option<Figures>,
     pub(crate) switch: Option<SwitchShot>,
     pub(crate) vpdp: Option<VpdpShot>,
+    pub(crate) offload: Option<OffloadStats>,
+    pub(crate) pof: Option<PofSample>,
+}
+
+/// Metrics of a POF switch at one time.
+#[derive(Clone, Debug, Default)]
+pub struct PofSample {
+    /// Its ports.
+    pub ports: Vec<PortReport>,
+    /// Its tables.
+    pub tables: Vec<TableReport>,
+    /// Controllers that are connected.
+    pub controllers: u64,
+    /// Connections that controllers have had.
+    pub connections: u64,
+    /// Programs that were made.
+    pub programs: u64,
+    /// Packets with an outcome that no entry asked for, by its name.
+    pub packets: Vec<(&'static str, u64)>,
+    /// Times at which changes could not be stored.
+    pub state_failures: u64,
 }
 
 /// Values of a hosting switch besides ports and workers.
@@ -57,6 +79,21 @@ pub(crate) struct VpdpShot {
 }
 
 impl MetricsSnapshot {
+    pub(super) fn of_pof(id: u64, sample: PofSample) -> MetricsSnapshot {
+        MetricsSnapshot {
+            labels: vec![("device", id.to_string())],
+            ports: sample.ports.clone(),
+            pof: Some(sample),
+            ..MetricsSnapshot::default()
+        }
+    }
+
+    /// Returns the tables of a device or of a POF switch.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &TableReport> {
+        let device = self.device.iter().flat_map(|device| &device.tables);
+        device.chain(self.pof.iter().flat_map(|pof| &pof.tables))
+    }
+
     pub(super) fn of_device(
         id: u64,
         sample: DeviceSample,

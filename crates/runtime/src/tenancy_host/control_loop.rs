@@ -143,7 +143,7 @@ impl ControlLoop {
 
     /// Returns the source of the metrics of the switch and of its vPDPs.
     pub fn metrics(&self) -> MetricsSource {
-        MetricsSource(Source::Host(self.ask.clone()))
+        MetricsSource::new(Source::Host(self.ask.clone()), None)
     }
 
     /// Hosts vPDPs until an event ends it. `observe` receives the events.

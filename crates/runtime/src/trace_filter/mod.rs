@@ -61,9 +61,30 @@ impl FromStr for SamplingRate {
     }
 }
 
+/// Plane that processed a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TracedPlane {
+    /// The program on a worker.
+    Software,
+    /// The model NIC before it: the events are the packet and what was sent.
+    Nic,
+}
+
+impl TracedPlane {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            TracedPlane::Software => "software",
+            TracedPlane::Nic => "nic",
+        }
+    }
+}
+
 /// A traced packet.
 #[derive(Debug)]
 pub struct TracedPacket {
+    /// The plane that processed it.
+    pub plane: TracedPlane,
     /// The program that processed it.
     pub program: Arc<Program>,
     /// The worker that processed it.
@@ -183,6 +204,42 @@ impl PacketTracer {
         worker.forward(rest, now, sent);
     }
 
+    /// Returns true if a packet may be traced.
+    pub(crate) fn may_want(&self, frame: &Frame) -> bool {
+        !self.is_over && self.filter.matches(frame)
+    }
+
+    /// Traces a packet that the model NIC has taken, if it must be traced.
+    pub(crate) fn trace_in_nic(
+        &mut self,
+        program: &Arc<Program>,
+        frame: &Frame,
+        now: Nanos,
+        sent: Vec<(PortId, Vec<u8>)>,
+    ) {
+        if !self.wants(frame) {
+            return;
+        }
+        let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
+        let received = TraceEvent::Received {
+            port: port.0,
+            bytes: bytes.clone(),
+        };
+        let sent = sent.into_iter().map(|(port, bytes)| TraceEvent::Sent {
+            port: port.0,
+            bytes,
+        });
+        (self.deliver)(TracedPacket {
+            plane: TracedPlane::Nic,
+            program: Arc::clone(program),
+            worker: self.worker,
+            time: now,
+            port,
+            bytes,
+            events: std::iter::once(received).chain(sent).collect(),
+        });
+    }
+
     /// Returns true if a packet must be traced.
     #[inline]
     fn wants(&mut self, frame: &Frame) -> bool {
@@ -214,6 +271,7 @@ impl PacketTracer {
         let mut events = Vec::new();
         worker.trace(frame, now, &mut events, sent);
         (self.deliver)(TracedPacket {
+            plane: TracedPlane::Software,
             program: Arc::clone(worker.program()),
             worker: self.worker,
             time: now,

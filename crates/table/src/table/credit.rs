@@ -7,22 +7,22 @@ use crate::entry::EntryId;
 impl Table {
     /// Adds packets to the usage of an entry, or of the default action for `None`, and to the hits
     /// or misses. The last use becomes no earlier. As for packets, usage is only kept where it is
-    /// noted. Returns false if there is no such entry.
+    /// noted. Returns false if there is no such entry; hits and misses are counted nevertheless.
     pub fn credit_lookups(
         &mut self,
         entry: Option<EntryId>,
         amounts: CounterReading,
         last_use_ns: u64,
     ) -> bool {
-        let Some(row) = self.row(entry) else {
-            return false;
-        };
         let of_total = if entry.is_some() {
             total::HITS
         } else {
             total::MISSES
         };
         self.totals.add(0, of_total, amounts.packets);
+        let Some(row) = self.row(entry) else {
+            return false;
+        };
         if self.notes_usage {
             self.usage.add(row, word::HITS, amounts.packets);
             self.usage.add(row, word::BYTES, amounts.bytes);

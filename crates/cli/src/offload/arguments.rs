@@ -1,0 +1,161 @@
+//! Options of switches that offload flows.
+
+use std::sync::Arc;
+
+use clap::Args;
+use offload::tc::{TcPort, TcTarget, TcTargetOptions};
+use offload::{OffloaderOptions, PortRole};
+use offload_runtime::{OffloadOptions, OffloadSetup, TableChoice, TargetSpec};
+use packet::PortId;
+use placement::planes::PlanePolicy;
+use port::PortSpec;
+use support::crc::crc32;
+
+use crate::out;
+
+/// Options of the offload of flows.
+#[derive(Args, Clone)]
+#[group(id = "Offload")]
+pub(crate) struct OffloadArguments {
+    /// Let a NIC carry the heavy flows (docs/how-to/offload.md). `tc` gives rules of TC flower to
+    /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials. RULES is
+    /// the number of rules at most; a fault of the model is for a number of a thousand rules, as in
+    /// model:100,refused=500 (others: refused-late, not-in-hardware, dead, evicted,
+    /// evicted-silently).
+    #[arg(
+        id = "offload",
+        long = "offload",
+        value_name = "TARGET[:RULES[,FAULT=N]]"
+    )]
+    target: Option<TargetSpec>,
+    /// Policy that chooses the flows: top (default; the fastest), exact, dense, threshold, fcfs,
+    /// random, milp, or the paper's (paper, paper-literal).
+    #[arg(long = "offload-policy", value_name = "POLICY", requires = "offload")]
+    policy: Option<PlanePolicy>,
+    /// Flows that enter or leave the NIC in a second at most.
+    #[arg(long = "offload-moves", value_name = "N", requires = "offload")]
+    moves: Option<u64>,
+    /// Keep flows that look up this table in the NIC whenever there is room, or in software. Give
+    /// one for each table.
+    #[arg(
+        id = "offload_tables",
+        long = "offload-table",
+        value_name = "TABLE=always|never",
+        requires = "offload"
+    )]
+    tables: Vec<TableChoice>,
+    /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules of
+    /// `tc` may compare ports.
+    #[arg(long, requires = "offload")]
+    no_ip_options: bool,
+}
+
+/// Ports of a switch that offloads flows, once they are open.
+pub(crate) struct OffloadPorts<'p> {
+    /// Number by which controllers know the device.
+    pub(crate) device: u64,
+    /// The ports.
+    pub(crate) ports: &'p [PortSpec],
+    /// Ports of controllers.
+    pub(crate) controllers: Vec<PortId>,
+    /// [`OffloadOptions::keeps_entries`].
+    pub(crate) keeps_entries: bool,
+}
+
+impl OffloadArguments {
+    /// Returns true if flows are offloaded.
+    pub(crate) fn is_given(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// Returns the setup for a switch, if flows are offloaded. `table_of` returns the name in the
+    /// program of a table that the owner names.
+    ///
+    /// # Errors
+    /// A table is unknown, or the target cannot be opened.
+    pub(crate) fn setup(
+        &self,
+        of: OffloadPorts<'_>,
+        role_of: impl Fn(PortId) -> PortRole + Send + Sync + 'static,
+        table_of: impl Fn(&str) -> Result<String, String>,
+    ) -> Result<Option<OffloadSetup>, String> {
+        let Some(target) = &self.target else {
+            return Ok(None);
+        };
+        let tables = self.tables.iter().map(|choice| {
+            Ok(TableChoice {
+                table: table_of(&choice.name)?,
+                ..choice.clone()
+            })
+        });
+        let options = OffloadOptions {
+            offloader: OffloaderOptions {
+                policy: self.policy.unwrap_or(PlanePolicy::Top),
+                moves_a_second: self.moves,
+                ..OffloaderOptions::default()
+            },
+            tables: tables.collect::<Result<_, String>>()?,
+            role_of: Arc::new(role_of),
+            keeps_entries: of.keeps_entries,
+        };
+        let setup = match target {
+            TargetSpec::Model(_) if self.no_ip_options => {
+                return Err("--no-ip-options is for --offload tc: leave it out".to_owned());
+            }
+            TargetSpec::Model(config) => {
+                out::note("heavy flows go to a model of a NIC in memory, for trials");
+                OffloadSetup::model(options, config.clone())
+            }
+            TargetSpec::Tc(rules) => {
+                let target = Box::new(self.tc(*rules, &of)?);
+                out::note("heavy flows go to the NICs of the ports, by rules of TC flower");
+                OffloadSetup {
+                    options,
+                    target,
+                    nic: None,
+                    controller_ports: Vec::new(),
+                }
+            }
+        };
+        Ok(Some(OffloadSetup {
+            controller_ports: of.controllers,
+            ..setup
+        }))
+    }
+
+    fn tc(&self, rules: Option<u32>, of: &OffloadPorts<'_>) -> Result<TcTarget, String> {
+        let ports = of.ports.iter().map(|spec| TcPort {
+            port: spec.id,
+            interface: spec.name().to_owned(),
+            no_ip_options: self.no_ip_options,
+        });
+        // Another switch on the machine has other interfaces, so it does not take the rules for its
+        // own, and this one knows them again after a crash.
+        let words: Vec<String> = of.ports.iter().map(PortSpec::to_string).collect();
+        let owner = crc32(format!("{} {}", of.device, words.join(" ")).as_bytes());
+        let options = TcTargetOptions {
+            rules,
+            ..TcTargetOptions::new(owner, ports.collect())
+        };
+        TcTarget::open(options).map_err(|error| format!("--offload tc: {error}"))
+    }
+}
+
+/// Returns the roles of the ports of a device: those of the data plane, those of controllers, and
+/// others, which are missing.
+pub(crate) fn roles(
+    ports: &[PortSpec],
+    controllers: &[PortId],
+) -> impl Fn(PortId) -> PortRole + Send + Sync + use<> {
+    let ports: Vec<PortId> = ports.iter().map(|spec| spec.id).collect();
+    let controllers = controllers.to_vec();
+    move |port| {
+        if controllers.contains(&port) {
+            PortRole::Controller
+        } else if ports.contains(&port) {
+            PortRole::Data
+        } else {
+            PortRole::Missing
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The driver: an offloader and its target, beside a device that others run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exec::State;
+use ir::{Program, TableId};
+use offload::{
+    Credit, FlowReport, FlowState, FlowTracer, NotOffloadable, OffloadCommand, Offloader,
+    OffloaderOptions, Override, PortRole, Step, Target, View,
+};
+use packet::{Nanos, PortId};
+use switch::{Change, Device, Record, ReplicationEngine};
+use table::EntryId;
+
+use crate::match_text::match_text;
+use crate::report::{
+    FlowRow, OffloadReport, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
+};
+use crate::spec::TableChoice;
+
+/// Settings of the offload of a device.
+#[derive(Clone)]
+pub struct OffloadOptions {
+    /// Settings of the decision.
+    pub offloader: OffloaderOptions,
+    /// The owner's choices for tables.
+    pub tables: Vec<TableChoice>,
+    /// Roles of the ports to which the program sends.
+    pub role_of: Arc<dyn Fn(PortId) -> PortRole + Send + Sync>,
+    /// True if entries keep their numbers whenever a program takes the place of another one, as
+    /// with POF. Else counts that come at that time are lost, and counted as such.
+    pub keeps_entries: bool,
+}
+
+/// State of a device as it was after some record of its log.
+#[derive(Clone)]
+pub struct DeviceView {
+    program: Arc<Program>,
+    state: Arc<State>,
+    replication: ReplicationEngine,
+}
+
+impl DeviceView {
+    /// Publishes all changes of a device, and returns its state.
+    pub fn of(device: &mut Device) -> DeviceView {
+        DeviceView {
+            state: device.state(),
+            program: Arc::clone(device.program()),
+            replication: device.replication().clone(),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            state: &self.state,
+            replication: &self.replication,
+        }
+    }
+}
+
+/// All states, in the order of reports.
+const STATES: [&str; 8] = [
+    "software",
+    "wanted",
+    "adding",
+    "in_hw",
+    "not_in_hw",
+    "refused",
+    "evicted",
+    "lost",
+];
+
+/// An offloader with its target.
+pub struct Driver {
+    options: OffloadOptions,
+    /// `None` as long as no program could be offloaded.
+    offloader: Option<Offloader>,
+    /// Reason for which the program that runs cannot be offloaded.
+    unsupported: Option<NotOffloadable>,
+    /// Tables with a choice of the owner.
+    chosen: Vec<TableId>,
+    target: Box<dyn Target + Send>,
+    view: DeviceView,
+    credits: Vec<Credit>,
+    stats: OffloadStats,
+}
+
+impl Driver {
+    /// Creates a driver without flows.
+    pub fn new(
+        options: OffloadOptions,
+        target: Box<dyn Target + Send>,
+        view: DeviceView,
+    ) -> Driver {
+        let mut driver = Driver {
+            options,
+            offloader: None,
+            unsupported: None,
+            chosen: Vec::new(),
+            target,
+            view,
+            credits: Vec::new(),
+            stats: OffloadStats::default(),
+        };
+        driver.begin_program(Nanos::ZERO);
+        driver
+    }
+
+    /// Returns the reason for which the program that runs cannot be offloaded.
+    pub fn unsupported(&self) -> Option<&NotOffloadable> {
+        self.unsupported.as_ref()
+    }
+
+    /// Returns how long counts of the target may be late.
+    pub fn counts_delay(&self) -> Nanos {
+        self.options.offloader.period + self.target.counts_delay()
+    }
+
+    /// Takes the view's program: a new one, or the same with changes that are not known.
+    fn begin_program(&mut self, now: Nanos) {
+        let program = &self.view.program;
+        let role_of = Arc::clone(&self.options.role_of);
+        match FlowTracer::new(program, move |port| role_of(port)) {
+            Ok(tracer) => {
+                self.unsupported = None;
+                match &mut self.offloader {
+                    Some(offloader) if self.options.keeps_entries => {
+                        offloader.exchange_with_entries(tracer);
+                    }
+                    Some(offloader) => offloader.exchange(tracer),
+                    None => {
+                        let options = self.options.offloader.clone();
+                        self.offloader = Some(Offloader::new(tracer, options));
+                    }
+                }
+                self.choose_tables();
+            }
+            Err(reason) => {
+                let commands = self.offloader.as_mut().map(Offloader::withdraw);
+                self.execute(now, commands.unwrap_or_default());
+                self.unsupported = Some(reason);
+            }
+        }
+    }
+
+    fn choose_tables(&mut self) {
+        let Some(offloader) = &mut self.offloader else {
+            return;
+        };
+        for table in self.chosen.drain(..) {
+            offloader.set_table_override(table, None);
+        }
+        for choice in &self.options.tables {
+            if let Some(table) = table_of(&self.view.program, &choice.table) {
+                offloader.set_table_override(table, Some(choice.wanted));
+                self.chosen.push(table);
+            }
+        }
+    }
+
+    /// Takes records of the device's log, with the state after them. `is_complete` is false if
+    /// records before them are missing.
+    pub fn take_changes(
+        &mut self,
+        now: Nanos,
+        records: &[Record],
+        is_complete: bool,
+        view: DeviceView,
+    ) {
+        self.view = view;
+        let is_program = |record: &Record| matches!(record.change, Change::Program);
+        if !is_complete {
+            self.stats.lost_changes += 1;
+        }
+        if !is_complete || records.iter().any(is_program) {
+            return self.begin_program(now);
+        }
+        if let Some(offloader) = &mut self.offloader {
+            records.iter().for_each(|record| offloader.changed(record));
+        }
+    }
+
+    /// Notes packets of one frame that the software has processed.
+    pub fn observe(&mut self, now: Nanos, ingress: PortId, frame: &[u8], packets: u64) {
+        if let (Some(offloader), None) = (&mut self.offloader, &self.unsupported) {
+            offloader.observe(now, self.view.view(), ingress, frame, packets);
+        }
+    }
+
+    /// Does what is due. Returns counts for [`Credit::apply`].
+    pub fn turn(&mut self, now: Nanos) -> Vec<Credit> {
+        let mut events = Vec::new();
+        self.target.poll(now, &mut events);
+        for event in events {
+            let commands = self
+                .offloader
+                .as_mut()
+                .map(|offloader| offloader.event(now, event));
+            self.execute(now, commands.unwrap_or_default());
+        }
+        if let (Some(offloader), None) = (&mut self.offloader, &self.unsupported) {
+            let commands = offloader.step(now, self.view.view(), &*self.target);
+            self.execute(now, commands);
+        }
+        std::mem::take(&mut self.credits)
+    }
+
+    /// Returns the time at which something will be due at the target.
+    pub fn next_time(&self) -> Option<Nanos> {
+        self.target.next_time()
+    }
+
+    fn execute(&mut self, now: Nanos, commands: Vec<OffloadCommand>) {
+        for command in commands {
+            match command {
+                OffloadCommand::Add(rules) => {
+                    self.stats.added += rules.len() as u64;
+                    self.target.add(now, rules);
+                }
+                OffloadCommand::Replace(rules) => {
+                    self.stats.replaced += rules.len() as u64;
+                    self.target.replace(now, rules);
+                }
+                OffloadCommand::Remove(rules) => {
+                    self.stats.removed += rules.len() as u64;
+                    self.target.remove(now, &rules);
+                }
+                OffloadCommand::Read(rules) => self.target.read(now, &rules),
+                // The objects of the flow are those of another program.
+                OffloadCommand::Credit(credit) if self.unsupported.is_some() => {
+                    self.stats.uncredited_packets += credit.packets;
+                }
+                OffloadCommand::Credit(credit) => {
+                    self.stats.packets += credit.packets;
+                    self.stats.bytes += credit.bytes;
+                    self.credits.push(credit);
+                }
+            }
+        }
+    }
+
+    /// Removes all rules. Returns true once none is left, and their counts were returned by
+    /// [`Driver::turn`].
+    pub fn withdraw(&mut self, now: Nanos) -> bool {
+        let commands = self.offloader.as_mut().map(Offloader::withdraw);
+        self.execute(now, commands.unwrap_or_default());
+        self.entries_in_target().next().is_none()
+    }
+
+    /// Returns the entries, or misses for `None`, for which counts of the target may still come.
+    pub fn entries_in_target(&self) -> impl Iterator<Item = (TableId, Option<EntryId>)> {
+        let offloader = self.offloader.iter();
+        offloader.flat_map(Offloader::entries_in_target)
+    }
+
+    /// Notes packets of which an object is not there any more.
+    pub fn note_uncredited(&mut self, packets: u64) {
+        self.stats.uncredited_packets += packets;
+    }
+
+    /// Returns a report.
+    pub fn report(&self) -> OffloadReport {
+        let flows = self.offloader.iter().flat_map(Offloader::flows);
+        let mut flows: Vec<FlowRow> = flows.map(|flow| self.row(&flow)).collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.rate), flow.flow));
+        OffloadReport {
+            stats: self.stats(&flows),
+            placement: self.placement(&flows),
+            flows,
+        }
+    }
+
+    fn row(&self, flow: &FlowReport) -> FlowRow {
+        let steps = flow.flow.steps.iter();
+        let outputs = steps.filter_map(|step| match step {
+            Step::Output(port) => Some(port.0),
+            Step::Edit(_) => None,
+        });
+        let words = flow.state.to_string();
+        let (state, reason) = match words.split_once(": ") {
+            Some((state, reason)) => (state.to_owned(), Some(reason.to_owned())),
+            None => (words, None),
+        };
+        let reason = match flow.state {
+            FlowState::Software => Some(self.reason_for_software(flow)),
+            FlowState::Adding => Some("the target adds its rule".to_owned()),
+            _ => reason,
+        };
+        let plane = match flow.state {
+            FlowState::InHardware => "nic",
+            _ => "software",
+        };
+        FlowRow {
+            flow: flow.id.0,
+            matched: match_text(&flow.flow),
+            outputs: outputs.collect(),
+            plane: plane.to_owned(),
+            state,
+            rate: flow.rate,
+            software_packets: flow.in_software,
+            nic_packets: flow.in_target,
+            gain: flow.gain,
+            reason,
+        }
+    }
+
+    fn reason_for_software(&self, flow: &FlowReport) -> String {
+        let met = &flow.flow.met.lookups;
+        let names_a_table = |choice: &&TableChoice| {
+            let table = table_of(&self.view.program, &choice.table);
+            choice.wanted == Override::Never && met.iter().any(|met| Some(met.table) == table)
+        };
+        let options = &self.options.offloader;
+        if let Some(choice) = self.options.tables.iter().find(names_a_table) {
+            return format!("the owner keeps table {} in software", choice.name);
+        }
+        if let Err(reason) = self.target.can(&flow.flow) {
+            return reason.to_string();
+        }
+        if let Some(error) = self.offloader.as_ref().and_then(Offloader::error) {
+            return format!("nothing was decided: {error}");
+        }
+        if flow.rate < options.least_rate {
+            return format!("its rate is below {} packets a second", options.least_rate);
+        }
+        let capacity = self.target.capacity();
+        let has_room = capacity.rules.is_none_or(|rules| capacity.used < rules);
+        match (has_room, options.moves_a_second) {
+            (true, Some(most)) => {
+                format!("it waits for the next decision; at most {most} flows move in a second")
+            }
+            (true, None) => "it waits for the next decision".to_owned(),
+            (false, _) => "other flows gain more in the target, which is full".to_owned(),
+        }
+    }
+
+    fn stats(&self, flows: &[FlowRow]) -> OffloadStats {
+        let mut states: BTreeMap<&str, u64> = BTreeMap::new();
+        for flow in flows {
+            *states.entry(&flow.state).or_default() += 1;
+        }
+        let states = STATES.map(|state| StateRow {
+            state: state.to_owned(),
+            flows: states.get(state).copied().unwrap_or_default(),
+        });
+        let row = |(reason, count): (&str, u64)| ReasonRow {
+            reason: reason.to_owned(),
+            count,
+        };
+        let offloader = self.offloader.as_ref();
+        let counts = offloader.map(Offloader::counts).unwrap_or_default();
+        let capacity = self.target.capacity();
+        OffloadStats {
+            target: self.target.name().to_owned(),
+            states: states.to_vec(),
+            rules: capacity.used.into(),
+            capacity: capacity.rules.map(u64::from),
+            evicted: counts.evicted,
+            uncredited_packets: self.stats.uncredited_packets + counts.uncredited,
+            refused: offloader
+                .iter()
+                .flat_map(|offloader| offloader.refusals())
+                .map(row)
+                .collect(),
+            not_offloadable: offloader
+                .iter()
+                .flat_map(|offloader| offloader.reasons())
+                .map(row)
+                .collect(),
+            unnoted_packets: counts.unnoted,
+            retraced: counts.retraced,
+            changed: counts.changed,
+            ..self.stats.clone()
+        }
+    }
+
+    fn placement(&self, flows: &[FlowRow]) -> PlacementReport {
+        let options = &self.options.offloader;
+        let plane = |name: &str, capacity: Option<u64>| {
+            let own = flows.iter().filter(|flow| flow.plane == name);
+            PlaneRow {
+                plane: name.to_owned(),
+                flows: own.clone().count() as u64,
+                capacity,
+                rate: own.map(|flow| flow.rate).sum(),
+            }
+        };
+        let tables = self.options.tables.iter().map(|choice| TableRow {
+            table: choice.name.clone(),
+            choice: match choice.wanted {
+                Override::Always => "always".to_owned(),
+                Override::Never => "never".to_owned(),
+            },
+            is_there: table_of(&self.view.program, &choice.table).is_some(),
+        });
+        let unsupported = self.unsupported.as_ref().map(NotOffloadable::to_string);
+        let error = self.offloader.as_ref().and_then(Offloader::error);
+        PlacementReport {
+            policy: options.policy.to_string(),
+            period_ms: options.period.0 / 1_000_000,
+            moves_a_second: options.moves_a_second,
+            hysteresis: options.hysteresis,
+            planes: vec![
+                plane("nic", self.target.capacity().rules.map(u64::from)),
+                plane("software", None),
+            ],
+            tables: tables.collect(),
+            error: unsupported.or(error.map(str::to_owned)),
+        }
+    }
+}
+
+/// Returns the table of a program with this name, or with this last part of its name.
+fn table_of(program: &Program, name: &str) -> Option<TableId> {
+    let is_named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
+    let mut tables = program.tables.iter();
+    tables
+        .find(|(_, table)| is_named(&table.name))
+        .map(|(id, _)| id)
+}
