@@ -34,11 +34,13 @@ impl Priorities {
         }
     }
 
-    /// Excludes a priority of another owner.
-    pub fn exclude(&mut self, priority: u16) {
+    /// Excludes a priority of another owner. Returns true if it was given here.
+    pub fn exclude(&mut self, priority: u16) -> bool {
         self.taken.insert(priority);
+        let before = self.given.len();
         // Rules that have it stay there; new ones get another.
         self.given.retain(|_, given| given.priority != priority);
+        self.given.len() < before
     }
 
     /// Returns the priority of rules with this rule's protocol and masks; `None` if there are no

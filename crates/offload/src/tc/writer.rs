@@ -443,11 +443,13 @@ impl Writer {
 
     /// Leaves a priority to another owner. Returns true if the rule has another one.
     fn move_priority(&mut self, fresh: &mut Fresh) -> bool {
-        self.shared.count(|counts| counts.priorities_left += 1);
         let Some(priorities) = self.priorities.get_mut(&fresh.interface) else {
             return false;
         };
-        priorities.exclude(fresh.rule.priority);
+        // Several rules of a batch can find it taken.
+        if priorities.exclude(fresh.rule.priority) {
+            self.shared.count(|counts| counts.priorities_left += 1);
+        }
         let priority = priorities.of(&fresh.rule);
         fresh.rule.priority = priority.unwrap_or(fresh.rule.priority);
         priority.is_some()
