@@ -13,7 +13,7 @@ const MAX_ANSWER: u64 = 256 << 20;
 /// Returns the body of the answer to a GET.
 ///
 /// # Errors
-/// Nobody answers, or the answer is not 200: cause and remedy.
+/// There is no answer, or the answer is not 200: cause and remedy.
 pub(crate) fn get(at: SocketAddr, path: &str) -> Result<String, String> {
     let unreached = |error| {
         format!("{at}: {error}; does a switch with --offload and --metrics {at} run there?")

@@ -12,8 +12,8 @@
 //! - [`TargetSpec`] and [`TableChoice`] are the owner's words for targets and tables.
 //!
 //! Invariants:
-//! - The packet path waits for nothing and allocates nothing: while nobody takes a sample, it
-//!   goes on. The model NIC is an exception: it is a model, with one lock a burst.
+//! - The packet path waits for nothing and allocates nothing: a sample that is not taken
+//!   goes on as a larger one. The model NIC is an exception: it is a model, with one lock a burst.
 //! - A record of the device's log reaches the offloader with a state that has its change. If too
 //!   many wait, all flows are traced again instead.
 //! - Counts are given to the device on its own thread. What cannot be given any more is counted.

@@ -197,7 +197,10 @@ mod tests {
     use offload::{LengthRange, MatchedBits, Met};
     use packet::PortId;
 
-    fn text(matched: &[(u32, &[u8], &[u8])], max: u32) -> String {
+    /// Offset, value and mask.
+    type Compared<'b> = (u32, &'b [u8], &'b [u8]);
+
+    fn text(matched: &[Compared<'_>], max: u32) -> String {
         let matched = matched.iter().map(|(offset, value, mask)| MatchedBits {
             offset: *offset,
             value: value.to_vec(),
@@ -217,8 +220,8 @@ mod tests {
     fn fields_have_names_where_the_flow_fixes_the_headers_before_them() {
         let all = packet::MAX_FRAME as u32;
         let whole = [0xFF; 6];
-        let ipv4: (u32, &[u8], &[u8]) = (12, &[8, 0, 0x45], &whole[..3]);
-        let cases: [(&[(u32, &[u8], &[u8])], &str); 6] = [
+        let ipv4: Compared<'_> = (12, &[8, 0, 0x45], &whole[..3]);
+        let cases: [(&[Compared<'_>], &str); 6] = [
             (&[], "port 3"),
             (
                 &[(0, &[2, 0, 0, 0, 0, 1], &whole)],

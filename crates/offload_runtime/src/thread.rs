@@ -147,7 +147,7 @@ pub struct OffloadHandle(Sender<Input>);
 impl OffloadHandle {
     /// Lets the thread pass a report to `answer`. It is dropped unanswered if the thread has ended.
     pub fn request(&self, answer: impl FnOnce(OffloadReport) + Send + 'static) {
-        // The message with the answer is dropped if nobody receives it.
+        // The message with the answer is dropped if the thread has ended.
         let _ = self.0.send(Input::Report(Box::new(answer)));
     }
 }
