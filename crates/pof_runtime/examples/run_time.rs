@@ -402,6 +402,7 @@ fn main() {
         forwarder: ForwarderOptions::default(),
         device: 1,
         fail: Fail::Secure,
+        offload: None,
     };
     let mut switch = PofSwitch::new(options, ports, None).expect("a switch");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
