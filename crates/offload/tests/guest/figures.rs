@@ -302,9 +302,6 @@ fn figure_flap_no_flow_is_removed_and_put_back_unchanged_under_1000_changes_a_se
                 world.step();
             }
         }
-        (0..FLOWS)
-            .step_by(37)
-            .for_each(|n| world.observe(&frame(n), 10));
         world.step();
     }
     let time = begin.elapsed();
