@@ -324,6 +324,14 @@ control IntIngress(inout headers_t hdr,
         meta.is_sink = true;
     }
 
+    // Ports where hosts are: packets that come with INT are forged.
+    table host_ingress {
+        key = { standard_metadata.ingress_port : exact; }
+        actions = { drop; NoAction; }
+        default_action = NoAction();
+        size = 512;
+    }
+
     // Ports where hosts are: no INT leaves there.
     table host_port {
         key = { standard_metadata.egress_spec : exact; }
@@ -348,6 +356,9 @@ control IntIngress(inout headers_t hdr,
     apply {
         if (standard_metadata.parser_error != error.NoError) {
             drop();
+        }
+        if (hdr.shim.isValid()) {
+            host_ingress.apply();
         }
         forward.apply();
         if (hdr.udp.isValid() || hdr.tcp.isValid()) {

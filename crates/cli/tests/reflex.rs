@@ -11,7 +11,7 @@ const FABRIC: &str = "reflex/slow_link/fabric.toml";
 fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
     let dir = Directory::new("reflex-replay");
     let (loops, fabric) = (lab::example(LOOPS), lab::example(FABRIC));
-    let capture = dir.file("reports.pcap");
+    let input = format!("collector={}", dir.file("reports.pcap"));
     let run = said(&[
         "reflex",
         "run",
@@ -19,11 +19,10 @@ fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
         "--fabric",
         &fabric,
         "--capture",
-        &capture,
+        &input,
         "--json",
     ]);
     assert_eq!(run.status, Some(0), "{}", run.err);
-    let input = format!("collector={capture}");
     let replay = said(&["reflex", "replay", &loops, "--in", &input, "--json"]);
     assert_eq!(replay.status, Some(0), "{}", replay.err);
     let (run, replay) = (run.json(), replay.json());
@@ -68,7 +67,7 @@ fn all_mistakes_of_a_loop_file_are_named_with_their_lines() {
         (11, "there is no reflex \"detours\""),
         (14, "there is no element \"leaf2\""),
         (16, "\"ip.ttl\" is no field of a flow"),
-        (18, "a detour needs two ports"),
+        (18, "a detour needs two ports, each once"),
         (19, "\"many\" is not understood"),
     ] {
         let expected = format!("loops.toml:{line}: error: {message}");

@@ -49,6 +49,8 @@ pub(crate) struct LinkDirection {
     counts: LineCounts,
     /// Frames in transit, in order of arrival. Frames overtake each other only by a fault.
     on_the_way: VecDeque<Frame>,
+    /// Arrival of the last one.
+    last_arrival: Nanos,
 }
 
 impl LinkDirection {
@@ -59,6 +61,7 @@ impl LinkDirection {
             fault_chance: Rng::new(seed ^ FAULT_SEED),
             counts: LineCounts::default(),
             on_the_way: VecDeque::new(),
+            last_arrival: Nanos::ZERO,
             spec,
         }
     }
@@ -82,7 +85,9 @@ impl LinkDirection {
             self.counts.lost += 1;
             return Delivery::Lost;
         }
-        Delivery::Arrives(leaving.end + self.spec.delay)
+        // A fault that ends does not let frames overtake those before them.
+        self.last_arrival = self.last_arrival.max(leaving.end + self.spec.delay);
+        Delivery::Arrives(self.last_arrival)
     }
 
     /// Adds a frame that will arrive to the frames in transit, with its faults. Returns true if
@@ -165,6 +170,21 @@ mod tests {
         let mut line = line(10, 0);
         assert_eq!(line.offer(100, Nanos(0)), Delivery::Arrives(Nanos(600)));
         assert_eq!(line.offer(100, Nanos(10)), Delivery::Arrives(Nanos(700)));
+    }
+
+    #[test]
+    fn a_frame_does_not_overtake_those_before_it_when_the_delay_falls() {
+        let mut line = line(10, 0);
+        let plain = *line.spec();
+        let slow = LinkSpec {
+            delay: Nanos(5000),
+            ..plain
+        };
+        line.set(&slow);
+        assert_eq!(line.offer(100, Nanos(0)), Delivery::Arrives(Nanos(5100)));
+        line.set(&plain);
+        assert_eq!(line.offer(100, Nanos(200)), Delivery::Arrives(Nanos(5100)));
+        assert_eq!(line.offer(100, Nanos(6000)), Delivery::Arrives(Nanos(6600)));
     }
 
     #[test]

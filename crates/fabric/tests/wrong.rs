@@ -44,6 +44,35 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ),
         ("\"s:2\"", "\"a\"", 16, "a has two links", "line 14"),
         (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nlink = [\"a\", \"s:2\"]\nat = \"1 ms\"\nloss = 1.0",
+            18,
+            "there is no link between these ends",
+            "as the [[link]] section does",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"",
+            17,
+            "the fault changes nothing",
+            "give it a delay",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"\nuntil = \"1 ms\"\nloss = 1.0",
+            20,
+            "the fault ends before it begins",
+            "later than `at`",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"\nuntil = \"3 ms\"\nloss = 1.0\n\
+             [[fault]]\nlink = [\"s:2\", \"b\"]\nat = \"2 ms\"\ndelay = \"1 ms\"",
+            22,
+            "two faults of this link overlap in time",
+            "let `until` of the first be before the second",
+        ),
+        (
             "[[link]]\nends = [\"b\", \"s:2\"]\n",
             "",
             9,

@@ -78,8 +78,10 @@ pub struct Change {
     pub reflex: ReflexIndex,
     /// The port that the flow is sent to.
     pub port: u32,
-    /// Time at which the store had it, and its index there.
-    pub committed: Option<(Nanos, LogIndex)>,
+    /// Index in the store's log, when a majority of its nodes has it.
+    pub log_index: Option<LogIndex>,
+    /// Time at which the store answered, by its rule (`ack`).
+    pub committed: Option<Nanos>,
     /// Time at which the element's answer arrived.
     pub answered: Option<Nanos>,
 }
@@ -95,27 +97,30 @@ pub enum DecisionRefusal {
     Entries,
     /// The flow lacks a field of the table's key.
     NoKey,
-    /// There is no room for the flow's state.
-    NoRoom,
     /// The store has no leader.
     NoQuorum,
     /// Too many requests wait at the store.
     Busy,
     /// The store has no room for the entry.
     StoreFull,
+    /// The switch refused the entry: its table is full, or has the entry already.
+    SwitchRefused,
+    /// The switch's table has keys of other widths.
+    WrongKey,
 }
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 8] = [
+    pub const ALL: [DecisionRefusal; 9] = [
         DecisionRefusal::Held,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
         DecisionRefusal::NoKey,
-        DecisionRefusal::NoRoom,
         DecisionRefusal::NoQuorum,
         DecisionRefusal::Busy,
         DecisionRefusal::StoreFull,
+        DecisionRefusal::SwitchRefused,
+        DecisionRefusal::WrongKey,
     ];
 
     /// Returns its name in reports.
@@ -125,10 +130,11 @@ impl DecisionRefusal {
             DecisionRefusal::Rate => "rate",
             DecisionRefusal::Entries => "entries",
             DecisionRefusal::NoKey => "no_key",
-            DecisionRefusal::NoRoom => "no_room",
             DecisionRefusal::NoQuorum => "no_quorum",
             DecisionRefusal::Busy => "busy",
             DecisionRefusal::StoreFull => "store_full",
+            DecisionRefusal::SwitchRefused => "switch_refused",
+            DecisionRefusal::WrongKey => "wrong_key",
         }
     }
 }
@@ -140,10 +146,13 @@ impl fmt::Display for DecisionRefusal {
             DecisionRefusal::Rate => "rate: too many changes in the last second",
             DecisionRefusal::Entries => "entries: the permission has no entry left",
             DecisionRefusal::NoKey => "no key: the flow lacks a field of the table's key",
-            DecisionRefusal::NoRoom => "no room: too many flows",
             DecisionRefusal::NoQuorum => "no quorum: the store has no leader",
             DecisionRefusal::Busy => "busy: too many requests wait at the store",
             DecisionRefusal::StoreFull => "store full: the store has no room for the entry",
+            DecisionRefusal::SwitchRefused => {
+                "switch refused: the table is full, or another owner made the entry"
+            }
+            DecisionRefusal::WrongKey => "wrong key: the table has keys of other widths",
         })
     }
 }

@@ -11,21 +11,37 @@ use switch::{Action, Change, ControlError, Device, EntryId, TableEntry};
 use crate::loops::{ElementIndex, Loops, ReflexIndex, ReflexSpec};
 use crate::write::TableWrite;
 
+/// Result of a write at an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteResult {
+    /// The device has it, or had it before.
+    Applied,
+    /// The device refused it.
+    Refused,
+    /// It is no write of this element.
+    Unknown,
+}
+
 /// Answer of an element to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementAnswer {
-    /// It has all changes up to this index.
-    Has(LogIndex),
+    /// It has all changes up to this index, and did this with the last one.
+    Has(LogIndex, WriteResult),
     /// It saw a leader of this later term, and did nothing.
     OldTerm(Term),
 }
 
 impl ElementAnswer {
-    /// Returns the answer to a change by what the guard decided.
-    pub(crate) fn of(admission: Admission, change: &ElementChange) -> ElementAnswer {
+    /// Returns the answer to a change by what the guard decided, and the result of the last change
+    /// that it let through.
+    pub(crate) fn of(
+        admission: Admission,
+        change: &ElementChange,
+        last: WriteResult,
+    ) -> ElementAnswer {
         match admission {
-            Admission::Apply => ElementAnswer::Has(change.index),
-            Admission::Repeat(has) | Admission::Gap(has) => ElementAnswer::Has(has),
+            Admission::Apply => ElementAnswer::Has(change.index, last),
+            Admission::Repeat(has) | Admission::Gap(has) => ElementAnswer::Has(has, last),
             Admission::OldTerm(newer) => ElementAnswer::OldTerm(newer),
         }
     }
@@ -57,6 +73,8 @@ pub enum BindReason {
     NoAction(String),
     /// The action has another number of parameters than one.
     Parameters(String),
+    /// A port does not fit the action's parameter.
+    Port(u32),
 }
 
 impl fmt::Display for BindError {
@@ -90,6 +108,9 @@ impl fmt::Display for BindError {
             }
             BindReason::Parameters(action) => {
                 write!(f, "action {action} has not one parameter, the port")
+            }
+            BindReason::Port(port) => {
+                write!(f, "port {port} is too large for the action's parameter")
             }
         }
     }
@@ -145,6 +166,8 @@ pub struct ManagedElement {
     tables: Vec<Option<ManagedTable>>,
     entries: HashMap<Key, (TableId, EntryId)>,
     counts: ElementCounts,
+    /// Result of the last change that was let through.
+    last_result: WriteResult,
     last_refusal: Option<ControlError>,
 }
 
@@ -167,6 +190,7 @@ impl ManagedElement {
             tables: tables.collect::<Result<_, _>>()?,
             entries: HashMap::new(),
             counts: ElementCounts::default(),
+            last_result: WriteResult::Applied,
             last_refusal: None,
         })
     }
@@ -181,23 +205,31 @@ impl ManagedElement {
     ) -> ElementAnswer {
         let admission = self.fence.admit(term, change.previous, change.index);
         self.counts.count(admission);
-        if admission == Admission::Apply
-            && let Err(error) = self.apply(device, change)
-        {
-            self.counts.refused += 1;
-            self.last_refusal = Some(error);
+        if admission == Admission::Apply {
+            self.last_result = match self.apply(device, change) {
+                Ok(result) => result,
+                Err(error) => {
+                    self.counts.refused += 1;
+                    self.last_refusal = Some(error);
+                    WriteResult::Refused
+                }
+            };
         }
-        ElementAnswer::of(admission, change)
+        ElementAnswer::of(admission, change, self.last_result)
     }
 
-    fn apply(&mut self, device: &mut Device, change: &ElementChange) -> Result<(), ControlError> {
+    fn apply(
+        &mut self,
+        device: &mut Device,
+        change: &ElementChange,
+    ) -> Result<WriteResult, ControlError> {
         let Some(bytes) = &change.change else {
             if let Some((table, entry)) = self.entries.remove(&change.key) {
                 device.apply(Change::Delete(table, entry))?;
                 self.counts.applied += 1;
                 device.publish();
             }
-            return Ok(());
+            return Ok(WriteResult::Applied);
         };
         let write = TableWrite::decode(bytes.get());
         let table = write.and_then(|write| {
@@ -212,7 +244,7 @@ impl ManagedElement {
         });
         let Some((write, managed)) = table else {
             self.counts.unknown += 1;
-            return Ok(());
+            return Ok(WriteResult::Unknown);
         };
         let action = Action::Call(ActionCall {
             action: managed.action,
@@ -244,7 +276,7 @@ impl ManagedElement {
         }
         self.counts.applied += 1;
         device.publish();
-        Ok(())
+        Ok(WriteResult::Applied)
     }
 
     /// Returns the counts.
@@ -292,6 +324,11 @@ fn bind(reflex: &ReflexSpec, program: &Program) -> Result<ManagedTable, BindErro
     let [port] = &program.actions[table.actions[action].action].params[..] else {
         return Err(refuse(BindReason::Parameters(reflex.action.clone())));
     };
+    let port_width = port.ty.width();
+    let is_too_large = |port: &&u32| Value::from_u128(u128::from(**port), port_width).is_err();
+    if let Some(port) = reflex.ports.iter().find(is_too_large) {
+        return Err(refuse(BindReason::Port(*port)));
+    }
     let mut key_widths = Vec::new();
     for (key, part) in table.keys.iter().zip(&reflex.key) {
         let width = key.expr.ty(program, None).map_or(0, ScalarTy::width);
@@ -304,7 +341,7 @@ fn bind(reflex: &ReflexSpec, program: &Program) -> Result<ManagedTable, BindErro
         table: id,
         key_widths,
         action,
-        port_width: port.ty.width(),
+        port_width,
         owner: format!("reflex {}", reflex.name).into_bytes().into(),
     })
 }

@@ -83,6 +83,10 @@ impl CommandTarget for FabricElement {
     fn counts(&self) -> ElementCounts {
         self.element.counts()
     }
+
+    fn last_refusal(&self) -> Option<String> {
+        self.element.last_refusal().map(ToString::to_string)
+    }
 }
 
 /// Function that gets each frame of a source, and its time.

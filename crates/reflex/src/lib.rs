@@ -36,7 +36,9 @@ mod write;
 
 pub use classify::{ReportFacts, Rule, RuleError};
 pub use decision::{Change, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes};
-pub use element::{BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement};
+pub use element::{
+    BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement, WriteResult,
+};
 pub use fabric_node::{
     FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
 };

@@ -13,13 +13,14 @@ use telemetry::{
 
 use crate::classify::ReportFacts;
 use crate::decision::{Change, Decision, DecisionId, DecisionRefusal, Outcome, PathNodes};
-use crate::element::ElementAnswer;
+use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementIndex, Loops, MonitorIndex, MonitorKind, ReflexIndex, SourceIndex};
 use crate::monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
 use crate::permission::Permission;
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
+use crate::write::TableWrite;
 
-/// Decisions that are kept until the caller takes them; older ones are dropped and counted.
+/// Decisions that are kept; older ones are dropped and counted.
 const MAX_DECISIONS: usize = 65_536;
 /// Time without an answer, beyond the delays of the way, after which commands are sent again.
 const RESEND: Nanos = Nanos::from_millis(1);
@@ -50,7 +51,7 @@ pub struct PlaneCounts {
     pub commands: u64,
     /// Commands sent again.
     pub resent: u64,
-    /// Decisions that were dropped before the caller took them.
+    /// Decisions that were dropped since there were too many.
     pub lost_decisions: u64,
 }
 
@@ -87,7 +88,8 @@ pub struct ElementCommand {
 }
 
 struct Source {
-    tracker: SequenceTracker<Exporter>,
+    /// Exporters by their addresses: numbers of Report 0.5 have no node.
+    tracker: SequenceTracker<(Ipv4Addr, Exporter)>,
 }
 
 struct Monitor {
@@ -112,9 +114,8 @@ struct Delivery {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     decision: DecisionId,
-    reflex: ReflexIndex,
-    /// Place of the flow in its permission.
-    place: usize,
+    monitor: MonitorIndex,
+    write: TableWrite,
 }
 
 /// A reflex plane without threads, clock and I/O. Times never decrease.
@@ -128,8 +129,8 @@ pub struct ReflexPlane {
     commands: VecDeque<ElementCommand>,
     decisions: VecDeque<Decision>,
     next_decision: u64,
-    /// Names of the changes that the store has not answered.
-    requests: HashMap<RequestId, Key>,
+    /// Changes that the store has not answered, and their names.
+    requests: HashMap<RequestId, (Key, DecisionId)>,
     /// Changes that the store has not committed, by name. A permission has one of a name.
     proposed: HashMap<Key, Pending>,
     /// Committed changes by element and index that are not answered, in order.
@@ -152,8 +153,10 @@ impl ReflexPlane {
             }
         });
         let permissions = loops.reflexes.iter().enumerate();
-        let permissions = permissions
-            .map(|(at, reflex)| Permission::new(ReflexIndex(at), reflex, mix(!seed ^ at as u64)));
+        let permissions = permissions.map(|(at, reflex)| {
+            let node = loops.elements[reflex.element.0].node;
+            Permission::new(ReflexIndex(at), reflex, node)
+        });
         let store = ReplicaGroup::new(&loops.store, seed, now);
         let elements = loops.elements.len();
         ReflexPlane {
@@ -191,10 +194,12 @@ impl ReflexPlane {
             return;
         };
         let exporter = report.header.exporter;
-        let is_allowed = spec.from.iter().any(|(node, address)| {
-            *address == from && exporter.node.is_none_or(|claimed| claimed == *node)
-        });
-        if !is_allowed {
+        // Report 0.5 has the node in its values, or has none.
+        let first = report.individuals().next();
+        let in_values = || first.and_then(|report| report.local_hop()?.node);
+        let node = exporter.node.or_else(in_values);
+        let mut allowed = spec.from.iter().filter(|(_, address)| *address == from);
+        if node.is_some_and(|claimed| allowed.all(|(node, _)| *node != claimed)) {
             self.counts.not_allowed += 1;
             return;
         }
@@ -202,7 +207,8 @@ impl ReflexPlane {
         let digest = datagram_digest(payload);
         let tracker = &mut self.sources[source.0].tracker;
         let header = report.header;
-        let arrival = tracker.observe(exporter, header.version, header.sequence, digest);
+        let key = (from, exporter);
+        let arrival = tracker.observe(key, header.version, header.sequence, digest);
         if arrival == telemetry::Arrival::Repeated {
             self.counts.repeated += 1;
             return;
@@ -214,7 +220,7 @@ impl ReflexPlane {
             let local = individual.local_hop();
             let facts = ReportFacts {
                 flow: view.flow,
-                node: exporter.node,
+                node,
                 queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
                 drop_reason: individual.drop_record().map(|record| record.reason),
             };
@@ -247,7 +253,7 @@ impl ReflexPlane {
         };
         match monitor.latency.observe(flow, path, now) {
             LatencyOutcome::Normal => monitor.counts.normal += 1,
-            LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath => {
+            LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath | LatencyOutcome::TooLong => {
                 monitor.counts.no_sample += 1;
             }
             LatencyOutcome::Full => monitor.counts.no_room += 1,
@@ -266,10 +272,9 @@ impl ReflexPlane {
         path: &ReportedPath<'_>,
         alarm: LatencyAlarm,
     ) {
-        self.next_decision += 1;
-        let id = DecisionId(self.next_decision);
+        let id = DecisionId(self.next_decision + 1);
         let reflex = self.loops.monitors[index.0].reflex;
-        let outcome = reflex.map(|reflex| self.propose(now, id, reflex, &flow, path));
+        let outcome = reflex.map(|reflex| self.propose(now, (id, index), reflex, &flow, path));
         let counts = &mut self.monitors[index.0].counts;
         let outcome = match outcome {
             None => Outcome::Reported,
@@ -279,9 +284,14 @@ impl ReflexPlane {
             }
             Some(Err(refusal)) => {
                 counts.refused[refusal as usize] += 1;
+                if refusal == DecisionRefusal::Held {
+                    // An alarm lasts: one decision of each flow is kept, and not each packet's.
+                    return;
+                }
                 Outcome::Refused(refusal)
             }
         };
+        self.next_decision = id.0;
         if self.decisions.len() >= MAX_DECISIONS {
             self.decisions.pop_front();
             self.counts.lost_decisions += 1;
@@ -302,14 +312,13 @@ impl ReflexPlane {
     fn propose(
         &mut self,
         now: Nanos,
-        decision: DecisionId,
+        (decision, monitor): (DecisionId, MonitorIndex),
         reflex: ReflexIndex,
         flow: &FlowKey,
         path: &ReportedPath<'_>,
     ) -> Result<Change, DecisionRefusal> {
         let permission = &mut self.permissions[reflex.0];
-        let allowed = permission.detour(flow, path, now)?;
-        let write = allowed.write;
+        let write = permission.detour(flow, path, now)?;
         let element = self.loops.reflexes[reflex.0].element;
         let name = write.name();
         let request = self
@@ -319,17 +328,18 @@ impl ReflexPlane {
             StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
             StoreRefusal::Busy => DecisionRefusal::Busy,
         })?;
-        let place = permission.made(&allowed, now);
+        permission.made(&write, now);
         let pending = Pending {
             decision,
-            reflex,
-            place,
+            monitor,
+            write,
         };
-        self.requests.insert(request, name);
+        self.requests.insert(request, (name, decision));
         self.proposed.insert(name, pending);
         Ok(Change {
             reflex,
             port: write.port,
+            log_index: None,
             committed: None,
             answered: None,
         })
@@ -342,16 +352,15 @@ impl ReflexPlane {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
                 StoreEvent::Committed(id) => {
-                    self.requests.remove(&id);
+                    if let Some((_, decision)) = self.requests.remove(&id) {
+                        self.update(decision, |made| made.committed = Some(now));
+                    }
                 }
                 StoreEvent::Full(id) => {
-                    let name = self.requests.remove(&id);
-                    if let Some(pending) = name.and_then(|name| self.proposed.remove(&name)) {
-                        self.permissions[pending.reflex.0].undone(pending.place);
-                        let refusal = DecisionRefusal::StoreFull;
-                        self.update(pending.decision, |outcome| {
-                            *outcome = Outcome::Refused(refusal);
-                        });
+                    let request = self.requests.remove(&id);
+                    let pending = request.and_then(|(name, _)| self.proposed.remove(&name));
+                    if let Some(pending) = pending {
+                        self.refuse(&pending, DecisionRefusal::StoreFull);
                     }
                 }
                 StoreEvent::Leading => self.send_all_again(now),
@@ -379,11 +388,7 @@ impl ReflexPlane {
     fn send(&mut self, now: Nanos, element: ElementIndex, term: Term, change: ElementChange) {
         if let Some(pending) = self.proposed.remove(&change.key) {
             self.sent[element.0].push_back((change.index, pending));
-            self.update(pending.decision, |outcome| {
-                if let Outcome::Made(made) = outcome {
-                    made.committed = Some((now, change.index));
-                }
-            });
+            self.update(pending.decision, |made| made.log_index = Some(change.index));
         }
         let delay = self.loops.elements[element.0].delay;
         let delivery = &mut self.deliveries[element.0];
@@ -425,7 +430,7 @@ impl ReflexPlane {
 
     /// Takes an element's answer to a command.
     pub fn answer(&mut self, now: Nanos, element: ElementIndex, answer: ElementAnswer) {
-        let ElementAnswer::Has(index) = answer else {
+        let ElementAnswer::Has(index, last) = answer else {
             // A leader of a later term is there, and sends again.
             return;
         };
@@ -441,12 +446,21 @@ impl ReflexPlane {
             && sent <= index
         {
             self.sent[element.0].pop_front();
-            self.permissions[pending.reflex.0].done(pending.place);
-            self.update(pending.decision, |outcome| {
-                if let Outcome::Made(made) = outcome {
-                    made.answered = Some(now);
+            // The answer has the result of the last change; those before it were answered, or
+            // their answers were lost.
+            let result = match sent == index {
+                true => last,
+                false => WriteResult::Applied,
+            };
+            match result {
+                WriteResult::Applied => {
+                    let ReflexIndex(reflex) = pending.write.reflex;
+                    self.permissions[reflex].done(&pending.write.key);
+                    self.update(pending.decision, |made| made.answered = Some(now));
                 }
-            });
+                WriteResult::Refused => self.refuse(&pending, DecisionRefusal::SwitchRefused),
+                WriteResult::Unknown => self.refuse(&pending, DecisionRefusal::WrongKey),
+            }
         }
         let delivery = &mut self.deliveries[element.0];
         if delivery.confirming < index && self.store.confirm(id_of(element), index).is_ok() {
@@ -454,14 +468,30 @@ impl ReflexPlane {
         }
     }
 
-    /// Changes the outcome of a decision that the caller has not taken yet.
-    fn update(&mut self, id: DecisionId, change: impl FnOnce(&mut Outcome)) {
+    /// Turns a change that was made into a refusal.
+    fn refuse(&mut self, pending: &Pending, refusal: DecisionRefusal) {
+        let ReflexIndex(reflex) = pending.write.reflex;
+        self.permissions[reflex].undone(&pending.write.key);
+        let counts = &mut self.monitors[pending.monitor.0].counts;
+        counts.made -= 1;
+        counts.refused[refusal as usize] += 1;
+        if let Some(outcome) = self.outcome(pending.decision) {
+            *outcome = Outcome::Refused(refusal);
+        }
+    }
+
+    /// Changes a decision that is on its way, unless it was dropped.
+    fn update(&mut self, id: DecisionId, change: impl FnOnce(&mut Change)) {
+        if let Some(Outcome::Made(made)) = self.outcome(id) {
+            change(made);
+        }
+    }
+
+    fn outcome(&mut self, id: DecisionId) -> Option<&mut Outcome> {
         let place = self
             .decisions
             .binary_search_by_key(&id, |decision| decision.id);
-        if let Ok(place) = place {
-            change(&mut self.decisions[place].outcome);
-        }
+        Some(&mut self.decisions[place.ok()?].outcome)
     }
 
     /// Passes each command to `take`, in order.
@@ -471,14 +501,9 @@ impl ReflexPlane {
         }
     }
 
-    /// Returns the decisions that were not taken yet, oldest first.
+    /// Returns the decisions, oldest first. Those that were `held` are only counted.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter()
-    }
-
-    /// Removes and returns the oldest decision, with what came of it so far.
-    pub fn take_decision(&mut self) -> Option<Decision> {
-        self.decisions.pop_front()
     }
 
     /// Returns the time of the next action without a report.
@@ -505,6 +530,11 @@ impl ReflexPlane {
     /// Returns the sequences of a source's exporters together.
     pub fn sequences(&self, source: SourceIndex) -> SequenceCounts {
         self.sources[source.0].tracker.total()
+    }
+
+    /// Returns the number of datagrams of a source that had no place in a sequence.
+    pub fn untracked(&self, source: SourceIndex) -> u64 {
+        self.sources[source.0].tracker.untracked()
     }
 
     /// Returns the store, for tests of faults.

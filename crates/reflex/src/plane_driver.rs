@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use consensus::{Admission, ElementChange, Fence, Term};
 use packet::Nanos;
 
-use crate::element::{ElementAnswer, ElementCounts};
+use crate::element::{ElementAnswer, ElementCounts, WriteResult};
 use crate::loops::{ElementIndex, SourceIndex};
 use crate::plane::{ElementCommand, ReflexPlane};
 
@@ -17,6 +17,11 @@ pub trait CommandTarget {
 
     /// Returns its counts.
     fn counts(&self) -> ElementCounts;
+
+    /// Returns the words of its last refusal.
+    fn last_refusal(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An element without a switch, which takes each change: for replays.
@@ -31,7 +36,7 @@ impl CommandTarget for AcceptingElement {
         let admission = self.fence.admit(term, change.previous, change.index);
         self.counts.count(admission);
         self.counts.applied += u64::from(admission == Admission::Apply);
-        ElementAnswer::of(admission, change)
+        ElementAnswer::of(admission, change, WriteResult::Applied)
     }
 
     fn counts(&self) -> ElementCounts {
@@ -136,6 +141,11 @@ impl PlaneDriver {
     /// Returns the counts of an element.
     pub fn element_counts(&self, element: ElementIndex) -> ElementCounts {
         self.elements[element.0].target.counts()
+    }
+
+    /// Returns the words of an element's last refusal.
+    pub fn last_refusal(&self, element: ElementIndex) -> Option<String> {
+        self.elements[element.0].target.last_refusal()
     }
 }
 

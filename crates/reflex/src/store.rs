@@ -189,12 +189,6 @@ impl ReplicaGroup {
         Some((leader.term(), leader.change_after(element, after)?))
     }
 
-    /// Returns the index up to which an element's confirmation is in the log.
-    pub fn confirmed(&self, element: ElementId) -> LogIndex {
-        let leader = self.leader();
-        leader.map_or(LogIndex(0), |at| self.nodes[at].confirmed(element))
-    }
-
     /// Stops a node, or lets it go on with what it had: a fault for tests and experiments.
     pub fn set_stopped(&mut self, node: usize, is_stopped: bool) {
         if let Some(stopped) = self.is_stopped.get_mut(node) {
@@ -304,6 +298,12 @@ impl ReplicaGroup {
                         self.events.push_back(StoreEvent::Change(term, change));
                     }
                     NodeEvent::Leading { .. } if leader == Some(at) => {
+                        // Requests at a node that led before may be lost: repeated, they have
+                        // their first effect.
+                        for session in &mut self.sessions {
+                            session.is_proposed = false;
+                        }
+                        goes_on = true;
                         self.events.push_back(StoreEvent::Leading);
                     }
                     NodeEvent::Leading { .. }
@@ -417,7 +417,15 @@ mod tests {
         let (key, bytes) = change(1);
         // A request under way when the leader stops is not lost.
         let id = group.change(ElementId(1), key, bytes).unwrap();
+        // The leader has it, and the others do not.
+        for node in (0..3).filter(|node| *node != leader) {
+            group.set_stopped(node, true);
+        }
+        group.step(now);
         group.set_stopped(leader, true);
+        for node in (0..3).filter(|node| *node != leader) {
+            group.set_stopped(node, false);
+        }
         now = elect(&mut group, now);
         for _ in 0..50 {
             now = group.next_time();

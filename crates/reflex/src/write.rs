@@ -7,12 +7,12 @@ use telemetry::FlowKey;
 use crate::loops::{KeyPart, ReflexIndex};
 
 /// Maximum number of keys of a managed table.
-const MAX_KEYS: usize = 5;
+pub(crate) const MAX_KEYS: usize = 5;
 /// Maximum number of bytes of one key.
 const MAX_KEY_BYTES: usize = 16;
 
 /// Value of one key of a table, most significant byte first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyBytes {
     length: u8,
     bytes: [u8; MAX_KEY_BYTES],
@@ -33,7 +33,7 @@ impl KeyBytes {
 }
 
 /// Keys of an entry, in the order of the table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EntryKey {
     count: u8,
     parts: [KeyBytes; MAX_KEYS],

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Bed, bed};
+use common::{Bed, bed, example, read};
 use packet::Nanos;
 use reflex::{
     AcceptingElement, CommandTarget, Decision, DecisionRefusal, ElementIndex, MonitorIndex,
@@ -63,7 +63,8 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
         let path: Vec<u32> = change.path.get().iter().map(|node| node.0).collect();
         assert_eq!(path, [1, 11, 2]);
         assert!(change.latency > change.average + Nanos::from_micros(10));
-        let (committed, _) = made.committed.expect("the store committed it");
+        let committed = made.committed.expect("the store committed it");
+        assert!(made.log_index.is_some());
         let answered = made.answered.expect("the element answered");
         // Messages between replicas take no time here; the way to the element takes 5 us.
         assert_eq!(committed, change.at);
@@ -82,12 +83,49 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
 }
 
 #[test]
+fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
+    // Another owner has the entry of one flow.
+    let own = "detour { hdr.ipv4.src: 10.0.1.1; hdr.ipv4.dst: 10.0.2.1; hdr.ipv4.protocol: 17; \
+               meta.l4_src: 1024; meta.l4_dst: 6000; } -> via(port: 3)\n";
+    let entries = read(&example("slow_link").join("leaf1.entries")) + own;
+    let file = std::env::temp_dir().join(format!("reflex-{}.entries", std::process::id()));
+    std::fs::write(&file, entries).unwrap();
+    let path = file.display().to_string();
+    let bed = run(|fabric, loops| (fabric.replace("leaf1.entries", &path), loops));
+    std::fs::remove_file(&file).unwrap();
+    let decisions = decisions(&bed);
+    let of_flow = decisions
+        .iter()
+        .filter(|it| it.flow.ports.unwrap().source == 1024);
+    let refused = Outcome::Refused(DecisionRefusal::SwitchRefused);
+    assert!(of_flow.clone().count() > 1);
+    assert!(
+        of_flow.clone().all(|it| it.outcome == refused),
+        "{decisions:?}"
+    );
+    // It is held as another change would be.
+    let times: Vec<Nanos> = of_flow.map(|it| it.at).collect();
+    let hold = Nanos::from_millis(1);
+    assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + hold));
+    let driver = bed.plane.get();
+    assert_eq!(driver.plane().entries(ReflexIndex(0)), 63);
+    let monitor = driver.plane().monitor_counts(MonitorIndex(0));
+    assert_eq!(monitor.made, 63);
+    let refused = monitor.refused[DecisionRefusal::SwitchRefused as usize];
+    assert_eq!(refused as usize, times.len());
+    assert!(driver.last_refusal(ElementIndex(0)).is_some());
+}
+
+#[test]
 fn without_a_fault_there_is_no_alarm() {
     let bed = run(|fabric, loops| {
         let end = fabric.find("[[fault]]").expect("the example has a fault");
         (fabric[..end].to_owned(), loops)
     });
     assert_eq!(decisions(&bed).len(), 0);
+    let driver = bed.plane.get();
+    let monitor = driver.plane().monitor_counts(MonitorIndex(0));
+    assert_eq!((monitor.reports, monitor.normal), (20_000, 20_000));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::{Ended, out};
     after_help = "A loop file says which reports concern which monitor, and what a monitor may change. A decision is committed by the replicas of a store, then the \
                   switch gets it.\n\nExamples:\n  \
                   polyplane reflex check examples/reflex/slow_link/loops.toml\n  \
-                  polyplane reflex run examples/reflex/slow_link/loops.toml --fabric examples/reflex/slow_link/fabric.toml --capture reports.pcap\n  \
+                  polyplane reflex run examples/reflex/slow_link/loops.toml --fabric examples/reflex/slow_link/fabric.toml --capture collector=reports.pcap\n  \
                   polyplane reflex replay examples/reflex/slow_link/loops.toml --in collector=reports.pcap\n\n\
                   docs/reference/reflex.md has the file. Exit status: 0, also if there is no decision; 1 for errors in what was given, 2 for wrong usage."
 )]
@@ -64,6 +64,30 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Run(options) => run::run(options, early),
         Command::Replay(options) => replay::run(options, early),
     }
+}
+
+/// Returns the file of each source from texts as `collector=reports.pcap`.
+fn by_source(loops: &Loops, given: &[String]) -> Result<Vec<Option<PathBuf>>, String> {
+    let mut files = vec![None; loops.sources.len()];
+    for text in given {
+        let Some((host, file)) = text.split_once('=').filter(|(_, file)| !file.is_empty()) else {
+            return Err(format!(
+                "\"{text}\" is no host with a file: write HOST=FILE, as in collector=reports.pcap"
+            ));
+        };
+        let mut sources = loops.sources.iter();
+        let Some(source) = sources.position(|source| source.host == host) else {
+            let hosts: Vec<&str> = loops.sources.iter().map(|it| it.host.as_str()).collect();
+            return Err(format!(
+                "no source is at host {host}; sources are at {}",
+                hosts.join(", ")
+            ));
+        };
+        if files[source].replace(PathBuf::from(file)).is_some() {
+            return Err(format!("host {host} is given twice"));
+        }
+    }
+    Ok(files)
 }
 
 /// Reads a loop file.

@@ -7,6 +7,7 @@ use clap::Args;
 use command::captures::{Captures, Input};
 use packet::{Nanos, PortId};
 use runtime::ProcessSetup;
+use support::amount;
 use terminal::live::{LiveLine, bar};
 
 use super::show::Report;
@@ -16,8 +17,10 @@ use crate::{Ended, out};
 const START: Nanos = Nanos::from_secs(1);
 /// Time after the last report: answers of elements arrive.
 const LINGER: Nanos = Nanos::from_secs(1);
+/// Longest time without a packet: the store's clock runs all of it.
+const MAX_GAP: Nanos = Nanos::from_secs(600);
 /// Packets between two looks for a signal.
-const LOOK_EVERY: u64 = 1024;
+const LOOK_EVERY: u64 = 64;
 /// Width of the progress bar.
 const BAR: usize = 30;
 
@@ -39,26 +42,16 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let loops = super::read(&options.loops)?;
-    let inputs = options.inputs.iter().map(|input| {
-        let Some((host, file)) = input.split_once('=') else {
-            return Err(format!(
-                "\"{input}\" names no host: write HOST=FILE, as in collector=r.pcap"
-            ));
-        };
-        let source = loops.sources.iter().position(|source| source.host == host);
-        let source = source.ok_or_else(|| {
-            let hosts: Vec<&str> = loops.sources.iter().map(|it| it.host.as_str()).collect();
-            format!(
-                "no source is at host {host}; sources are at {}",
-                hosts.join(", ")
-            )
+    let files = super::by_source(&loops, &options.inputs)?;
+    let inputs = files.into_iter().enumerate().map(|(at, file)| {
+        let file = file.ok_or_else(|| {
+            let host = &loops.sources[at].host;
+            format!("the reports at {host} are missing: add --in {host}=FILE")
         })?;
-        Ok(Input {
-            port: PortId(source as u32),
-            file: file.into(),
-        })
+        let port = PortId(at as u32);
+        Ok(Input { port, file })
     });
-    let inputs: Vec<Input> = inputs.collect::<Result<_, _>>()?;
+    let inputs: Vec<Input> = inputs.collect::<Result<_, String>>()?;
     let mut captures = Captures::open(&inputs).map_err(|error| error.to_string())?;
     let start = Nanos(captures.start().0.saturating_sub(START.0));
     let elements = loops.elements.iter();
@@ -82,6 +75,15 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             break;
         };
         packets += 1;
+        if frame.arrival > last + MAX_GAP {
+            let (gap, from) = (
+                amount::time((frame.arrival.since(last)).into()),
+                packets - 1,
+            );
+            return Err(format!(
+                "after packet {from} there is none for {gap}; replay the parts of the captures one by one"
+            ));
+        }
         last = last.max(frame.arrival);
         let source = SourceIndex(port.0 as usize);
         let udp_port = driver.plane().loops().sources[source.0].udp_port;

@@ -34,9 +34,10 @@ pub(crate) struct Options {
     /// Maximum simulated time in seconds.
     #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: u64,
-    /// Write all reports to this capture, for `polyplane reflex replay`.
-    #[arg(long, value_name = "FILE")]
-    capture: Option<PathBuf>,
+    /// Write what arrives at a source's host to a capture, for `polyplane reflex replay`. Give one
+    /// for each source.
+    #[arg(long, value_name = "HOST=FILE")]
+    capture: Vec<String>,
     #[command(flatten)]
     choice: Choice,
     /// Write JSON: each decision, and the counts.
@@ -44,11 +45,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A capture that the nodes of several sources write to, and the first error.
+/// A capture of what arrives at a source, and the first error.
 struct Capture {
     writer: PcapWriter,
     error: Option<String>,
 }
+
+/// A capture that its node and the end of the run share.
+type SharedCapture = Rc<RefCell<Capture>>;
 
 pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let loops = super::read(&options.loops)?;
@@ -81,14 +85,18 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let elements = elements(&loops, &devices)?;
     let plane = ReflexPlane::new(loops, Nanos::ZERO);
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
-    let capture = options.capture.as_deref().map(PcapWriter::create);
-    let capture = capture.transpose().map_err(|error| error.to_string())?;
-    let capture = capture.map(|writer| {
-        let error = None;
-        Rc::new(RefCell::new(Capture { writer, error }))
+    let wanted = super::by_source(plane.get().plane().loops(), &options.capture)?;
+    let captures = wanted.into_iter().map(|file| {
+        let writer = file.map(|file| PcapWriter::create(&file)).transpose();
+        let writer = writer.map_err(|error| error.to_string())?;
+        Ok(writer.map(|writer| {
+            let error = None;
+            Rc::new(RefCell::new(Capture { writer, error }))
+        }))
     });
+    let captures: Vec<Option<SharedCapture>> = captures.collect::<Result<_, String>>()?;
     for (at, host) in sources.into_iter().enumerate() {
-        let node = plane.node(SourceIndex(at), observer(capture.clone()));
+        let node = plane.node(SourceIndex(at), observer(captures[at].clone()));
         let replaced = simulation.replace_host(host, Box::new(node));
         replaced.map_err(|error| error.to_string())?;
     }
@@ -99,7 +107,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         .map_err(|unbalanced| unbalanced.to_string())?;
     let report = Report::new(&plane.get(), simulation.now());
     drop(simulation);
-    if let Some(capture) = capture.and_then(Rc::into_inner) {
+    for capture in captures.into_iter().flatten().filter_map(Rc::into_inner) {
         let Capture { writer, error } = capture.into_inner();
         let written = writer.finish().map_err(|error| error.to_string());
         error.map_or(written, Err)?;
@@ -137,7 +145,7 @@ fn elements(
 }
 
 /// Returns the function that writes frames to the capture, if there is one.
-fn observer(capture: Option<Rc<RefCell<Capture>>>) -> FrameObserver {
+fn observer(capture: Option<SharedCapture>) -> FrameObserver {
     let Some(capture) = capture else {
         return Box::new(|_, _| {});
     };

@@ -145,6 +145,8 @@ struct ShownElement {
     early: u64,
     old_term: u64,
     unknown: u64,
+    /// Words of the switch's last refusal.
+    last_refusal: Option<String>,
 }
 
 /// Counts of datagrams and reports. Received = not allowed + malformed + repeated + accepted;
@@ -164,6 +166,8 @@ struct ShownCounts {
     commands: u64,
     resent: u64,
     lost_decisions: u64,
+    /// Datagrams of exporters without a place in a sequence.
+    untracked: u64,
     /// Frames that are no datagrams of a source, in captures.
     others: u64,
 }
@@ -214,6 +218,7 @@ impl Report {
                 early: counts.early,
                 old_term: counts.old_term,
                 unknown: counts.unknown,
+                last_refusal: driver.last_refusal(ElementIndex(at)),
             }
         });
         Report {
@@ -232,6 +237,9 @@ impl Report {
                 commands: counts.commands,
                 resent: counts.resent,
                 lost_decisions: counts.lost_decisions,
+                untracked: (0..loops.sources.len())
+                    .map(|at| plane.untracked(SourceIndex(at)))
+                    .sum(),
                 others: 0,
             },
             monitors: monitors.collect(),
@@ -282,7 +290,9 @@ impl Report {
             (counts.repeated, "repeated"),
             (counts.lost, "lost"),
             (counts.unclassified, "for no monitor"),
+            (counts.untracked, "not in a sequence"),
             (counts.others, "no datagrams of a source"),
+            (counts.lost_decisions, "older decisions dropped"),
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             text += &format!("  {what}: {count}\n");
@@ -319,6 +329,9 @@ impl Report {
             for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
                 text += &format!(", {count} {what}");
             }
+            if let Some(words) = &element.last_refusal {
+                text += &format!(" ({words})");
+            }
             text += "\n";
         }
         text
@@ -338,7 +351,7 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             let since = |end: Option<Nanos>| {
                 end.map_or("not yet".to_owned(), |end| time(end.since(decision.at)))
             };
-            let committed = since(change.committed.map(|(at, _)| at));
+            let committed = since(change.committed);
             let answered = since(change.answered);
             format!(
                 "{name}: port {}, committed after {committed}, done after {answered}",
@@ -357,8 +370,8 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
         average: decision.average.0,
         reflex: made.map(|change| loops.reflexes[change.reflex.0].name.clone()),
         port: made.map(|change| change.port),
-        committed: made.and_then(|change| Some(change.committed?.0.0)),
-        log_index: made.and_then(|change| Some(change.committed?.1.0)),
+        committed: made.and_then(|change| Some(change.committed?.0)),
+        log_index: made.and_then(|change| Some(change.log_index?.0)),
         answered: made.and_then(|change| Some(change.answered?.0)),
         refused: match decision.outcome {
             Outcome::Refused(refusal) => Some(refusal.name()),

@@ -85,7 +85,20 @@ impl Check<'_> {
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
         let faults = file.faults.iter();
-        let faults: Vec<FaultSpec> = faults.filter_map(|it| self.fault(it, &links)).collect();
+        let faults: Vec<_> = faults
+            .filter_map(|it| Some((it, self.fault(it, &links)?)))
+            .collect();
+        for (at, (fault, spec)) in faults.iter().enumerate() {
+            if faults[..at].iter().any(|(_, other)| overlap(spec, other)) {
+                let message = "two faults of this link overlap in time".to_owned();
+                self.mistake(
+                    fault,
+                    message,
+                    "let `until` of the first be before the second",
+                );
+            }
+        }
+        let faults: Vec<FaultSpec> = faults.into_iter().map(|(_, spec)| spec).collect();
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts);
@@ -636,6 +649,13 @@ impl Check<'_> {
     ) -> T {
         self.mistakes.number(given, least, default)
     }
+}
+
+/// Returns true if two faults of one link are in force at one time.
+fn overlap(a: &FaultSpec, b: &FaultSpec) -> bool {
+    let ends_before =
+        |first: &FaultSpec, then: &FaultSpec| first.until.is_some_and(|until| until <= then.at);
+    a.link == b.link && !ends_before(a, b) && !ends_before(b, a)
 }
 
 pub(super) fn same_network(a: Ipv4Addr, b: Ipv4Addr, prefix_len: u8) -> bool {

@@ -1,6 +1,6 @@
 //! The check of a loop file: resolves names, reads quantities and rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use consensus::{Ack, MAX_MEMBERS};
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::classify::Rule;
 use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW};
+use crate::write::MAX_KEYS;
 
 /// UDP port of telemetry reports by default.
 const REPORT_PORT: u16 = 32766;
@@ -32,6 +33,10 @@ const RATE: u64 = 1000;
 const ENTRIES: usize = 1024;
 /// Least time between two changes of one key by default.
 const HOLD: Nanos = Nanos::from_millis(1);
+/// Entries of a reflex at most.
+const MAX_ENTRIES: usize = 16_384;
+/// Samples of a monitor at most: 256 MiB.
+const MAX_SAMPLES: usize = 1 << 26;
 
 const KEY_PARTS: [(&str, KeyPart); 5] = [
     ("ip.src", KeyPart::Source),
@@ -86,6 +91,18 @@ impl Check {
                 let listen = &file.sources[at].get_ref().listen;
                 let message = format!("host {} has two sources", source.host);
                 self.mistakes.at(listen, message, "give it one");
+            }
+        }
+        for (at, reflex) in file.reflexes.iter().enumerate() {
+            let of = |it: &file::Reflex| (it.element.get_ref().clone(), it.table.get_ref().clone());
+            let own = of(reflex.get_ref());
+            if file.reflexes[..at]
+                .iter()
+                .any(|other| of(other.get_ref()) == own)
+            {
+                let message = format!("another reflex changes {} of {}", own.1, own.0);
+                let mend = "let one reflex change a table; monitors can share it";
+                self.mistakes.at(&reflex.get_ref().table, message, mend);
             }
         }
         Loops {
@@ -166,6 +183,10 @@ impl Check {
         ElementSpec {
             name: element.name.get_ref().clone(),
             device: device.get_ref().clone(),
+            node: element
+                .node
+                .is_some()
+                .then(|| IntNodeId(self.mistakes.number(&element.node, 0, 0))),
             delay: self.time(element.delay.as_ref(), DELAY),
         }
     }
@@ -244,6 +265,12 @@ impl Check {
         let reflex = reflex.map(|name| ReflexIndex(self.resolve(name, reflexes, "reflex")));
         let window = self.bounded(&monitor.window, WINDOW, MAX_WINDOW);
         let flows = self.bounded(&monitor.flows, FLOWS, MAX_FLOWS);
+        // A table of flows has up to three places for each.
+        if 3 * flows * window > MAX_SAMPLES {
+            let message = format!("{flows} flows with {window} samples each need too much memory");
+            let mend = format!("let flows times window be at most {}", MAX_SAMPLES / 3);
+            self.mistakes.at(&monitor.kind, message, mend);
+        }
         let above = monitor.above.as_ref();
         if above.is_none() {
             let mend = "write by how much it must exceed the average, as in above = \"1 us\"";
@@ -302,8 +329,14 @@ impl Check {
         let ports = reflex.ports.get_ref().iter();
         let ports = ports.map(|port| self.mistakes.number(&Some(port.clone()), 0, 0u32));
         let ports: Vec<u32> = ports.collect();
-        if ports.len() < 2 {
-            let message = "a detour needs two ports".to_owned();
+        if key.len() > MAX_KEYS {
+            let message = format!("there are {} keys", key.len());
+            let mend = format!("name each field of a flow once, at most {MAX_KEYS}");
+            self.mistakes.at(&reflex.key, message, mend);
+        }
+        let distinct: BTreeSet<&u32> = ports.iter().collect();
+        if distinct.len() < 2 || distinct.len() < ports.len() {
+            let message = "a detour needs two ports, each once".to_owned();
             let mend = "list the ports that a flow may be sent to, as in ports = [3, 4]";
             self.mistakes.at(&reflex.ports, message, mend);
         }
@@ -315,7 +348,7 @@ impl Check {
             action: reflex.action.get_ref().clone(),
             ports,
             rate: self.rate(reflex.rate.as_ref()),
-            entries: self.mistakes.number(&reflex.entries, 1, ENTRIES),
+            entries: self.bounded(&reflex.entries, ENTRIES, MAX_ENTRIES),
             hold: self.time(reflex.hold.as_ref(), HOLD),
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Element {
     pub(super) name: Text,
     /// The switch of the topology; the element's own name if it is not given.
     pub(super) device: Option<Text>,
+    /// Its node ID in reports.
+    pub(super) node: Option<Spanned<i64>>,
     /// Time of a command on its way, and of its answer.
     pub(super) delay: Option<Text>,
 }

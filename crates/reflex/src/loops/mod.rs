@@ -67,6 +67,8 @@ pub struct ElementSpec {
     pub name: String,
     /// The switch's name in the topology.
     pub device: String,
+    /// Its node in paths; the first node of each path if it is not given.
+    pub node: Option<IntNodeId>,
     /// Time of a command on its way to it, and of the answer.
     pub delay: Nanos,
 }
@@ -158,7 +160,7 @@ pub struct ReflexSpec {
     pub action: String,
     /// Ports that a flow may be sent to, in order of preference.
     pub ports: Vec<u32>,
-    /// Changes a second at most.
+    /// Changes a second, in bursts of at most a hundredth of them.
     pub rate: u64,
     /// Entries at most.
     pub entries: usize,

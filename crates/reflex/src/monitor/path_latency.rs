@@ -38,6 +38,8 @@ pub enum LatencyOutcome {
     NoSample(NoSample),
     /// A hop has no node ID, so the path is not known.
     UnknownPath,
+    /// The latency is 4.29 s or more: clocks that are not equal, rather than a path.
+    TooLong,
     /// There is no place for the flow.
     Full,
 }
@@ -49,8 +51,7 @@ pub struct PathLatencyMonitor {
     seed: u64,
     flows: FlowTable<PathKey>,
     averages: Box<[Average]>,
-    /// The last latencies of each place, [`PathLatencySpec::window`] each, in nanoseconds. Longer
-    /// ones are as `u32::MAX`.
+    /// The last latencies of each place, [`PathLatencySpec::window`] each, in nanoseconds.
     samples: Box<[u32]>,
 }
 
@@ -92,6 +93,9 @@ impl PathLatencyMonitor {
             Ok(latency) => latency,
             Err(reason) => return LatencyOutcome::NoSample(reason),
         };
+        if u32::try_from(latency.0).is_err() {
+            return LatencyOutcome::TooLong;
+        }
         let Some(hash) = path.path_hash(self.seed) else {
             return LatencyOutcome::UnknownPath;
         };
@@ -138,7 +142,8 @@ impl PathLatencyMonitor {
     fn add(&mut self, place: usize, latency: Nanos) {
         let window = self.spec.window;
         let average = &mut self.averages[place];
-        let sample = u32::try_from(latency.0).unwrap_or(u32::MAX);
+        // Longer ones are no samples.
+        let sample = latency.0 as u32;
         let slot = &mut self.samples[place * window + usize::from(average.next)];
         if usize::from(average.count) == window {
             average.sum -= u64::from(*slot);
