@@ -266,7 +266,7 @@ impl Generator {
             },
             14 => {
                 let count = 1 + self.random.below(4);
-                Instruction::WriteActions((0..count).map(|_| self.written()).collect())
+                Instruction::WriteActions((0..count).map(|_| self.action(true)).collect())
             }
             15 => Instruction::ClearActions,
             _ => Instruction::Jump {
@@ -276,16 +276,6 @@ impl Generator {
                     false => 0,
                 },
             },
-        }
-    }
-
-    /// Returns an action for the action set, which has no groups.
-    fn written(&mut self) -> Action {
-        loop {
-            match self.action(true) {
-                Action::Group(_) => {}
-                action => return action,
-            }
         }
     }
 
