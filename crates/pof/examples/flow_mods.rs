@@ -281,9 +281,12 @@ fn tables() {
 
 /// Returns the bytes of memory that the process has.
 fn resident() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
-    pages.map_or(0.0, |pages: f64| pages * 4_096.0)
+    let own = std::process::id().to_string();
+    let ps = std::process::Command::new("ps")
+        .args(["-o", "rss=", "-p", &own])
+        .output();
+    let text = String::from_utf8(ps.expect("ps runs").stdout).expect("text");
+    1_024.0 * text.trim().parse::<f64>().expect("a number of KiB")
 }
 
 /// The function of [`known`] in P4.

@@ -170,7 +170,7 @@ fn pof_switch(count: usize) -> Forwarder {
     switch
 }
 
-/// Writes the frames anew.
+/// Writes the frames again.
 fn refill(frames: &mut [Frame]) {
     for (at, frame) in frames.iter_mut().enumerate() {
         let mut bytes: [u8; 64] = std::array::from_fn(|byte| byte as u8);

@@ -12,8 +12,7 @@ const FLOWS_IN_PART: usize = 28;
 /// Maximum number of objects in one part of the answer to QUERYALL.
 const OBJECTS_IN_PART: usize = 32;
 
-/// What is left of an answer. Objects that go meanwhile are left out, and those that come are not
-/// in it.
+/// Rest of an answer. Objects that go meanwhile are left out, and those that come are not in it.
 #[derive(Debug)]
 pub(crate) struct LongAnswer {
     /// Number of the request.

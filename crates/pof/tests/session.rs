@@ -414,7 +414,7 @@ fn refused_changes_have_the_protocols_codes() {
                 9,
                 vec![Instruction::WriteActions(vec![Action::Group(4)])],
             ),
-            (3, 1),
+            (2, 9),
         ),
         (add(5, 9, vec![apply(vec![Action::Group(4)])]), (2, 9)),
         (add(5, 9, vec![apply(vec![output(0x0001_0001)])]), (2, 4)),

@@ -1,12 +1,13 @@
 //! Measurement of a running switch: entries, shapes and tables that a controller makes over
 //! loopback TCP while frames are forwarded.
 //!
-//! `cargo run --release -p pof_runtime --example run_time [rate|known|shapes|tables]... [--load 0.8]`
+//! `cargo run --release -p pof_runtime --example run_time [PART]... [--load 0.8]`, where PART is
+//! `rate`, `known`, `shapes` or `tables`.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,11 +20,11 @@ use pof::wire::*;
 use pof_runtime::{Fail, Listen, PofSwitch, Stop, SwitchOptions, TlsOptions};
 use support::quantile::{median, quantile};
 
-/// Entries whose rate is measured.
+/// Entries of a measurement of their rate.
 const FLOWS: u32 = 100_000;
 /// Messages between two barriers.
 const BARRIER_EVERY: u32 = 100;
-/// Barriers whose replies may be outstanding.
+/// Barriers without a reply, at most.
 const WINDOW: u32 = 4;
 /// Frames that a port queues.
 const DEPTH: usize = 8_192;
@@ -31,8 +32,8 @@ const DEPTH: usize = 8_192;
 /// A port that the switch polls all the time.
 struct Polled {
     port: MemoryPort,
-    /// A file that is always readable.
-    readable: File,
+    /// A socket with a byte that is never read, and its other end.
+    readable: (UnixStream, UnixStream),
 }
 
 impl Port for Polled {
@@ -61,7 +62,7 @@ impl Port for Polled {
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.readable.as_fd())
+        Some(self.readable.0.as_fd())
     }
 }
 
@@ -391,7 +392,8 @@ fn main() {
         .into_iter()
         .unzip();
     let ports = near.into_iter().map(|port| {
-        let readable = File::open("/dev/zero").expect("a file that is always readable");
+        let mut readable = UnixStream::pair().expect("two sockets");
+        readable.1.write_all(&[0]).expect("room for a byte");
         let description = pof::port(1, port.id().0 as u16, "memory");
         let port: Box<dyn Port> = Box::new(Polled { port, readable });
         (description, port)

@@ -561,8 +561,8 @@ impl Device {
         idle
     }
 
-    /// Returns the time from which [`Device::take_idle`] returns an entry, if no packet hits it until
-    /// then. Entries without idle time-out have none.
+    /// Returns the time from which [`Device::take_idle`] returns an entry, if no packet hits it
+    /// until then. Entries without idle time-out have none.
     pub fn idle_at(&self, table: TableId, entry: EntryId) -> Option<Nanos> {
         let entries = self.configuration.tables.get(table)?;
         let timeout = entries.get(entry)?.idle_timeout_ns?;

@@ -37,7 +37,7 @@ flow add mm/0 priority 3 counter 1 match 96/16=0x800 meta:16/8=* do goto lpm/0
 flow add mm/0 priority 2 match 96/16=0x806 meta:16/8=1 do group 2; meter 1
 flow add mm/0 priority 1 idle 3 match 96/16=* meta:16/8=* do goto em/0
 flow add lpm/0 cookie 7 match 240/32=10.0.0.0/8 do set_field 240/32=10.2.2.2, calculate_checksum 192/16 112/160, output 2
-flow add lpm/0 match 240/32=10.1.0.0/16 do add_field 112/32=0x0a0a0908; move_packet_offset +4; write_actions output 3; goto em/0 offset 2
+flow add lpm/0 match 240/32=10.1.0.0/16 do add_field 112/32=0x0a0a0908; move_packet_offset +4; write_actions output 3, group 2; goto em/0 offset 2
 flow add lpm/0 hard 9 match 240/32=* do packet_in 4, delete_field 96 32, output in_port
 flow add em/0 match 0/48=0x000102030405 do modify_field 176/8 -1, output flood, group 1; compare 0 64/8 [72/8]; goto_direct linear/0 [6/2]
 flow add linear/0 do branch 0/8 3 2; output 1; jump +0; output 2

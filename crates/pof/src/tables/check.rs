@@ -210,14 +210,6 @@ impl Tables {
                 field(written, MAX_FIELD_BITS, ErrorCode::BadOffset)
             }
             Instruction::ClearActions => Ok(()),
-            // A group in the action set would need a set of its own.
-            Instruction::WriteActions(actions)
-                if actions
-                    .iter()
-                    .any(|action| matches!(action, Action::Group(_))) =>
-            {
-                Err(ErrorCode::UnsupportedInstruction)
-            }
             Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions
                 .iter()
                 .try_for_each(|action| self.check_action(action)),

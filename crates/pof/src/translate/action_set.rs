@@ -10,7 +10,7 @@ use ir::{FieldId, ScalarTy};
 
 use super::ShapesByTable;
 use super::expr::NUMBER;
-use super::shape::{Operation, REAL_PORT, Step};
+use super::shape::{Operation, REAL_PORT, Step, Written};
 use crate::model::{Action, Field, Place, VALUE_BYTES};
 use crate::tables::TableNumber;
 
@@ -22,7 +22,21 @@ struct SlotKey {
 }
 
 impl SlotKey {
-    fn of(action: &Action) -> SlotKey {
+    /// Order of a group. If there is one, outputs do not run.
+    const GROUP: u8 = 9;
+    /// Order of an output.
+    const OUTPUT: u8 = 10;
+
+    fn of(written: &Written) -> SlotKey {
+        let action = match &written.operations[..] {
+            [Operation::Action(action)] if !written.is_group => action,
+            _ => {
+                return SlotKey {
+                    order: SlotKey::GROUP,
+                    field: None,
+                };
+            }
+        };
         let of = |field: &Field| Some((field.place(), field.offset, field.length));
         let (order, field) = match action {
             Action::DeleteField { .. } => (0, None),
@@ -34,7 +48,8 @@ impl SlotKey {
             Action::Counter(_) => (6, None),
             Action::Drop { .. } => (7, None),
             Action::PacketIn { .. } => (8, None),
-            Action::Output { .. } | Action::Group(_) => (9, None),
+            Action::Output { .. } => (SlotKey::OUTPUT, None),
+            Action::Group(_) => (SlotKey::GROUP, None),
         };
         SlotKey { order, field }
     }
@@ -51,7 +66,7 @@ pub(super) struct Site {
     /// Its table.
     pub(super) table: TableNumber,
     /// The action.
-    pub(super) action: Action,
+    pub(super) written: Written,
     /// Widths of its immediates.
     pub(super) widths: Vec<u32>,
 }
@@ -59,6 +74,8 @@ pub(super) struct Site {
 /// A place of the set.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
+    /// If this field is not 0, the action does not run.
+    pub(super) unless: Option<FieldId>,
     /// Number of the site that stored the action; 0 for none.
     pub(super) chosen: FieldId,
     /// The immediates, left-aligned.
@@ -74,6 +91,8 @@ pub(super) struct Slot {
 pub(super) struct ActionSet {
     /// Its places, in the order in which they run.
     pub(super) slots: Vec<Slot>,
+    /// Number of the site that stored a group.
+    group: Option<FieldId>,
     /// Slot and site of each position.
     at: BTreeMap<SitePosition, (usize, usize)>,
 }
@@ -82,18 +101,19 @@ impl ActionSet {
     /// Collects all sites, and declares the fields of the program.
     pub(super) fn declare(program: &mut ir::Program, shapes: &ShapesByTable) -> ActionSet {
         let mut places: BTreeMap<SlotKey, Vec<(SitePosition, Site)>> = BTreeMap::new();
-        for ((position, action), number) in sites(shapes).into_iter().zip(1..) {
+        for ((position, written), number) in sites(shapes).into_iter().zip(1..) {
+            let actions = written.operations.iter().flat_map(Operation::actions);
             let site = Site {
                 number,
                 table: position.0,
-                action: action.clone(),
-                widths: widths(action),
+                written: written.clone(),
+                widths: actions.flat_map(widths).collect(),
             };
-            let place = places.entry(SlotKey::of(action)).or_default();
+            let place = places.entry(SlotKey::of(written)).or_default();
             place.push((position, site));
         }
         let mut set = ActionSet::default();
-        for (at, sites) in places.into_values().enumerate() {
+        for (at, (key, sites)) in places.into_iter().enumerate() {
             let width = |(_, site): &(SitePosition, Site)| site.widths.iter().sum();
             let width = sites.iter().map(width).max().unwrap_or(0).max(1);
             let mut field = |name: &str, width| {
@@ -106,7 +126,11 @@ impl ActionSet {
             for (index, (position, _)) in sites.iter().enumerate() {
                 set.at.insert(*position, (at, index));
             }
+            if key.order == SlotKey::GROUP {
+                set.group = Some(chosen);
+            }
             set.slots.push(Slot {
+                unless: set.group.filter(|_| key.order == SlotKey::OUTPUT),
                 chosen,
                 values,
                 width,
@@ -124,18 +148,16 @@ impl ActionSet {
     }
 }
 
-fn sites(shapes: &ShapesByTable) -> Vec<(SitePosition, &Action)> {
+fn sites(shapes: &ShapesByTable) -> Vec<(SitePosition, &Written)> {
     let mut sites = Vec::new();
     for (table, shapes) in shapes {
         for (shape, (_, one)) in shapes.iter().enumerate() {
             for (step, one) in one.steps.iter().enumerate() {
-                let Step::Write(operations) = one else {
+                let Step::Write(written) = one else {
                     continue;
                 };
-                for (at, operation) in operations.iter().enumerate() {
-                    if let Operation::Action(action) = operation {
-                        sites.push(((*table, shape, step, at), action));
-                    }
+                for (at, written) in written.iter().enumerate() {
+                    sites.push(((*table, shape, step, at), written));
                 }
             }
         }

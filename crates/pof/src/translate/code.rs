@@ -298,8 +298,14 @@ pub(super) fn run_action_set(set: &ActionSet, fields: &Fields, externs: &Externs
                 tables: BTreeSet::new(),
                 code: Vec::new(),
             };
-            emitter.action(&site.action, State::ANYWHERE);
-            let is_chosen = is_equal(read(slot.chosen), number(site.number));
+            for operation in &site.written.operations {
+                emitter.operation(operation, State::ANYWHERE);
+            }
+            let mut is_chosen = is_equal(read(slot.chosen), number(site.number));
+            if let Some(other) = slot.unless {
+                let is_alone = is_equal(read(other), number(0));
+                is_chosen = binary(BinOp::LogicalAnd, is_chosen, is_alone);
+            }
             code.push(when(is_chosen, emitter.code));
         }
     }
@@ -535,8 +541,8 @@ impl Emitter<'_> {
                 }
                 None
             }
-            Step::Write(operations) => {
-                for position in 0..operations.len() {
+            Step::Write(written) => {
+                for position in 0..written.len() {
                     self.store(at, position);
                 }
                 None

@@ -349,15 +349,15 @@ impl Walk<'_> {
                 return vec![(next, state)];
             }
             // They run where the last list ends, which may be any place.
-            Step::Write(operations) => {
+            Step::Write(_) => {
                 self.is_whole = true;
                 let before = State {
                     outputs: state.outputs,
                     ..State::ANYWHERE
                 };
-                let after = operations
-                    .iter()
-                    .fold(before, |state, operation| self.operation(operation, state));
+                let operations = step.operations().into_iter();
+                let after =
+                    operations.fold(before, |state, operation| self.operation(operation, state));
                 state.outputs = after.outputs;
                 return vec![(next, state)];
             }

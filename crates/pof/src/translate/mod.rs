@@ -87,8 +87,8 @@ pub(crate) struct Translation {
     pub(crate) fault_counts: ExternId,
 }
 
-/// Shapes of each table, with a number that stays as long as the shape is used. Their actions follow
-/// that of a miss, in this order.
+/// Shapes of each table, with a number that stays as long as the shape is used. Their actions
+/// follow that of a miss, in this order.
 pub(crate) type ShapesByTable = BTreeMap<TableNumber, Vec<(u64, Arc<Shape>)>>;
 
 /// Action on a miss: what becomes of packets that no entry matches.

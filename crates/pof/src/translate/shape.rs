@@ -23,10 +23,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// Returns all actions.
     pub(crate) fn actions(&self) -> impl Iterator<Item = &Action> {
-        let operations = self.steps.iter().flat_map(|step| match step {
-            Step::Plain(_) => &[][..],
-            Step::Apply(operations) | Step::Write(operations) => operations,
-        });
+        let operations = self.steps.iter().flat_map(Step::operations);
         operations.flat_map(Operation::actions)
     }
 }
@@ -39,7 +36,27 @@ pub(crate) enum Step {
     /// Actions that run at once.
     Apply(Vec<Operation>),
     /// Actions that enter the action set.
-    Write(Vec<Operation>),
+    Write(Vec<Written>),
+}
+
+/// An action that enters the action set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Written {
+    /// True if it is a group.
+    pub(crate) is_group: bool,
+    /// The action, or all that the group does.
+    pub(crate) operations: Vec<Operation>,
+}
+
+impl Step {
+    /// Returns all operations.
+    pub(crate) fn operations(&self) -> Vec<&Operation> {
+        match self {
+            Step::Plain(_) => Vec::new(),
+            Step::Apply(operations) => operations.iter().collect(),
+            Step::Write(written) => written.iter().flat_map(|one| &one.operations).collect(),
+        }
+    }
 }
 
 /// An action of a shape.
@@ -126,7 +143,13 @@ impl Splitter<'_> {
     fn step(&mut self, instruction: &Instruction) -> Step {
         let mut one = instruction.clone();
         match &mut one {
-            Instruction::WriteActions(actions) => return Step::Write(self.operations(actions)),
+            Instruction::WriteActions(actions) => {
+                let written = actions.iter().map(|action| Written {
+                    is_group: matches!(action, Action::Group(_)),
+                    operations: self.operations(std::slice::from_ref(action)),
+                });
+                return Step::Write(written.collect());
+            }
             Instruction::ApplyActions(actions) => return Step::Apply(self.operations(actions)),
             Instruction::GotoTable { fields, .. } => fields.clear(),
             Instruction::WriteMetadata { length, value, .. } => {

@@ -127,7 +127,8 @@ fn set_key(action: &Action) -> SetKey {
         Action::Counter(_) => (6, None),
         Action::Drop { .. } => (7, None),
         Action::PacketIn { .. } => (8, None),
-        Action::Output { .. } | Action::Group(_) => (9, None),
+        Action::Group(_) => (9, None),
+        Action::Output { .. } => (10, None),
     }
 }
 
@@ -209,7 +210,14 @@ impl Packet<'_> {
             self.count(entry.counter);
             next = self.list(&entry.instructions)?;
         }
-        for written in std::mem::take(&mut self.set).into_values() {
+        let set = std::mem::take(&mut self.set);
+        let has_group = set
+            .values()
+            .any(|one| matches!(one.action, Action::Group(_)));
+        for written in set.into_values() {
+            if has_group && matches!(written.action, Action::Output { .. }) {
+                continue;
+            }
             (self.table, self.cookie) = (written.table, written.cookie);
             self.action(&written.action)?;
         }
