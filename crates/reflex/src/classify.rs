@@ -34,7 +34,7 @@ enum Term {
 
 /// A rule: conditions that all must hold. One without conditions, `any`, matches all reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct ReportRule {
     terms: Vec<Term>,
     text: String,
 }
@@ -80,12 +80,12 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-impl Rule {
+impl ReportRule {
     /// Reads a rule.
     ///
     /// # Errors
     /// A fact or a condition is not understood.
-    pub fn parse(text: &str) -> Result<Rule, RuleError> {
+    pub fn parse(text: &str) -> Result<ReportRule, RuleError> {
         let mut words = text.split_whitespace();
         let mut terms = Vec::new();
         while let Some(fact) = words.next() {
@@ -118,7 +118,7 @@ impl Rule {
                 .ok_or_else(|| RuleError::Condition(fact.to_owned(), word.to_owned()))?;
             terms.push(make(numbers));
         }
-        Ok(Rule {
+        Ok(ReportRule {
             terms,
             text: text.to_owned(),
         })
@@ -131,7 +131,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ReportRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -222,7 +222,7 @@ mod tests {
             ("any node 8", false),
         ] {
             assert_eq!(
-                Rule::parse(text).unwrap().matches(&facts),
+                ReportRule::parse(text).unwrap().matches(&facts),
                 expected,
                 "{text}"
             );
@@ -242,7 +242,7 @@ mod tests {
                 "\"10.0.0.0/33\" is no condition for ip.src",
             ),
         ] {
-            let error = Rule::parse(text).unwrap_err();
+            let error = ReportRule::parse(text).unwrap_err();
             assert_eq!(error.to_string(), expected);
             assert!(!error.mend().is_empty());
         }

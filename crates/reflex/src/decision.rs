@@ -68,12 +68,12 @@ pub enum Outcome {
     /// It was refused, without effect.
     Refused(DecisionRefusal),
     /// It is on its way.
-    Made(Change),
+    Made(DecidedChange),
 }
 
 /// A change of an element by a decision, with the times of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct DecidedChange {
     /// The permission.
     pub reflex: ReflexIndex,
     /// The port that the flow is sent to.

@@ -52,7 +52,7 @@ impl ElementAnswer {
 pub struct BindError {
     /// Name of the permission.
     pub reflex: String,
-    /// What the program has, or lacks.
+    /// The reason.
     pub reason: BindReason,
 }
 

@@ -5,7 +5,7 @@
 //! **Out:** commands for elements ([`ElementCommand`]), and decisions with what came of them
 //! ([`Decision`]).
 //!
-//! - [`ReflexPlane`] classifies reports ([`Rule`]), gives them to monitors, asks permissions, and
+//! - [`ReflexPlane`] classifies reports ([`ReportRule`]), gives them to monitors, asks permissions, and
 //!   proposes changes to the store. It has no thread, no clock and no I/O.
 //! - [`ReplicaGroup`] is the store: nodes of `consensus` with messages in memory.
 //! - [`ManagedElement`] stands before a device: it applies committed changes in order, once, from
@@ -34,8 +34,10 @@ mod plane_driver;
 mod store;
 mod write;
 
-pub use classify::{ReportFacts, Rule, RuleError};
-pub use decision::{Change, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes};
+pub use classify::{ReportFacts, ReportRule, RuleError};
+pub use decision::{
+    DecidedChange, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes,
+};
 pub use element::{
     BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement, WriteResult,
 };

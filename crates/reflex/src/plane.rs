@@ -12,7 +12,7 @@ use telemetry::{
 };
 
 use crate::classify::ReportFacts;
-use crate::decision::{Change, Decision, DecisionId, DecisionRefusal, Outcome, PathNodes};
+use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, PathNodes};
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementIndex, Loops, MonitorIndex, MonitorKind, ReflexIndex, SourceIndex};
 use crate::monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
@@ -316,7 +316,7 @@ impl ReflexPlane {
         reflex: ReflexIndex,
         flow: &FlowKey,
         path: &ReportedPath<'_>,
-    ) -> Result<Change, DecisionRefusal> {
+    ) -> Result<DecidedChange, DecisionRefusal> {
         let permission = &mut self.permissions[reflex.0];
         let write = permission.detour(flow, path, now)?;
         let element = self.loops.reflexes[reflex.0].element;
@@ -336,7 +336,7 @@ impl ReflexPlane {
         };
         self.requests.insert(request, (name, decision));
         self.proposed.insert(name, pending);
-        Ok(Change {
+        Ok(DecidedChange {
             reflex,
             port: write.port,
             log_index: None,
@@ -384,7 +384,7 @@ impl ReflexPlane {
         self.send(now, element, term, change);
     }
 
-    /// Sends a change. Its decision is committed now if it was not, also by a leader before this one.
+    /// Sends a change. A leader before this one may have committed it.
     fn send(&mut self, now: Nanos, element: ElementIndex, term: Term, change: ElementChange) {
         if let Some(pending) = self.proposed.remove(&change.key) {
             self.sent[element.0].push_back((change.index, pending));
@@ -481,7 +481,7 @@ impl ReflexPlane {
     }
 
     /// Changes a decision that is on its way, unless it was dropped.
-    fn update(&mut self, id: DecisionId, change: impl FnOnce(&mut Change)) {
+    fn update(&mut self, id: DecisionId, change: impl FnOnce(&mut DecidedChange)) {
         if let Some(Outcome::Made(made)) = self.outcome(id) {
             change(made);
         }

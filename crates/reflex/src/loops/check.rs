@@ -13,7 +13,7 @@ use super::{
     Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MonitorKind, MonitorSpec,
     PathLatencySpec, ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
 };
-use crate::classify::Rule;
+use crate::classify::ReportRule;
 use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW};
 use crate::write::MAX_KEYS;
 
@@ -248,14 +248,14 @@ impl Check {
     fn monitor(&mut self, monitor: &file::Monitor, reflexes: &Names<'_>) -> MonitorSpec {
         self.word(Some(&monitor.kind), &[("path_latency", ())]);
         let rules = monitor.matches.get_ref().iter();
-        let rules = rules.filter_map(|text| match Rule::parse(text.get_ref()) {
+        let rules = rules.filter_map(|text| match ReportRule::parse(text.get_ref()) {
             Ok(rule) => Some(rule),
             Err(error) => {
                 self.mistakes.at(text, error.to_string(), error.mend());
                 None
             }
         });
-        let rules: Vec<Rule> = rules.collect();
+        let rules: Vec<ReportRule> = rules.collect();
         if monitor.matches.get_ref().is_empty() {
             let mend = "write rules, as in [\"ip.dst 10.0.2.0/24\"], or [\"any\"]";
             let message = "no report concerns the monitor".to_owned();

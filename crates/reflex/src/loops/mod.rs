@@ -10,7 +10,7 @@ use packet::Nanos;
 use telemetry::{IntDomain, IntNodeId};
 use toml_file::{FileError, Parsed};
 
-use crate::classify::Rule;
+use crate::classify::ReportRule;
 
 /// Maximum size of a loop file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -92,7 +92,7 @@ pub struct MonitorSpec {
     /// Its name.
     pub name: String,
     /// The reports that concern it: those that match a rule.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ReportRule>,
     /// Its detector.
     pub kind: MonitorKind,
     /// Its permission to change an element; without one it reports only.
