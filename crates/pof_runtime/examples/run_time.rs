@@ -93,7 +93,8 @@ impl Link {
     fn wait(&mut self, mut barriers: u32) {
         let mut chunk = [0; 65_536];
         while barriers > 0 {
-            while let Some(length) = message_length(&self.input)
+            while barriers > 0
+                && let Some(length) = message_length(&self.input)
                 && length <= self.input.len()
             {
                 let message = decode(&self.input[..length]).expect("a message");
@@ -226,6 +227,8 @@ struct Traffic {
     frame: Frame,
     sent: u64,
     received: u64,
+    /// Frames that were lost before this measurement.
+    lost_before: u64,
     refused: u64,
     reordered: u64,
     mixed: u64,
@@ -290,8 +293,14 @@ impl Traffic {
         self.run(f64::INFINITY, |_| begin.elapsed() >= time);
         let rate = (self.received - before) as f64 / begin.elapsed().as_secs_f64();
         self.settle();
-        (self.refused, self.reordered, self.mixed) = (0, 0, 0);
+        self.count_again();
         rate
+    }
+
+    /// Begins to count again.
+    fn count_again(&mut self) {
+        self.lost_before = self.sent - self.received;
+        (self.refused, self.reordered, self.mixed) = (0, 0, 0);
     }
 }
 
@@ -324,12 +333,12 @@ fn under_load(
         median(&mut times).unwrap_or(0.0),
         quantile(&mut times, 0.99).unwrap_or(0.0),
         traffic.sent,
-        traffic.sent - traffic.received,
+        traffic.sent - traffic.received - traffic.lost_before,
         traffic.refused,
         traffic.reordered,
         traffic.mixed
     );
-    (traffic.refused, traffic.reordered, traffic.mixed) = (0, 0, 0);
+    traffic.count_again();
 }
 
 /// Returns one or two actions that no other number has.
@@ -425,6 +434,7 @@ fn main() {
         frame: Frame::from_bytes(&frame).expect("64 bytes"),
         sent: 0,
         received: 0,
+        lost_before: 0,
         refused: 0,
         reordered: 0,
         mixed: 0,
