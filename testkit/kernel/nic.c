@@ -11,6 +11,7 @@
  */
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
+#include <linux/hashtable.h>
 #include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ktime.h>
@@ -59,6 +60,7 @@ MODULE_PARM_DESC(rules, "rules in the hardware now");
 /* A rule in the hardware. An evicted rule, and a lie, have no effect. */
 struct hw_rule {
 	struct list_head list;
+	struct hlist_node by_cookie;
 	unsigned long cookie;
 	u32 prio;
 	__be16 protocol;
@@ -74,6 +76,7 @@ struct pair {
 	struct net_device *host, *wire;
 	/* Best priority first; rules of one priority in the order of their insertion. */
 	struct list_head rules;
+	DECLARE_HASHTABLE(by_cookie, 10);
 	spinlock_t lock;
 };
 
@@ -362,7 +365,7 @@ static struct hw_rule *find(struct pair *pair, unsigned long cookie)
 {
 	struct hw_rule *rule;
 
-	list_for_each_entry(rule, &pair->rules, list)
+	hash_for_each_possible(pair->by_cookie, rule, by_cookie, cookie)
 		if (rule->cookie == cookie)
 			return rule;
 	return NULL;
@@ -372,6 +375,7 @@ static struct hw_rule *find(struct pair *pair, unsigned long cookie)
 static void unlink(struct hw_rule *rule)
 {
 	list_del(&rule->list);
+	hash_del(&rule->by_cookie);
 	kfree(rule);
 }
 
@@ -418,7 +422,7 @@ static int check(struct flow_cls_offload *flower)
 static int add_rule(struct pair *pair, struct flow_cls_offload *flower)
 {
 	struct flow_rule *from = flower->rule;
-	struct hw_rule *rule, *old, *next;
+	struct hw_rule *rule, *old, *before;
 	unsigned int i, n = from->action.num_entries;
 	int error;
 
@@ -452,10 +456,12 @@ static int add_rule(struct pair *pair, struct flow_cls_offload *flower)
 		unlink(old);
 	else
 		rules++;
-	list_for_each_entry(next, &pair->rules, list)
-		if (next->prio > rule->prio)
+	/* From the end: most rules have the last priority. */
+	list_for_each_entry_reverse(before, &pair->rules, list)
+		if (before->prio <= rule->prio)
 			break;
-	list_add_tail(&rule->list, &next->list);
+	list_add(&rule->list, &before->list);
+	hash_add(pair->by_cookie, &rule->by_cookie, rule->cookie);
 	spin_unlock_bh(&pair->lock);
 	return 0;
 }
@@ -588,6 +594,7 @@ static int __init nic_init(void)
 		return -ENOMEM;
 	for (i = 0; i < pairs; i++) {
 		INIT_LIST_HEAD(&all[i].rules);
+		hash_init(all[i].by_cookie);
 		spin_lock_init(&all[i].lock);
 		all[i].host = make(&all[i], "nic%u", i);
 		all[i].wire = make(&all[i], "wire%u", i);

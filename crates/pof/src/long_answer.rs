@@ -9,6 +9,8 @@ use crate::wire::{Body, Counter, CounterCommand, FlowStats, Stats, StatsReply, S
 
 /// Maximum number of entries in one part of their statistics.
 const FLOWS_IN_PART: usize = 28;
+/// Maximum number of entries that are looked at for one part, so that other work waits no longer.
+const LOOKED_AT_FOR_PART: usize = 4_096;
 /// Maximum number of objects in one part of the answer to QUERYALL.
 const OBJECTS_IN_PART: usize = 32;
 
@@ -64,7 +66,8 @@ impl LongAnswer {
         }
     }
 
-    /// Returns the messages of the next part. Nothing is left after the last one.
+    /// Returns the messages of the next part; none if no entry that was looked at is wanted. Nothing
+    /// is left after the last one, which alone may be without entries.
     pub(crate) fn part(&mut self, switch: &Forwarder) -> Vec<Body> {
         match self.kind {
             Kind::Objects => {
@@ -87,9 +90,13 @@ impl LongAnswer {
                     let entry = switch.tables().table(number)?.entry(index);
                     flow_stats(switch, number, entry.filter(has_cookie)?)
                 };
-                let part = self.left.by_ref().take(FLOWS_IN_PART);
-                let stats = Stats::Flows(part.filter_map(entry).collect());
+                let looked_at = self.left.by_ref().take(LOOKED_AT_FOR_PART);
+                let part: Vec<_> = looked_at.filter_map(entry).take(FLOWS_IN_PART).collect();
                 let has_more = !self.is_over();
+                if has_more && part.is_empty() {
+                    return Vec::new();
+                }
+                let stats = Stats::Flows(part);
                 vec![Body::MultipartReply(StatsReply { has_more, stats })]
             }
         }

@@ -1092,6 +1092,45 @@ fn long_answers_wait_for_the_controller() {
 }
 
 #[test]
+fn statistics_of_one_entry_among_thousands_are_one_message() {
+    let mut bed = Bed::new();
+    let Body::TableMod(table) = table(Command::Add, 0, TableType::Masked, &[DESTINATION]) else {
+        panic!();
+    };
+    let size = 5_000;
+    bed.set(Body::TableMod(TableMod { size, ..table }));
+    for index in 0..size {
+        let mut flow = flow(FlowCommand::Add, index, 0, vec![apply(vec![output(2)])]);
+        flow.counter = 0;
+        flow.cookie = u64::from(index);
+        flow.matches[0].value = left(&index.to_be_bytes());
+        bed.set(Body::FlowMod(flow));
+    }
+    let mut ask = |cookie| {
+        let request = StatsRequest::Flows {
+            table: StatsRequest::ALL,
+            cookie,
+            cookie_mask: u64::MAX,
+        };
+        let replies = bed.ask(9, Body::MultipartRequest(request));
+        let part = |(_, body)| match body {
+            Body::MultipartReply(StatsReply {
+                has_more,
+                stats: Stats::Flows(flows),
+            }) => (
+                has_more,
+                flows.iter().map(|flow| flow.flow.cookie).collect(),
+            ),
+            other => panic!("{other:?}"),
+        };
+        replies.into_iter().map(part).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(4_990), [(false, vec![4_990])]);
+    assert_eq!(ask(7), [(true, vec![7]), (false, vec![])]);
+    assert_eq!(ask(u64::MAX), [(false, vec![])]);
+}
+
+#[test]
 fn a_table_in_use_names_the_flow_and_a_mask_in_an_exact_table_is_refused() {
     let mut bed = Bed::new();
     two_flows(&mut bed);

@@ -1,7 +1,7 @@
 //! What the owner of a target and its threads share: requests, results, and the time.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ pub(super) struct Shared {
     reader: Condvar,
     /// There are results or other ports than those that the owner has seen.
     is_news: AtomicBool,
+    /// Number of calls of [`Shared::read`] that are done.
+    done_reads: AtomicU64,
 }
 
 pub(super) struct Inner {
@@ -78,6 +80,8 @@ pub(super) struct Inner {
     /// Rules of `additions`, with their numbers of requests.
     adding: HashMap<RuleId, u32>,
     reads: BTreeSet<RuleId>,
+    /// Number of calls of [`Shared::read`].
+    asked_reads: u64,
     events: Vec<TargetEvent>,
     pub(super) ports: Arc<Ports>,
     pub(super) counts: TcCounts,
@@ -94,6 +98,14 @@ pub(super) struct Round {
     pub(super) additions: Vec<Queued>,
 }
 
+/// Work for the thread that reads counts.
+pub(super) struct Reading {
+    pub(super) rules: BTreeSet<RuleId>,
+    pub(super) interfaces: Vec<u32>,
+    /// Number of calls of [`Shared::read`] that it answers, with those before.
+    pub(super) number: u64,
+}
+
 impl Shared {
     pub(super) fn new(ports: Arc<Ports>, counts: TcCounts) -> Shared {
         let inner = Inner {
@@ -101,6 +113,7 @@ impl Shared {
             additions: VecDeque::new(),
             adding: HashMap::new(),
             reads: BTreeSet::new(),
+            asked_reads: 0,
             events: Vec::new(),
             ports,
             counts,
@@ -113,6 +126,7 @@ impl Shared {
             writer: Condvar::new(),
             reader: Condvar::new(),
             is_news: AtomicBool::new(true),
+            done_reads: AtomicU64::new(0),
         }
     }
 
@@ -154,13 +168,26 @@ impl Shared {
         rejected
     }
 
-    /// Asks for counts.
-    pub(super) fn read(&self, now: Nanos, rules: &[RuleId]) {
+    /// Asks for counts. Returns the number of the call; see [`Shared::done_reads`].
+    pub(super) fn read(&self, now: Nanos, rules: &[RuleId]) -> u64 {
         let mut inner = self.lock();
         inner.clock = (now, Instant::now());
         inner.reads.extend(rules);
+        inner.asked_reads += 1;
+        let number = inner.asked_reads;
         drop(inner);
         self.reader.notify_one();
+        number
+    }
+
+    /// Returns the number of the last call of [`Shared::read`] that is done.
+    pub(super) fn done_reads(&self) -> u64 {
+        self.done_reads.load(Ordering::Acquire)
+    }
+
+    /// Notes that a reading is done: its results are published.
+    pub(super) fn end_reading(&self, number: u64) {
+        self.done_reads.store(number, Ordering::Release);
     }
 
     /// Waits for work of the writer, up to a time. `None` when it must end.
@@ -193,17 +220,20 @@ impl Shared {
     }
 
     /// Waits for rules to read. `None` when the reader must end.
-    pub(super) fn next_reads(&self) -> Option<(BTreeSet<RuleId>, Vec<u32>)> {
+    pub(super) fn next_reading(&self) -> Option<Reading> {
         let mut inner = self.lock();
-        while inner.reads.is_empty() && !inner.is_stopped {
+        while inner.asked_reads == self.done_reads() && !inner.is_stopped {
             let waited = self.reader.wait(inner);
             inner = waited.unwrap_or_else(PoisonError::into_inner);
         }
         if inner.is_stopped {
             return None;
         }
-        let reads = std::mem::take(&mut inner.reads);
-        Some((reads, inner.ports.indices().collect()))
+        Some(Reading {
+            rules: std::mem::take(&mut inner.reads),
+            interfaces: inner.ports.indices().collect(),
+            number: inner.asked_reads,
+        })
     }
 
     /// Gives results to the owner.

@@ -88,6 +88,8 @@ pub enum TcError {
     NoInterface(String),
     /// The kernel did not remove this number of rules.
     Stuck(usize),
+    /// The thread of this name has panicked. Rules may be left.
+    Panicked(&'static str),
     /// An answer cannot be read.
     Malformed(String),
 }
@@ -123,6 +125,11 @@ impl fmt::Display for TcError {
             TcError::Stuck(rules) => write!(
                 f,
                 "the kernel did not remove {rules} rules; the next start removes them"
+            ),
+            TcError::Panicked(thread) => write!(
+                f,
+                "the thread '{thread}' has panicked; rules may be left, and the next start removes \
+                 them"
             ),
             TcError::NoInterface(name) => write!(
                 f,
@@ -410,6 +417,16 @@ impl Session {
         self.one(TcRequest::Delete(place)).map(|_| ())
     }
 
+    /// Returns the cookie of the rule at a place, also of a rule that cannot be read otherwise.
+    ///
+    /// # Errors
+    /// [`TcError`]; [`TcError::Refused`] if there is none.
+    pub(super) fn cookie_at(&mut self, place: RulePlace) -> Result<Option<[u8; 16]>, TcError> {
+        let mut answers = self.exchange(vec![encoded(TcRequest::Read(place))]);
+        let answers = answers.pop().unwrap_or(Err(TcError::Lost))?;
+        Ok(answers.messages.first().and_then(codec::cookie_of))
+    }
+
     /// Reads one rule with its counts. The driver is asked for hardware's.
     ///
     /// # Errors
@@ -433,18 +450,24 @@ impl Session {
         &mut self,
         requests: Vec<TcRequest>,
     ) -> Vec<Result<Option<Installed>, TcError>> {
-        let is_write: Vec<bool> = requests
-            .iter()
-            .map(|request| matches!(request, TcRequest::Add(..) | TcRequest::Replace(..)))
-            .collect();
+        let kind = |request: &TcRequest| {
+            let is_write = matches!(request, TcRequest::Add(..) | TcRequest::Replace(..));
+            (is_write, matches!(request, TcRequest::Delete(..)))
+        };
+        let kinds: Vec<(bool, bool)> = requests.iter().map(kind).collect();
         let answers = self.exchange(requests.into_iter().map(encoded).collect());
-        let results = answers.into_iter().zip(is_write);
-        let result = |(answers, is_write): (Result<Answers, TcError>, bool)| {
+        let results = answers.into_iter().zip(kinds);
+        let result = |(answers, (is_write, is_removal)): (Result<Answers, TcError>, _)| {
             let answers = answers?;
             let Some(message) = answers.messages.first() else {
                 return if is_write { Err(no_echo()) } else { Ok(None) };
             };
-            match decoded(message)? {
+            let installed = match decoded(message) {
+                // It is removed, whatever it was.
+                Err(_) if is_removal => None,
+                installed => installed?,
+            };
+            match installed {
                 Some(installed) => Ok(Some(Installed {
                     words: answers.words,
                     ..installed

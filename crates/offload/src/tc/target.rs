@@ -69,6 +69,10 @@ const PROBE_AFTER: Nanos = Nanos::from_secs(10);
 const SOON: Nanos = Nanos::from_millis(1);
 const LATER: Nanos = Nanos::from_millis(100);
 
+/// Names of the threads.
+const WRITER: &str = "tc-write";
+const READER: &str = "tc-read";
+
 /// A rule as the owner of the target knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Live {
@@ -85,7 +89,8 @@ struct Live {
 pub struct TcTarget {
     options: Arc<TcTargetOptions>,
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
+    reader: Option<JoinHandle<()>>,
     ports: Arc<Ports>,
     live: HashMap<RuleId, Live>,
     added: u32,
@@ -94,7 +99,8 @@ pub struct TcTarget {
     /// Results that came up without the threads.
     own_events: Vec<TargetEvent>,
     polled: Nanos,
-    open_reads: u32,
+    /// Number of the last request for counts.
+    asked_reads: u64,
 }
 
 /// State of a [`TcTarget`], for reports.
@@ -146,22 +152,19 @@ impl TcTarget {
         let mut target = TcTarget {
             options,
             shared,
-            threads: Vec::new(),
+            writer: None,
+            reader: None,
             ports,
             live: HashMap::new(),
             added: 0,
             held_when_full: None,
             own_events: Vec::new(),
             polled: Nanos::ZERO,
-            open_reads: 0,
+            asked_reads: 0,
         };
         // On an error the first thread ends with the target.
-        target
-            .threads
-            .push(start("tc-write", Box::new(|| writer.run()))?);
-        target
-            .threads
-            .push(start("tc-read", Box::new(|| reader.run()))?);
+        target.writer = Some(start(WRITER, Box::new(|| writer.run()))?);
+        target.reader = Some(start(READER, Box::new(|| reader.run()))?);
         Ok(target)
     }
 
@@ -179,25 +182,22 @@ impl TcTarget {
     /// Removes all rules of the target and the places for rules that it made and that are empty.
     ///
     /// # Errors
-    /// [`TcError`]: rules are still there.
+    /// [`TcError`]: rules are still there, or a thread has panicked.
     pub fn close(mut self) -> Result<(), TcError> {
-        self.end();
-        match self.shared.lock().error.take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.end()
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), TcError> {
         self.shared.stop();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has printed why.
-            let _ = thread.join();
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        // A thread that panicked has printed why.
+        let join = |thread: Option<JoinHandle<()>>, name| match thread.map(JoinHandle::join) {
+            Some(Err(_)) => Err(TcError::Panicked(name)),
+            _ => Ok(()),
+        };
+        let writer = join(self.writer.take(), WRITER);
+        let reader = join(self.reader.take(), READER);
+        let error = self.shared.lock().error.take();
+        writer.and(error.map_or(Ok(()), Err)).and(reader)
     }
 
     /// Returns the number of rules that the target is thought to hold.
@@ -214,8 +214,11 @@ impl TcTarget {
     }
 
     fn push(&mut self, now: Nanos, requests: Vec<Queued>) {
-        if self.has_ended() {
-            return self.reject(requests, "the threads of the target have ended");
+        if has_ended(&self.writer) {
+            return self.reject(
+                requests,
+                "the thread of the target that writes rules has ended",
+            );
         }
         let most = self.options.most_waiting;
         let rejected = self.shared.push(now, requests, most);
@@ -272,6 +275,10 @@ impl TcTarget {
     }
 }
 
+fn has_ended(thread: &Option<JoinHandle<()>>) -> bool {
+    thread.as_ref().is_none_or(JoinHandle::is_finished)
+}
+
 fn most_of(a: RuleCounts, b: RuleCounts) -> RuleCounts {
     RuleCounts {
         packets: a.packets.max(b.packets),
@@ -282,7 +289,8 @@ fn most_of(a: RuleCounts, b: RuleCounts) -> RuleCounts {
 
 impl Drop for TcTarget {
     fn drop(&mut self) {
-        self.end();
+        // Who wants the error calls `close`.
+        let _ = self.end();
     }
 }
 
@@ -335,8 +343,16 @@ impl Target for TcTarget {
     }
 
     fn read(&mut self, now: Nanos, rules: &[RuleId]) {
-        self.shared.read(now, rules);
-        self.open_reads += 1;
+        if rules.is_empty() {
+            return;
+        }
+        if has_ended(&self.reader) {
+            // Each rule is read for itself.
+            let requests = rules.iter().map(|id| Queued::Check(*id));
+            self.shared.push(now, requests, usize::MAX);
+        } else {
+            self.asked_reads = self.shared.read(now, rules);
+        }
     }
 
     fn poll(&mut self, now: Nanos, events: &mut Vec<TargetEvent>) {
@@ -347,18 +363,15 @@ impl Target for TcTarget {
             self.ports = ports;
         }
         for mut event in own {
-            if matches!(event, TargetEvent::Counts(..)) {
-                self.open_reads = 0;
-            }
             self.note(now, &mut event);
             events.push(event);
         }
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        let is_waiting = self.open_reads > 0
-            || !self.own_events.is_empty()
-            || self.live.len() as u32 != self.added;
+        let is_reading = self.asked_reads > self.shared.done_reads() && !has_ended(&self.reader);
+        let is_waiting =
+            is_reading || !self.own_events.is_empty() || self.live.len() as u32 != self.added;
         Some(self.polled + if is_waiting { SOON } else { LATER })
     }
 }
@@ -372,10 +385,10 @@ struct Reader {
 
 impl Reader {
     fn run(mut self) {
-        while let Some((wanted, interfaces)) = self.shared.next_reads() {
-            let mut missing = wanted;
+        while let Some(reading) = self.shared.next_reading() {
+            let mut missing = reading.rules;
             let (mut events, mut requests) = (Vec::new(), Vec::new());
-            for interface in interfaces {
+            for interface in reading.interfaces {
                 let list = self.session.filters(
                     interface,
                     netlink_packet_route::tc::TcHandle::MIN_INGRESS,
@@ -413,6 +426,11 @@ impl Reader {
             if !requests.is_empty() {
                 self.shared.push(now, requests, usize::MAX);
             }
+            self.shared.end_reading(reading.number);
         }
     }
 }
+
+#[cfg(test)]
+#[path = "target_tests.rs"]
+mod tests;

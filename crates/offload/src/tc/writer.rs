@@ -1,10 +1,10 @@
 //! The thread that writes rules: it carries out requests in batches and keeps interfaces in view.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use netlink_packet_route::tc::TcHandle;
+use netlink_packet_route::tc::{TcHandle, TcMessage};
 use packet::Nanos;
 
 use super::codec;
@@ -13,7 +13,7 @@ use super::ports::Ports;
 use super::priority::Priorities;
 use super::queue::{Queued, Shared};
 use super::rule::FlowerRule;
-use super::session::{Installed, RulePlace, Session, TcError, TcRequest};
+use super::session::{Installed, RulePlace, Session, TcError, TcRequest, decoded};
 use super::target::TcTargetOptions;
 use crate::flow::Flow;
 use crate::target::{Placed, RuleCounts, RuleId, TargetEvent};
@@ -131,8 +131,14 @@ impl Writer {
             additions: MAX_BATCH,
             events: Vec::new(),
         };
-        writer.prepare()?;
-        Ok((writer, shared))
+        match writer.prepare() {
+            Ok(()) => Ok((writer, shared)),
+            Err(error) => {
+                // The places that were made; the error says more than one of theirs.
+                let _ = writer.clear();
+                Err(error)
+            }
+        }
     }
 
     /// Runs until the owner stops it, then removes all that it made.
@@ -313,9 +319,12 @@ impl Writer {
                 return None;
             }
         };
-        let first = self.options.first_priority;
-        let priorities = self.priorities.entry(interface);
-        let priorities = priorities.or_insert_with(|| Priorities::new(first));
+        let Some(priorities) = self.priorities.get_mut(&interface) else {
+            // Priorities of other owners are not known.
+            let words = "the interface could not be prepared for rules so far";
+            self.refuse(id, words.to_owned());
+            return None;
+        };
         let Some(priority) = priorities.of(&rule) else {
             let words = "no priority is left: each set of masks has one of its own";
             self.refuse(id, words.to_owned());
@@ -403,7 +412,10 @@ impl Writer {
                     Ok(None) => fresh.is_unsure = false,
                     Err(other) => {
                         error = other;
-                        continue;
+                        match error {
+                            TcError::Malformed(_) => break,
+                            _ => continue,
+                        }
                     }
                 }
             }
@@ -455,11 +467,21 @@ impl Writer {
         priority.is_some()
     }
 
-    /// Finds a rule by its cookie.
+    /// Finds a rule by its cookie. One that cannot be read is removed, and is an error.
     fn find(&mut self, fresh: &Fresh) -> Result<Option<Installed>, TcError> {
-        let there = self.session.dump(fresh.interface, Some(fresh.rule.chain))?;
-        let mut own = there.into_iter();
-        Ok(own.find(|there| there.rule.cookie == fresh.rule.cookie))
+        let (side, chain) = (TcHandle::MIN_INGRESS, fresh.rule.chain);
+        let there = self.session.filters(fresh.interface, side, Some(chain))?;
+        let is_own = |message: &&TcMessage| codec::cookie_of(message) == Some(fresh.rule.cookie);
+        let Some(message) = there.iter().find(is_own) else {
+            return Ok(None);
+        };
+        let what = match decoded(message) {
+            Ok(Some(installed)) => return Ok(Some(installed)),
+            Ok(None) => "the rule's echo is another rule".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.session.delete(codec::place_of(message))?;
+        Err(TcError::Malformed(what))
     }
 
     /// Notes a rule that the kernel has. Returns false if it is not the rule that was asked for:
@@ -630,6 +652,7 @@ impl Writer {
             match self.found(id, read) {
                 Found::Ours { counts, .. } => last = counts,
                 Found::Gone => return Some(last),
+                Found::Unsure if self.has_cookie(place, id) => {}
                 Found::Unsure => continue,
             }
             match self.session.delete(place) {
@@ -643,14 +666,16 @@ impl Writer {
 
     /// Removes an own rule that no one knows.
     fn remove_stray(&mut self, id: RuleId, place: RulePlace) {
-        let owner = self.options.owner;
-        let read = self.session.read(place);
-        let is_there = |there: &Installed| rule_of(owner, &there.rule.cookie) == Some(id);
-        if read.is_ok_and(|there| there.as_ref().is_some_and(is_there))
-            && self.session.delete(place).is_ok()
-        {
+        if self.has_cookie(place, id) && self.session.delete(place).is_ok() {
             self.shared.count(|counts| counts.strays += 1);
         }
+    }
+
+    /// Returns true if an own rule of this number is at a place, readable or not.
+    fn has_cookie(&mut self, place: RulePlace, id: RuleId) -> bool {
+        let own = cookie(self.options.owner, id);
+        let there = self.session.cookie_at(place);
+        there.is_ok_and(|there| there == Some(own))
     }
 
     /// Looks at interfaces, and takes away the rules that are not right on them any more.
@@ -706,36 +731,48 @@ impl Writer {
         self.made.retain(|interface| there.contains(interface));
     }
 
-    /// Makes places for rules where there are none, and notes the priorities of other owners.
+    /// Makes places for rules where there are none, and notes the priorities of other owners. An
+    /// interface's error does not stop the others.
+    ///
+    /// # Errors
+    /// The first error. The interface gets no rules until it is prepared later.
     fn prepare(&mut self) -> Result<(), TcError> {
         let there: BTreeSet<u32> = self.session.prepared()?.into_iter().collect();
         let indices: Vec<u32> = self.ports.indices().collect();
+        let mut result = Ok(());
         for interface in indices {
-            let is_new = !self.priorities.contains_key(&interface);
-            if there.contains(&interface) && !is_new {
-                continue;
+            let prepared = self.prepare_interface(interface, there.contains(&interface));
+            result = result.and(prepared);
+        }
+        result
+    }
+
+    fn prepare_interface(&mut self, interface: u32, has_place: bool) -> Result<(), TcError> {
+        if !has_place && self.session.prepare(interface)? {
+            self.made.insert(interface);
+        }
+        if !self.priorities.contains_key(&interface) {
+            let mut priorities = Priorities::new(self.options.first_priority);
+            let side = TcHandle::MIN_INGRESS;
+            for filter in self.session.filters(interface, side, None)? {
+                priorities.exclude(codec::place_of(&filter).priority);
             }
-            if !there.contains(&interface) && self.session.prepare(interface)? {
-                self.made.insert(interface);
-            }
-            if is_new {
-                let mut priorities = Priorities::new(self.options.first_priority);
-                let side = TcHandle::MIN_INGRESS;
-                for filter in self.session.filters(interface, side, None)? {
-                    priorities.exclude(codec::place_of(&filter).priority);
-                }
-                self.priorities.insert(interface, priorities);
-            }
+            self.priorities.insert(interface, priorities);
         }
         Ok(())
     }
 
-    /// Removes all rules and the empty places that were made here.
+    /// Removes all rules and the empty places that were made here. An interface's error does not
+    /// stop the others.
+    ///
+    /// # Errors
+    /// [`TcError::Stuck`], or the first error about a place.
     fn clear(&mut self) -> Result<(), TcError> {
         let rules: Vec<RuleId> = self.rules.keys().copied().collect();
         for part in rules.chunks(MAX_BATCH) {
             self.round(part.iter().map(|id| Queued::Remove(*id)).collect());
         }
+        let mut result = Ok(());
         for interface in std::mem::take(&mut self.made) {
             let mut is_empty = true;
             for side in [TcHandle::MIN_INGRESS, TcHandle::MIN_EGRESS] {
@@ -743,14 +780,15 @@ impl Writer {
                 is_empty &= filters.is_ok_and(|filters| filters.is_empty());
             }
             if is_empty {
-                match self.session.unprepare(interface) {
-                    Err(error) if !error.is_gone() => return Err(error),
-                    _ => {}
-                }
+                let removed = match self.session.unprepare(interface) {
+                    Err(error) if error.is_gone() => Ok(()),
+                    removed => removed,
+                };
+                result = result.and(removed);
             }
         }
         match self.rules.is_empty() {
-            true => Ok(()),
+            true => result,
             false => Err(TcError::Stuck(self.rules.len())),
         }
     }
@@ -770,16 +808,15 @@ pub(super) fn counts_at(now: Nanos, installed: &Installed) -> RuleCounts {
 
 /// Removes the rules of an owner from all interfaces of the network namespace. Returns their
 /// number.
+///
+/// # Errors
+/// [`TcError::Stuck`] if rules are still there after several tries.
 fn remove_all(session: &mut Session, owner: u32) -> Result<u64, TcError> {
-    let mut removed = 0;
+    let (mut removed, mut left) = (0, 0);
     for interface in session.prepared()? {
+        let mut places = own_places(session, interface, owner)?;
+        let mut seen: HashSet<RulePlace> = places.iter().copied().collect();
         for _ in 0..TRIES {
-            let filters = session.filters(interface, TcHandle::MIN_INGRESS, None)?;
-            let own = filters.iter().filter(|filter| {
-                let cookie = codec::cookie_of(filter);
-                cookie.is_some_and(|cookie| rule_of(owner, &cookie).is_some())
-            });
-            let places: Vec<RulePlace> = own.map(codec::place_of).collect();
             if places.is_empty() {
                 break;
             }
@@ -787,17 +824,37 @@ fn remove_all(session: &mut Session, owner: u32) -> Result<u64, TcError> {
                 let requests = part.iter().map(|place| TcRequest::Delete(*place));
                 for answer in session.batch(requests.collect()) {
                     match answer {
-                        Ok(_) => removed += 1,
-                        Err(error) if error.is_gone() => {}
                         // The next list says whether it is there.
-                        Err(TcError::Overrun { .. } | TcError::Malformed(_)) => removed += 1,
+                        Ok(_) | Err(TcError::Overrun { .. } | TcError::Malformed(_)) => {}
+                        Err(error) if error.is_gone() => {}
                         Err(error) => return Err(error),
                     }
                 }
             }
+            places = own_places(session, interface, owner)?;
+            seen.extend(&places);
         }
+        left += places.len();
+        removed += (seen.len() - places.len()) as u64;
     }
-    Ok(removed)
+    match left {
+        0 => Ok(removed),
+        left => Err(TcError::Stuck(left)),
+    }
+}
+
+/// Returns the places of an owner's rules on an interface.
+fn own_places(
+    session: &mut Session,
+    interface: u32,
+    owner: u32,
+) -> Result<Vec<RulePlace>, TcError> {
+    let filters = session.filters(interface, TcHandle::MIN_INGRESS, None)?;
+    let own = filters.iter().filter(|filter| {
+        let cookie = codec::cookie_of(filter);
+        cookie.is_some_and(|cookie| rule_of(owner, &cookie).is_some())
+    });
+    Ok(own.map(codec::place_of).collect())
 }
 
 /// Error numbers.
