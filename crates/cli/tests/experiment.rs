@@ -250,6 +250,15 @@ fn real_jobs_have_a_row_for_each_number_of_mappers() {
     }
 }
 
+/// Checks that each line of comma-separated values has as many as the head.
+fn check_columns(csv: &str) {
+    for line in csv.lines() {
+        let outside = line.split('"').step_by(2);
+        let commas: usize = outside.map(|part| part.matches(',').count()).sum();
+        assert_eq!(commas, 5, "{line}");
+    }
+}
+
 /// Returns the rows of `experiment pof` on small data.
 fn pof_rows(dir: &Directory) -> Vec<Value> {
     let out = dir.file("out");
@@ -265,6 +274,8 @@ fn pof_rows(dir: &Directory) -> Vec<Value> {
         let file = format!("pof{separator}{file}");
         assert!(Path::new(&out).join(&file).exists(), "{file}");
     }
+    let csv = std::fs::read_to_string(Path::new(&out).join("pof.csv")).unwrap();
+    check_columns(&csv);
     // A column of the text has the values of one source.
     let text = std::fs::read_to_string(Path::new(&out).join("pof.txt")).unwrap();
     let heads = text.lines().filter(|line| line.contains(" (measured)"));
@@ -322,9 +333,27 @@ fn figures_of_pof_have_their_sources_and_lose_no_packet() {
     {
         assert!((number(row, "nic ms") - expected).abs() < 0.001, "{row}");
     }
-    for row in of("figure 9", "measured") {
-        let ratio = number(row, "POF of P4");
-        assert!(ratio.is_finite() && ratio > 0.0, "{row}");
+    let rates = of("figure 9", "measured");
+    let with = |name: &str| rates.iter().filter(|row| row[name].is_number()).count();
+    // Open vSwitch may not be installed, or have no such actions.
+    assert_eq!(with("POF of P4"), 12);
+    assert_eq!(with("jit Mpps by processor time"), 12);
+    for row in rates {
+        let cells = row.as_object().unwrap().iter();
+        for (name, value) in cells.filter(|(_, value)| value.is_number()) {
+            let value = value.as_f64().unwrap();
+            assert!(value.is_finite() && value > 0.0, "{name} of {row}");
+        }
+    }
+    let loads = of("figure 10", "measured");
+    let loads = loads.iter().filter(|row| row["carried Mpps"].is_number());
+    let loads: Vec<_> = loads.collect();
+    assert_eq!(loads.len(), 20);
+    for row in loads {
+        let (offered, carried) = (number(row, "offered Mpps"), number(row, "carried Mpps"));
+        assert!(carried != offered, "{row}");
+        // Packets of a run arrive up to a burst before its end.
+        assert!(0.0 < carried && carried < 1.1 * offered, "{row}");
     }
     let in_nic = of("figure 10", "model");
     assert_eq!(number(in_nic[0], "packets in software of 1000"), 0.0);
@@ -336,5 +365,61 @@ fn figures_of_pof_have_their_sources_and_lose_no_packet() {
         let may_be = subject == "III, 6000 + 4000, paper-literal";
         assert_eq!(is_over, may_be, "{row}");
         assert!(is_over || number(row, "gap %") >= 0.0, "{row}");
+    }
+}
+
+/// Returns a file of `docs/results`.
+fn result_file(name: &str) -> String {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/");
+    std::fs::read_to_string(format!("{directory}{name}")).unwrap()
+}
+
+#[test]
+fn the_documented_rates_of_pof_are_those_of_the_data() {
+    let data = result_file("data/ovs-pof-tc.csv");
+    check_columns(&data);
+    let number = |place: &str, subject: &str, name: &str| -> f64 {
+        let start = format!("\"{place}\",\"{subject}\",measured,{name},");
+        let line = data.lines().find_map(|line| line.strip_prefix(&start));
+        let value = line.and_then(|rest| rest.split(',').next()?.parse().ok());
+        value.unwrap_or_else(|| panic!("no {start}"))
+    };
+    let mut lines = Vec::new();
+    for share in [10, 50, 80, 90, 95, 100, 110, 125] {
+        let cells = ["jit", "interp"].map(|engine| {
+            let subject = format!("software, {engine}, {share} %");
+            let of = |name| number("figure 10", &subject, name);
+            let (carried, us) = (of("carried Mpps"), of("us 50 %"));
+            assert!(carried < 1.01 * of("offered Mpps"), "{subject}");
+            format!("{carried:.2} | {us:.2}")
+        });
+        lines.push(format!("| {share} | {} | {} |", cells[0], cells[1]));
+    }
+    for kind in ["SetField", "AddField"] {
+        for count in 1..=6 {
+            let subject = format!("{kind} x {count}");
+            let names = ["jit Mpps", "interp Mpps", "P4 on jit Mpps", "POF of P4"];
+            let cells = names.map(|name| format!("{:.2}", number("figure 9", &subject, name)));
+            lines.push(format!("| {subject} | {} |", cells.join(" | ")));
+        }
+    }
+    let document = result_file("ovs-pof-tc.md");
+    for line in lines {
+        assert!(
+            document.contains(&line),
+            "docs/results/ovs-pof-tc.md has no {line}"
+        );
+    }
+    // A ratio of a rate by wall clock and one by processor time is none.
+    assert!(!document.contains("| jit of Open vSwitch |"));
+    for (head, columns) in [("offered, % of the largest rate", 5), ("quantity", 5)] {
+        let head = document
+            .lines()
+            .find(|line| line.starts_with(&format!("| {head} |")));
+        let cells: Vec<&str> = head.unwrap().trim_matches('|').split(" | ").collect();
+        assert_eq!(cells.len(), columns);
+        let sources = ["(measured)", "(model)", "(paper)"];
+        let has_one = |cell: &&str| sources.iter().filter(|one| cell.contains(*one)).count() == 1;
+        assert!(cells[1..].iter().all(has_one), "{cells:?}");
     }
 }

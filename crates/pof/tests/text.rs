@@ -193,13 +193,24 @@ fn the_object_of_an_answer_is_one_message() {
 fn switch_of(text: &str) -> Forwarder {
     let options = ForwarderOptions::default();
     let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
-    let mut reader = TextReader::new(tables());
-    for line in text.lines() {
-        let body = reader.read(line).unwrap().unwrap();
-        let made = switch.make(&body);
-        made.unwrap_or_else(|error| panic!("{line}: {error}"));
-    }
+    switch.make_text(text).unwrap();
     switch
+}
+
+#[test]
+fn a_text_is_made_up_to_its_first_wrong_line() {
+    let table = "# a comment\n\ntable add mm/0 size 1 fields eth_type=96/16\n";
+    for (line, words) in [
+        ("table add", "line 4, column 10: "),
+        ("flow add mm/1 do output 1", "line 4: a switch refuses it: "),
+    ] {
+        let options = ForwarderOptions::default();
+        let mut switch = Forwarder::new(Arc::new(interp::Interp), options).unwrap();
+        let error = switch.make_text(&format!("{table}{line}\nmeter add 1 rate 5"));
+        let error = error.expect_err(line).to_string();
+        assert!(error.starts_with(words), "{error}");
+        assert_eq!(switch.tables(), switch_of(table).tables(), "{line}");
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use interp::Interp;
 use ir::Program;
-use pof::text::TextReader;
 use pof::{Forwarder, ForwarderOptions};
 
 use crate::args::{limits, read_text};
@@ -24,17 +23,8 @@ pub(crate) fn forwarder(path: &Path) -> Result<Forwarder, String> {
     let name = path.display();
     let made = Forwarder::new(Arc::new(Interp), ForwarderOptions::default());
     let mut forwarder = made.map_err(|error| error.to_string())?;
-    let mut reader = TextReader::new(forwarder.tables().clone());
-    for line in text.lines() {
-        let body = reader
-            .read(line)
-            .map_err(|error| format!("{name}, {error}"))?;
-        let made = body.map_or(Ok(()), |body| forwarder.make(&body));
-        made.map_err(|error| {
-            let (line, meaning) = (reader.line(), error.meaning());
-            format!("{name}, line {line}: a switch refuses it: {error}: {meaning}")
-        })?;
-    }
+    let made = forwarder.make_text(&text);
+    made.map_err(|error| format!("{name}, {error}"))?;
     Ok(forwarder)
 }
 

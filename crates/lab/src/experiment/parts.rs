@@ -18,7 +18,8 @@ use super::{Picture, write};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Origin {
-    /// Measured by wall clock, or by the counter of the processor's clock.
+    /// Measured by wall clock, by the counter of the processor's clock, or by a thread's processor
+    /// time.
     Measured,
     /// Simulated with the programs that run for real too.
     Simulated,
@@ -259,7 +260,10 @@ fn csv(rows: &[Row]) -> String {
                 quoted(row.place),
                 quoted(&row.subject),
                 row.source.name().to_owned(),
-                name.clone(),
+                match name.contains(',') {
+                    true => quoted(name),
+                    false => name.clone(),
+                },
                 value.to_string(),
                 quoted(&row.paper),
             ];

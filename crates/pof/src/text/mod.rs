@@ -1,9 +1,11 @@
 //! The objects of a switch as lines of text: tables, entries, groups, meters, counters.
 //!
-//! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message. The
-//! help of `polyplane pof ctl` describes the language. Reading what was written returns the same
-//! message, but for unused bits after a field's width.
+//! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message.
+//! [`Forwarder::make_text`](crate::Forwarder::make_text) makes the objects of all lines. The help of
+//! `polyplane pof ctl` describes the language. Reading what was written returns the same message,
+//! but for unused bits after a field's width.
 
+mod make;
 mod read;
 mod tokens;
 mod value;
@@ -15,6 +17,7 @@ use std::fmt;
 use crate::model::Action;
 use crate::wire::{Body, GroupMod};
 
+pub use make::MakeTextError;
 pub use read::TextReader;
 pub(crate) use write::table_name;
 pub use write::{TABLE_TYPES, write};

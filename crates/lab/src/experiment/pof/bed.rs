@@ -10,12 +10,11 @@ use interp::Interp;
 use jit::Jit;
 use offload::model::{ModelConfig, ModelNic};
 use offload::{
-    Flow, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, PortRole, Target, TargetEvent,
-    View,
+    Flow, FlowTracer, OffloadCommand, Offloader, OffloaderOptions, Target, TargetEvent, View,
 };
 use packet::{Frame, Nanos, PortId};
-use pof::text::TextReader;
 use pof::{Forwarder, ForwarderOptions};
+use pof_runtime::pof_role;
 use support::checksum::internet_checksum;
 use support::rng::Rng;
 
@@ -61,13 +60,8 @@ pub(super) fn forwarder(engine: Arc<dyn Engine>, text: &str) -> Result<Forwarder
 /// # Errors
 /// A line is wrong, or the switch refuses it.
 pub(super) fn apply(forwarder: &mut Forwarder, text: &str) -> Result<(), String> {
-    let mut reader = TextReader::new(forwarder.tables().clone());
-    for line in text.lines() {
-        let body = reader.read(line).map_err(|error| error.to_string())?;
-        let made = body.map_or(Ok(()), |body| forwarder.make(&body));
-        made.map_err(|error| format!("{line}: a switch refuses it: {error}"))?;
-    }
-    Ok(())
+    let made = forwarder.make_text(text);
+    made.map_err(|error| error.to_string())
 }
 
 /// Returns a frame of UDP over IPv4.
@@ -130,21 +124,12 @@ impl Forward for OnForwarder {
     }
 }
 
-/// Returns the role of a port of the program that POF tables become.
-fn role(port: PortId) -> PortRole {
-    match port.0 {
-        pof::CONTROLLER_PORT => PortRole::Controller,
-        pof::WAITING_PORT => PortRole::Nowhere,
-        _ => PortRole::Data,
-    }
-}
-
 /// Returns the tracer of a switch's flows.
 ///
 /// # Errors
 /// No packet of the program can be offloaded: a defect.
 pub(super) fn tracer(forwarder: &Forwarder) -> Result<FlowTracer, String> {
-    FlowTracer::new(forwarder.program(), role).map_err(|reason| reason.to_string())
+    FlowTracer::new(forwarder.program(), pof_role).map_err(|reason| reason.to_string())
 }
 
 /// A switch, the offloader and the NIC in memory, in simulated time.

@@ -20,7 +20,7 @@ const FIRST: u32 = 0x0202_0201;
 /// Offered rates, as shares of the largest one of the plane.
 const SHARES: [f64; 10] = [0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.1, 1.25];
 
-/// Share of the offered rate that a plane below its knee carries.
+/// Share of the offered rate that a plane carries up to its knee.
 const CARRIED: f64 = 0.98;
 
 /// Packets of a run at most; a run takes about a millisecond. The queue has room for all of them.
@@ -69,30 +69,29 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         let [sides] = &mut workers;
         let side = sides.first_mut().ok_or("a side is missing")?;
         let runs = context.scaled(RUNS, 5);
-        let mut knee = 0.0;
+        let mut knee = [("knee offered Mpps", 0.0), ("knee carried Mpps", 0.0)];
         let mut points = Vec::new();
         for (number, share) in SHARES.into_iter().enumerate() {
             context.tell("figure 10", at * SHARES.len() + number, 2 * SHARES.len())?;
             let offered = most * share;
             let packets = ((offered * 1e3) as usize).clamp(BURST, MAX_PACKETS);
-            let Carried { latency, mpps } =
-                at_rate(&mut *side.forward, &flows, offered, (runs, packets, BURST));
-            let values = [
-                ("offered Mpps", offered),
-                ("carried Mpps", mpps),
-                ("us 50 %", latency.p50),
-                ("us 99 %", latency.p99),
-            ];
+            let carried = at_rate(&mut *side.forward, &flows, offered, (runs, packets, BURST));
             let subject = format!("software, {name}, {:.0} %", share * 100.0);
+            let values = values(share, offered, &carried);
             sheet.add(&subject, Origin::Measured, &values);
-            points.push((share * 100.0, latency.p50));
-            if mpps >= CARRIED * offered {
-                knee = offered;
+            points.push((share * 100.0, carried.latency.p50));
+            if carried.mpps >= CARRIED * offered {
+                knee = [
+                    ("knee offered Mpps", offered),
+                    ("knee carried Mpps", carried.mpps),
+                ];
             }
         }
-        let values = [("knee Mpps", knee), ("most Mpps", most)];
-        sheet.add(&format!("software, {name}"), Origin::Measured, &values);
-        knees.push(format!("{name} {knee:.2} Mpps"));
+        let subject = format!("software, {name}");
+        sheet.add(&subject, Origin::Measured, &knee);
+        sheet.add(&subject, Origin::Measured, &[("most Mpps", most)]);
+        let [(_, offered), (_, carried)] = knee;
+        knees.push(format!("{name} {carried:.2} of {offered:.2} Mpps"));
         let all = SHARES.map(|share| (share * 100.0, f64::from(LATENCY_NIC_US)));
         let (name, file) = labels[at];
         let curves = [
@@ -107,7 +106,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         });
         let axes = Axes {
             caption: "Figure 10: latency over the offered rate, ten flows",
-            x: "% of the plane's largest rate",
+            x: "offered, % of the plane's largest rate",
             y: "us, median",
         };
         let svg = plot::curves_below_legend(&axes, &curves)?;
@@ -121,8 +120,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     sheet.add("software", Origin::Paper, &[("most Mpps", PAPER_MPPS)]);
     sheet.add("nic", Origin::Paper, &[("us 50 %", 4.0)]);
     let note = format!(
-        "Knees, the largest rate of which {:.0} % is carried: {}. Measured: one core, runs of a millisecond and at most {MAX_PACKETS} packets in memory, which arrive at fixed times; none is lost, so above the knee \
-         a latency is as long as the run makes it, where the paper's is as long as its queues. Shares are of the rate of a core that has all packets at once, in bursts of {BURST}. \
+        "Knees, carried of offered, where the offered rate is the largest of which {:.0} % is carried: {}. Measured: one core, runs of a millisecond and at most {MAX_PACKETS} packets in memory, which arrive at fixed times; none is lost, so above the knee \
+         a latency is as long as the run makes it, where the paper's is as long as its queues. Offered shares are of the rate of a core that has all packets at once, in bursts of {BURST}. \
          Model: tau 1 at every rate; no packet of the flows comes to software.",
         CARRIED * 100.0,
         knees.join(", ")
@@ -132,6 +131,17 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         note,
         pictures,
     ))
+}
+
+/// Returns the values of a share of the largest rate, which is offered.
+fn values(share: f64, offered: f64, carried: &Carried) -> [(&'static str, f64); 5] {
+    [
+        ("offered %", share * 100.0),
+        ("offered Mpps", offered),
+        ("carried Mpps", carried.mpps),
+        ("us 50 %", carried.latency.p50),
+        ("us 99 %", carried.latency.p99),
+    ]
 }
 
 /// Offloads the flows, and adds how many packets still come to software.
@@ -155,4 +165,30 @@ fn in_nic(text: &str, sheet: &mut Sheet) -> Result<(), String> {
     ];
     sheet.add("nic", Origin::Model, &values);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::latency::Latency;
+
+    #[test]
+    fn a_rate_is_shown_as_carried_only_if_it_is() {
+        let latency = Latency { p50: 2.0, p99: 3.0 };
+        let carried = Carried {
+            latency,
+            mpps: 25.0,
+        };
+        let expected = [
+            ("offered %", 110.0),
+            ("offered Mpps", 28.0),
+            ("carried Mpps", 25.0),
+            ("us 50 %", 2.0),
+            ("us 99 %", 3.0),
+        ];
+        for ((name, value), expected) in values(1.1, 28.0, &carried).into_iter().zip(expected) {
+            assert_eq!(name, expected.0);
+            assert!((value - expected.1).abs() < 1e-9, "{name}: {value}");
+        }
+    }
 }

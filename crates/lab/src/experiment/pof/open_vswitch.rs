@@ -97,19 +97,13 @@ impl OpenVswitch {
         Ok(switch)
     }
 
-    /// Returns million packets a second of processor time of its core, or `None` if it has no such
-    /// actions.
+    /// Makes the flow with these actions. Returns false if it has no such actions.
     ///
     /// # Errors
     /// A command fails.
-    pub(super) fn rate(
-        &self,
-        kind: Kind,
-        count: usize,
-        time: Duration,
-    ) -> Result<Option<f64>, String> {
+    pub(super) fn set_flow(&self, kind: Kind, count: usize) -> Result<bool, String> {
         let actions: String = match kind {
-            Kind::AddField if count > MAX_PUSHED => return Ok(None),
+            Kind::AddField if count > MAX_PUSHED => return Ok(false),
             Kind::SetField => SET[..count].iter().map(|set| format!("{set},")).collect(),
             Kind::AddField => (1..=count)
                 .map(|label| format!("push_mpls:0x8847,set_field:{label}->mpls_label,"))
@@ -124,11 +118,19 @@ impl OpenVswitch {
         )?;
         // The first packets take the slow path.
         std::thread::sleep(Duration::from_millis(300));
+        Ok(true)
+    }
+
+    /// Waits for a time. Returns million packets a second of processor time of its core in it.
+    ///
+    /// # Errors
+    /// A command fails.
+    pub(super) fn rate(&self, time: Duration) -> Result<f64, String> {
         let first = self.read()?;
         std::thread::sleep(time);
         let second = self.read()?;
         let (packets, nanos) = (second.0 - first.0, second.1 - first.1);
-        Ok(Some(packets as f64 * 1e3 / nanos.max(1) as f64))
+        Ok(packets as f64 * 1e3 / nanos.max(1) as f64)
     }
 
     /// Reads its packets, and the processor time in ns of the thread that forwards them.
