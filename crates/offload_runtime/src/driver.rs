@@ -244,8 +244,8 @@ impl Driver {
         }
     }
 
-    /// Removes all rules. Returns true once none is left; [`Driver::turn`] returns their last counts
-    /// before that.
+    /// Removes all rules. Returns true once none is left. Their last counts come from
+    /// [`Driver::turn`] before that.
     pub fn withdraw(&mut self, now: Nanos) -> bool {
         let commands = self.offloader.as_mut().map(Offloader::withdraw);
         self.execute(now, commands.unwrap_or_default());

@@ -18,8 +18,9 @@
 //!   many wait, all flows are traced again instead.
 //! - Counts are given to the device on its own thread. What cannot be given any more is counted.
 //!
-//! Nothing is printed, and no file is read. Tests: in the modules, and with a device in `thread/tests.rs`;
-//! `cli/tests/pof_offload.rs` and `run_offload.rs` run the command on real interfaces.
+//! Nothing is printed, and no file is read. Tests: in the modules, with a device in
+//! `thread/tests.rs`; `cli/tests/pof_offload.rs` and `run_offload.rs` run the command on real
+//! interfaces.
 
 mod driver;
 mod front;

@@ -87,6 +87,17 @@ fn records(number: usize) -> Vec<Record> {
     (0..number).map(record).collect()
 }
 
+fn driver_of(device: &mut Device, keeps_entries: bool) -> Driver {
+    let options = OffloadOptions {
+        offloader: OffloaderOptions::default(),
+        tables: Vec::new(),
+        role_of: Arc::new(|_| PortRole::Data),
+        keeps_entries,
+    };
+    let nic = Box::new(SharedNic::new(ModelConfig::default()));
+    Driver::new(options, nic, DeviceView::of(device))
+}
+
 #[test]
 fn changes_that_the_thread_does_not_take_are_limited_and_have_one_message() {
     let mut device = device(&program("", ""));
@@ -193,6 +204,61 @@ fn what_is_awaited_at_the_end_is_settled() {
 }
 
 #[test]
+fn the_thread_awaits_an_entry_under_the_new_number_of_its_table() {
+    let before = program(ROUTES, "routes.apply();");
+    let declarations = format!("{FIRST} {ROUTES}");
+    let after = program(&declarations, "first.apply(); routes.apply();");
+    let entry = EntryId(7);
+    let old = RemovedEntry {
+        table: table(&before, "routes"),
+        entry,
+    };
+    let new = RemovedEntry {
+        table: table(&after, "routes"),
+        entry,
+    };
+    let (_inbox, inputs) = channel();
+    let (to_device, outputs) = channel();
+    let mut worker = Worker {
+        driver: driver_of(&mut device(&before), true),
+        changes: Arc::default(),
+        readers: Vec::new(),
+        next_reader: 0,
+        inputs,
+        outputs: to_device,
+        clock: Box::new(|| Nanos::ZERO),
+        next_samples: Nanos::ZERO,
+        settling: BTreeMap::new(),
+    };
+    let exchange = |worker: &mut Worker, program: &Arc<Program>| {
+        let mut records = records(1);
+        records[0].change = switch::Change::Program;
+        let mut waiting = Waiting::default();
+        waiting.add(records.into_iter());
+        let view = DeviceView::of(&mut device(program));
+        assert!(worker.changes.add(waiting, view));
+        worker.handle(Input::Changes);
+    };
+    worker.handle(Input::Settle(1, old, Arc::clone(&before)));
+    exchange(&mut worker, &after);
+    // It was removed before the exchange, and the thread learns of it after that.
+    worker.handle(Input::Settle(2, old, before));
+    worker.handle(Input::Settle(3, new, after));
+    let awaited: Vec<_> = worker.settling.clone().into_iter().collect();
+    assert_eq!(awaited, [(1, new), (2, new), (3, new)]);
+    exchange(&mut worker, &program("", ""));
+    assert!(worker.settling.is_empty());
+    let settled = outputs.try_iter().filter_map(|output| match output {
+        Output::Settled(number, is_complete) => Some((number, is_complete)),
+        _ => None,
+    });
+    assert_eq!(
+        settled.collect::<Vec<_>>(),
+        [(1, false), (2, false), (3, false)]
+    );
+}
+
+#[test]
 fn no_reader_waits_for_others_that_always_have_frames() {
     let (mut samplers, mut readers): (Vec<_>, Vec<_>) = (1..=3).map(samples).unzip();
     let (mut first, mut seen) = (0, [0; 3]);
@@ -215,14 +281,7 @@ fn no_reader_waits_for_others_that_always_have_frames() {
 #[test]
 fn rules_of_a_program_without_tables_are_removed_before_the_end() {
     let mut device = device(&program("", ""));
-    let options = OffloadOptions {
-        offloader: OffloaderOptions::default(),
-        tables: Vec::new(),
-        role_of: Arc::new(|_| PortRole::Data),
-        keeps_entries: false,
-    };
-    let nic = Box::new(SharedNic::new(ModelConfig::default()));
-    let mut driver = Driver::new(options, nic, DeviceView::of(&mut device));
+    let mut driver = driver_of(&mut device, false);
     let mut now = Nanos::ZERO;
     while driver
         .stats()
