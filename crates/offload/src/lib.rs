@@ -37,7 +37,7 @@ pub use flow::{
 pub use index::FlowIndex;
 pub use offloader::{
     Credit, FlowId, FlowReport, FlowState, OffloadCommand, Offloader, OffloaderCounts,
-    OffloaderOptions, Override, Waits,
+    OffloaderOptions, Override, SameObjects, Waits,
 };
 pub use target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
 pub use trace::{FlowTracer, PortRole, Traced, View};

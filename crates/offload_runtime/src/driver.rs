@@ -15,7 +15,7 @@ use table::EntryId;
 
 use crate::match_text::match_text;
 use crate::report::{
-    FlowRow, OffloadReport, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
+    FlowRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
 };
 use crate::spec::TableChoice;
 
@@ -70,6 +70,10 @@ const STATES: [&str; 8] = [
     "evicted",
     "lost",
 ];
+
+/// Names of the planes.
+const NIC: &str = "nic";
+const SOFTWARE: &str = "software";
 
 /// An offloader with its target.
 pub struct Driver {
@@ -240,12 +244,14 @@ impl Driver {
         }
     }
 
-    /// Removes all rules. Returns true once none is left, and their counts were returned by
-    /// [`Driver::turn`].
+    /// Removes all rules. Returns true once none is left. Their last counts come from
+    /// [`Driver::turn`] before that.
     pub fn withdraw(&mut self, now: Nanos) -> bool {
         let commands = self.offloader.as_mut().map(Offloader::withdraw);
         self.execute(now, commands.unwrap_or_default());
-        self.entries_in_target().next().is_none()
+        self.offloader
+            .as_ref()
+            .is_none_or(|offloader| !offloader.has_rules())
     }
 
     /// Returns the entries, or misses for `None`, for which counts of the target may still come.
@@ -259,16 +265,21 @@ impl Driver {
         self.stats.uncredited_packets += packets;
     }
 
-    /// Returns a report.
-    pub fn report(&self) -> OffloadReport {
+    /// Returns the program that runs.
+    pub(crate) fn program(&self) -> &Arc<Program> {
+        &self.view.program
+    }
+
+    /// Returns the known flows, the fastest first. It takes long where there are many.
+    pub fn flows(&self) -> Vec<FlowRow> {
         let flows = self.offloader.iter().flat_map(Offloader::flows);
         let mut flows: Vec<FlowRow> = flows.map(|flow| self.row(&flow)).collect();
         flows.sort_by_key(|flow| (std::cmp::Reverse(flow.rate), flow.flow));
-        OffloadReport {
-            stats: self.stats(&flows),
-            placement: self.placement(&flows),
-            flows,
-        }
+        flows
+    }
+
+    fn states(&self) -> impl Iterator<Item = (&FlowState, u64)> {
+        self.offloader.iter().flat_map(Offloader::states)
     }
 
     fn row(&self, flow: &FlowReport) -> FlowRow {
@@ -278,25 +289,19 @@ impl Driver {
             Step::Edit(_) => None,
         });
         let words = flow.state.to_string();
-        let (state, reason) = match words.split_once(": ") {
-            Some((state, reason)) => (state.to_owned(), Some(reason.to_owned())),
-            None => (words, None),
-        };
+        let reason = words.split_once(": ");
+        let reason = reason.map(|(_, reason)| reason.to_owned());
         let reason = match flow.state {
             FlowState::Software => Some(self.reason_for_software(flow)),
             FlowState::Adding => Some("the target adds its rule".to_owned()),
             _ => reason,
         };
-        let plane = match flow.state {
-            FlowState::InHardware => "nic",
-            _ => "software",
-        };
         FlowRow {
             flow: flow.id.0,
             matched: match_text(&flow.flow),
             outputs: outputs.collect(),
-            plane: plane.to_owned(),
-            state,
+            plane: plane_of(&flow.state).to_owned(),
+            state: flow.state.name().to_owned(),
             rate: flow.rate,
             software_packets: flow.in_software,
             nic_packets: flow.in_target,
@@ -335,10 +340,11 @@ impl Driver {
         }
     }
 
-    fn stats(&self, flows: &[FlowRow]) -> OffloadStats {
+    /// Returns the numbers of what was done.
+    pub fn stats(&self) -> OffloadStats {
         let mut states: BTreeMap<&str, u64> = BTreeMap::new();
-        for flow in flows {
-            *states.entry(&flow.state).or_default() += 1;
+        for (state, _) in self.states() {
+            *states.entry(state.name()).or_default() += 1;
         }
         let states = STATES.map(|state| StateRow {
             state: state.to_owned(),
@@ -375,16 +381,22 @@ impl Driver {
         }
     }
 
-    fn placement(&self, flows: &[FlowRow]) -> PlacementReport {
+    /// Returns how flows are chosen, and what each plane has.
+    pub fn placement(&self) -> PlacementReport {
         let options = &self.options.offloader;
         let plane = |name: &str, capacity: Option<u64>| {
-            let own = flows.iter().filter(|flow| flow.plane == name);
-            PlaneRow {
+            let own = self.states().filter(|(state, _)| plane_of(state) == name);
+            let mut row = PlaneRow {
                 plane: name.to_owned(),
-                flows: own.clone().count() as u64,
+                flows: 0,
                 capacity,
-                rate: own.map(|flow| flow.rate).sum(),
+                rate: 0,
+            };
+            for (_, rate) in own {
+                row.flows += 1;
+                row.rate = row.rate.saturating_add(rate);
             }
+            row
         };
         let tables = self.options.tables.iter().map(|choice| TableRow {
             table: choice.name.clone(),
@@ -402,12 +414,20 @@ impl Driver {
             moves_a_second: options.moves_a_second,
             hysteresis: options.hysteresis,
             planes: vec![
-                plane("nic", self.target.capacity().rules.map(u64::from)),
-                plane("software", None),
+                plane(NIC, self.target.capacity().rules.map(u64::from)),
+                plane(SOFTWARE, None),
             ],
             tables: tables.collect(),
             error: unsupported.or(error.map(str::to_owned)),
         }
+    }
+}
+
+/// Returns the plane that processes the packets of a flow in this state.
+fn plane_of(state: &FlowState) -> &'static str {
+    match state {
+        FlowState::InHardware => NIC,
+        _ => SOFTWARE,
     }
 }
 

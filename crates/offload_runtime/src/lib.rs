@@ -2,7 +2,7 @@
 //!
 //! **In:** frames of the packet path, a [`switch::Device`] and its log, a [`offload::Target`], a
 //! clock. **Out:** frames that the model NIC sends, counts of the device that include the target's,
-//! [`OffloadReport`]s.
+//! reports of its flows, numbers and decision.
 //!
 //! - [`NicFront`] is before the software of one thread: frames that a rule of the model NIC takes
 //!   do not reach it, and a sample of the others is kept for the offloader.
@@ -18,8 +18,9 @@
 //!   many wait, all flows are traced again instead.
 //! - Counts are given to the device on its own thread. What cannot be given any more is counted.
 //!
-//! Nothing is printed, and no file is read. Tests: in the modules;
-//! `cli/tests/pof_offload.rs` and `run_offload.rs` run the command on real interfaces.
+//! Nothing is printed, and no file is read. Tests: in the modules, with a device in
+//! `thread/tests.rs`; `cli/tests/pof_offload.rs` and `run_offload.rs` run the command on real
+//! interfaces.
 
 mod driver;
 mod front;
@@ -34,9 +35,7 @@ pub use driver::{DeviceView, Driver, OffloadOptions};
 pub use front::{FrontBurst, NicFront, OffloadSetup};
 pub use match_text::match_text;
 pub use model_nic::SharedNic;
-pub use report::{
-    FlowRow, OffloadReport, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
-};
+pub use report::{FlowRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow};
 pub use sampling::{SampleReader, Sampler, samples};
 pub use spec::{SpecError, TableChoice, TargetSpec};
 pub use thread::{LateCounts, Offload, OffloadError, OffloadHandle, RemovedEntry};

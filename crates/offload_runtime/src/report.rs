@@ -2,17 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Report of a device's offload.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct OffloadReport {
-    /// The known flows, the fastest first.
-    pub flows: Vec<FlowRow>,
-    /// Numbers of what was done.
-    pub stats: OffloadStats,
-    /// The decision.
-    pub placement: PlacementReport,
-}
-
 /// A flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowRow {

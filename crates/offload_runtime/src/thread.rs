@@ -5,19 +5,18 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ir::TableId;
-use offload::{CounterCell, Credit, NotOffloadable};
-use packet::Nanos;
+use ir::{Program, TableId};
+use offload::{CounterCell, Credit, NotOffloadable, SameObjects};
+use packet::{Nanos, PortId};
 use switch::{CounterReading, Device, Record};
 use table::EntryId;
 
 use crate::driver::{DeviceView, Driver};
 use crate::front::OffloadSetup;
-use crate::report::OffloadReport;
 use crate::sampling::SampleReader;
 
 /// Maximum time between two looks at samples and at the target.
@@ -35,6 +34,9 @@ const MAX_RECORDS: usize = 1 << 16;
 
 /// Maximum number of the thread's messages that the device's side takes in a turn.
 const MAX_OUTPUTS: usize = 256;
+
+/// Maximum number of messages that the thread takes in a turn.
+const MAX_INPUTS: usize = 1024;
 
 /// Time for the removal of all rules at the end, and for the last counts of an entry that was
 /// removed.
@@ -87,34 +89,49 @@ impl std::error::Error for OffloadError {}
 
 /// Message for the thread.
 enum Input {
-    /// The device has changed.
-    Changes(Vec<Record>, bool, DeviceView),
-    /// Is answered once no more counts come for this entry.
-    Settle(u64, RemovedEntry),
+    /// [`ChangeSlot`] has changes.
+    Changes,
+    /// Is answered once no more counts come for this entry. The number of its table is that of this
+    /// program.
+    Settle(u64, RemovedEntry, Arc<Program>),
     /// The device could not be given the counts of packets.
     Uncredited(u64),
-    Report(Answer),
+    Ask(Question),
     End,
 }
 
-/// Takes a report.
-type Answer = Box<dyn FnOnce(OffloadReport) + Send>;
+/// Takes a part of a report.
+type Question = Box<dyn FnOnce(&Driver) + Send>;
 
 /// Message of the thread.
 enum Output {
-    Credit(Credit),
-    Settled(u64),
+    /// Counts for the objects of this program.
+    Credit(Credit, Arc<Program>),
+    /// No more counts come. False if some may be missing.
+    Settled(u64, bool),
     Ended,
 }
 
-/// Records that wait to be given to the thread.
+/// Records that wait.
 #[derive(Default)]
 struct Waiting {
     records: Vec<Record>,
+    /// Records are missing.
     is_incomplete: bool,
 }
 
-/// Queue of the device's records.
+impl Waiting {
+    /// Adds records up to [`MAX_RECORDS`]. Beyond, none is kept, since all flows are traced again.
+    fn add(&mut self, records: impl ExactSizeIterator<Item = Record>) {
+        self.is_incomplete |= self.records.len() + records.len() > MAX_RECORDS;
+        match self.is_incomplete {
+            true => self.records = Vec::new(),
+            false => self.records.extend(records),
+        }
+    }
+}
+
+/// Queue of the device's records since the last turn.
 #[derive(Default)]
 struct RecordQueue {
     has_records: AtomicBool,
@@ -124,10 +141,7 @@ struct RecordQueue {
 impl RecordQueue {
     fn push(&self, record: &Record) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        match waiting.records.len() < MAX_RECORDS {
-            true => waiting.records.push(record.clone()),
-            false => waiting.is_incomplete = true,
-        }
+        waiting.add(std::iter::once(record.clone()));
         self.has_records.store(true, Ordering::Release);
     }
 
@@ -140,15 +154,43 @@ impl RecordQueue {
     }
 }
 
+/// All changes of the device that the thread has not taken, with the state after them.
+#[derive(Default)]
+struct ChangeSlot(Mutex<Option<(Waiting, DeviceView)>>);
+
+impl ChangeSlot {
+    fn slot(&self) -> MutexGuard<'_, Option<(Waiting, DeviceView)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds changes. Returns true if there were none.
+    fn add(&self, waiting: Waiting, view: DeviceView) -> bool {
+        let mut slot = self.slot();
+        let Some((before, last)) = &mut *slot else {
+            *slot = Some((waiting, view));
+            return true;
+        };
+        before.is_incomplete |= waiting.is_incomplete;
+        before.add(waiting.records.into_iter());
+        *last = view;
+        false
+    }
+
+    fn take(&self) -> Option<(Waiting, DeviceView)> {
+        self.slot().take()
+    }
+}
+
 /// Handle to ask for reports. It may outlive the [`Offload`].
 #[derive(Clone)]
 pub struct OffloadHandle(Sender<Input>);
 
 impl OffloadHandle {
-    /// Lets the thread pass a report to `answer`. It is dropped unanswered if the thread has ended.
-    pub fn request(&self, answer: impl FnOnce(OffloadReport) + Send + 'static) {
-        // The message with the answer is dropped if the thread has ended.
-        let _ = self.0.send(Input::Report(Box::new(answer)));
+    /// Lets the thread pass its driver to `question`, which takes a part of the report. The thread
+    /// does nothing else meanwhile. `question` is dropped if the thread has ended.
+    pub fn request(&self, question: impl FnOnce(&Driver) + Send + 'static) {
+        // The message with the question is dropped if the thread has ended.
+        let _ = self.0.send(Input::Ask(Box::new(question)));
     }
 }
 
@@ -157,6 +199,13 @@ pub struct Offload {
     inbox: Sender<Input>,
     outputs: Receiver<Output>,
     records: Arc<RecordQueue>,
+    changes: Arc<ChangeSlot>,
+    /// The program of which awaited entries have their numbers of tables.
+    program: Arc<Program>,
+    /// [`crate::OffloadOptions::keeps_entries`].
+    keeps_entries: bool,
+    /// The objects of another program, which the last credits were for, in this one.
+    renumbered: Option<(Arc<Program>, SameObjects)>,
     thread: Option<JoinHandle<()>>,
     next_number: u64,
     /// Entries for which late counts may come, with the time since which they are awaited.
@@ -178,19 +227,20 @@ impl Offload {
         device: &mut Device,
         clock: impl Fn() -> Nanos + Send + 'static,
     ) -> Result<Offload, OffloadError> {
+        let keeps_entries = setup.options.keeps_entries;
         let driver = Driver::new(setup.options, setup.target, DeviceView::of(device));
         if let Some(reason) = driver.unsupported() {
             return Err(OffloadError::Program(reason.clone()));
         }
         device.set_idle_delay(driver.counts_delay());
-        let records = Arc::new(RecordQueue::default());
-        let of_device = Arc::clone(&records);
-        device.follow(move |record| of_device.push(record));
         let (inbox, inputs) = channel();
         let (to_device, outputs) = channel();
+        let mut offload = Offload::new(device, keeps_entries, inbox, outputs);
         let worker = Worker {
             driver,
+            changes: Arc::clone(&offload.changes),
             readers,
+            next_reader: 0,
             inputs,
             outputs: to_device,
             clock: Box::new(clock),
@@ -199,16 +249,34 @@ impl Offload {
         };
         let builder = std::thread::Builder::new().name("offload".to_owned());
         let thread = builder.spawn(move || worker.run());
-        Ok(Offload {
+        offload.thread = Some(thread.map_err(OffloadError::Thread)?);
+        Ok(offload)
+    }
+
+    /// Creates the device's side.
+    fn new(
+        device: &mut Device,
+        keeps_entries: bool,
+        inbox: Sender<Input>,
+        outputs: Receiver<Output>,
+    ) -> Offload {
+        let records = Arc::new(RecordQueue::default());
+        let of_device = Arc::clone(&records);
+        device.follow(move |record| of_device.push(record));
+        Offload {
             inbox,
             outputs,
             records,
-            thread: Some(thread.map_err(OffloadError::Thread)?),
+            changes: Arc::default(),
+            program: Arc::clone(device.program()),
+            keeps_entries,
+            renumbered: None,
+            thread: None,
             next_number: 0,
             awaited: BTreeMap::new(),
             awaited_by_entry: BTreeMap::new(),
             settled: Vec::new(),
-        })
+        }
     }
 
     /// Returns a handle to ask for reports.
@@ -217,35 +285,77 @@ impl Offload {
     }
 
     /// Gives the device's changes to the thread, and the target's counts to the device. Call it
-    /// after changes of the device, and now and then: what it does at a time is bounded.
-    pub fn turn(&mut self, device: &mut Device, now: Nanos) {
+    /// after changes of the device, and now and then: what it does at a time is bounded. Returns
+    /// true if more counts may wait: then call it again soon.
+    pub fn turn(&mut self, device: &mut Device, now: Nanos) -> bool {
         self.give_changes(device);
-        for _ in 0..MAX_OUTPUTS {
-            match self.outputs.try_recv() {
-                Ok(output) => self.take(output, device),
-                Err(_) => break,
-            }
+        let mut taken = 0;
+        while taken < MAX_OUTPUTS
+            && let Ok(output) = self.outputs.try_recv()
+        {
+            self.take(output, device);
+            taken += 1;
         }
-        let is_over = |(_, since, _): &(_, Nanos, _)| now.since(*since) >= MAX_WAIT;
-        let over: Vec<u64> = self
-            .awaited
-            .iter()
-            .filter(|(_, awaited)| is_over(awaited))
-            .map(|(number, _)| *number)
-            .collect();
-        over.into_iter()
-            .for_each(|number| self.settle(number, false));
+        // Numbers ascend with time.
+        while let Some((number, (_, since, _))) = self.awaited.first_key_value()
+            && now.since(*since) >= MAX_WAIT
+        {
+            self.settle(*number, false);
+        }
+        taken == MAX_OUTPUTS
     }
 
     fn give_changes(&mut self, device: &mut Device) {
+        self.take_program(device.program());
         if let Some(waiting) = self.records.take() {
             let view = DeviceView::of(device);
-            self.send(Input::Changes(
-                waiting.records,
-                !waiting.is_incomplete,
-                view,
-            ));
+            if self.changes.add(waiting, view) {
+                self.send(Input::Changes);
+            }
         }
+    }
+
+    /// Gives awaited entries the numbers of their tables in the program that runs. Entries of a
+    /// table that has gone get no more counts.
+    fn take_program(&mut self, program: &Arc<Program>) {
+        if Arc::ptr_eq(&self.program, program) {
+            return;
+        }
+        let same = SameObjects::of(&self.program, program);
+        self.program = Arc::clone(program);
+        self.renumbered = None;
+        self.awaited_by_entry.clear();
+        let mut gone = Vec::new();
+        for (number, (removed, ..)) in &mut self.awaited {
+            match same.table(removed.table).filter(|_| self.keeps_entries) {
+                Some(table) => {
+                    removed.table = table;
+                    self.awaited_by_entry.insert(*removed, *number);
+                }
+                None => gone.push(*number),
+            }
+        }
+        for number in gone {
+            self.settle(number, false);
+        }
+    }
+
+    /// Returns counts with the objects of the program that runs. `None` if one has gone.
+    fn renumber(&mut self, credit: Credit, program: Arc<Program>) -> Option<Credit> {
+        if Arc::ptr_eq(&self.program, &program) {
+            return Some(credit);
+        }
+        if !self.keeps_entries {
+            return None;
+        }
+        let last = self.renumbered.take();
+        let last = last.filter(|(of, _)| Arc::ptr_eq(of, &program));
+        let (_, same) = self.renumbered.insert(last.unwrap_or_else(|| {
+            let same = SameObjects::of(&program, &self.program);
+            (program, same)
+        }));
+        let flow = same.flow(&credit.flow)?;
+        Some(Credit { flow, ..credit })
     }
 
     fn send(&self, input: Input) {
@@ -255,7 +365,11 @@ impl Offload {
 
     fn take(&mut self, output: Output, device: &mut Device) {
         match output {
-            Output::Credit(credit) => {
+            Output::Credit(credit, program) => {
+                let packets = credit.packets;
+                let Some(credit) = self.renumber(credit, program) else {
+                    return self.send(Input::Uncredited(packets));
+                };
                 for met in &credit.flow.met.counters {
                     if let CounterCell::Direct(table, Some(entry)) = met.cell
                         && let Some(number) =
@@ -267,10 +381,10 @@ impl Offload {
                     }
                 }
                 if credit.apply(device) > 0 {
-                    self.send(Input::Uncredited(credit.packets));
+                    self.send(Input::Uncredited(packets));
                 }
             }
-            Output::Settled(number) => self.settle(number, true),
+            Output::Settled(number, is_complete) => self.settle(number, is_complete),
             Output::Ended => {}
         }
     }
@@ -295,7 +409,8 @@ impl Offload {
         self.awaited
             .insert(number, (removed, now, CounterReading::default()));
         self.awaited_by_entry.insert(removed, number);
-        self.send(Input::Settle(number, removed));
+        let program = Arc::clone(&self.program);
+        self.send(Input::Settle(number, removed, program));
         number
     }
 
@@ -305,7 +420,8 @@ impl Offload {
     }
 
     /// Removes all rules, and gives their last counts to the device. Waits for the target, for a
-    /// few seconds at most: frames must not need this thread any more.
+    /// few seconds at most: frames must not need this thread any more. All awaited counts are
+    /// settled then.
     pub fn finish(&mut self, device: &mut Device) {
         self.give_changes(device);
         self.send(Input::End);
@@ -315,6 +431,9 @@ impl Offload {
             if is_over {
                 break;
             }
+        }
+        while let Some((number, _)) = self.awaited.first_key_value() {
+            self.settle(*number, false);
         }
         self.join();
     }
@@ -341,7 +460,10 @@ impl Drop for Offload {
 /// The thread's side.
 struct Worker {
     driver: Driver,
+    changes: Arc<ChangeSlot>,
     readers: Vec<SampleReader>,
+    /// Place of the reader that is the first in the next turn.
+    next_reader: usize,
     inputs: Receiver<Input>,
     outputs: Sender<Output>,
     clock: Box<dyn Fn() -> Nanos + Send>,
@@ -358,21 +480,26 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(Input::End),
             };
-            while let Some(next) = input {
+            let mut taken = 0;
+            while let Some(next) = input.take() {
                 if matches!(next, Input::End) && ending.is_none() {
                     ending = Some((self.clock)() + MAX_WAIT);
                 }
                 self.handle(next);
-                input = self.inputs.try_recv().ok();
+                taken += 1;
+                if taken < MAX_INPUTS {
+                    input = self.inputs.try_recv().ok();
+                }
             }
             let now = (self.clock)();
             self.turn(now);
             if let Some(deadline) = ending {
                 let has_ended = self.driver.withdraw(now);
                 if has_ended || now >= deadline {
-                    // The device may have gone.
-                    let _ = self.outputs.send(Output::Ended);
-                    return;
+                    while let Some((number, _)) = self.settling.pop_first() {
+                        self.send(Output::Settled(number, has_ended));
+                    }
+                    return self.send(Output::Ended);
                 }
             } else {
                 self.observe();
@@ -389,23 +516,64 @@ impl Worker {
 
     fn handle(&mut self, input: Input) {
         match input {
-            Input::Changes(records, is_complete, view) => {
-                let now = (self.clock)();
-                self.driver.take_changes(now, &records, is_complete, view);
-            }
-            Input::Settle(number, removed) => {
+            Input::Changes => self.take_changes(),
+            Input::Settle(number, removed, program) => {
                 self.settling.insert(number, removed);
+                self.renumber(&program, number);
             }
             Input::Uncredited(packets) => self.driver.note_uncredited(packets),
-            Input::Report(answer) => answer(self.driver.report()),
+            Input::Ask(question) => question(&self.driver),
             Input::End => {}
         }
     }
 
+    fn send(&self, output: Output) {
+        // The device may have gone.
+        let _ = self.outputs.send(output);
+    }
+
+    fn take_changes(&mut self) {
+        let Some((waiting, view)) = self.changes.take() else {
+            return;
+        };
+        let now = (self.clock)();
+        let before = Arc::clone(self.driver.program());
+        let is_complete = !waiting.is_incomplete;
+        self.driver
+            .take_changes(now, &waiting.records, is_complete, view);
+        self.renumber(&before, 0);
+    }
+
+    /// Gives entries that are awaited, from this number on, the numbers of their tables in the
+    /// program that runs. Those are of program `before`. If their table has gone, or nothing is
+    /// credited, they are not awaited any longer.
+    fn renumber(&mut self, before: &Arc<Program>, from: u64) {
+        let program = self.driver.program();
+        let has_gone = self.driver.unsupported().is_some();
+        if !has_gone && Arc::ptr_eq(before, program) {
+            return;
+        }
+        let same = SameObjects::of(before, program);
+        let outputs = &self.outputs;
+        self.settling.retain(|number, removed| {
+            if *number < from {
+                return true;
+            }
+            let table = same.table(removed.table).filter(|_| !has_gone);
+            match table {
+                Some(table) => removed.table = table,
+                None => {
+                    let _ = outputs.send(Output::Settled(*number, false));
+                }
+            }
+            table.is_some()
+        });
+    }
+
     fn turn(&mut self, now: Nanos) {
         for credit in self.driver.turn(now) {
-            // The device may have gone.
-            let _ = self.outputs.send(Output::Credit(credit));
+            let program = Arc::clone(self.driver.program());
+            self.send(Output::Credit(credit, program));
         }
         if self.settling.is_empty() {
             return;
@@ -421,7 +589,7 @@ impl Worker {
         self.settling.retain(|number, removed| {
             let is_settled = !met.contains(removed);
             if is_settled {
-                let _ = outputs.send(Output::Settled(*number));
+                let _ = outputs.send(Output::Settled(*number, true));
             }
             !is_settled
         });
@@ -433,22 +601,42 @@ impl Worker {
         if begin < self.next_samples {
             return;
         }
-        let Worker {
-            driver,
-            readers,
-            clock,
-            ..
-        } = self;
+        let driver = &mut self.driver;
         let mut now = begin;
-        for reader in readers.iter_mut() {
-            while now.since(begin) < SAMPLE_TURN
-                && reader.next(|ingress, frame, packets| {
-                    driver.observe(now, ingress, frame, packets);
-                })
-            {
-                now = clock();
-            }
-        }
+        read_in_turn(
+            &mut self.readers,
+            &mut self.next_reader,
+            |ingress, frame, packets| {
+                driver.observe(now, ingress, frame, packets);
+                now = (self.clock)();
+                now.since(begin) < SAMPLE_TURN
+            },
+        );
         self.next_samples = now + Nanos(now.since(begin).0 * REST);
     }
 }
+
+/// Passes frames of each reader, from place `first` on, while `read` returns true. The next call
+/// begins after the last reader that had frames read.
+fn read_in_turn(
+    readers: &mut [SampleReader],
+    first: &mut usize,
+    mut read: impl FnMut(PortId, &[u8], u64) -> bool,
+) {
+    let number = readers.len();
+    for place in (*first..number).chain(0..(*first).min(number)) {
+        let mut goes_on = true;
+        while goes_on
+            && readers[place].next(|ingress, frame, packets| {
+                goes_on = read(ingress, frame, packets);
+            })
+        {}
+        if !goes_on {
+            *first = (place + 1) % number;
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

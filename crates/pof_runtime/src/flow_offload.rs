@@ -57,8 +57,8 @@ impl FlowOffload {
         self.offload.handle()
     }
 
-    /// Returns true if an event waits for the last counts of the NIC. [`FlowOffload::turn`] returns
-    /// it.
+    /// Returns true if an event waits for the last counts of the NIC. [`FlowOffload::take_events`]
+    /// returns it.
     pub(crate) fn holds(
         &mut self,
         event: &Event,
@@ -76,9 +76,13 @@ impl FlowOffload {
         true
     }
 
-    /// Gives changes to the offload and its counts to the device. Returns events that have waited.
-    pub(crate) fn turn(&mut self, switch: &mut ControlledSwitch, now: Nanos) -> Vec<Event> {
-        self.offload.turn(switch.forwarder.device(), now);
+    /// Gives changes to the offload and its counts to the device. Returns true if more counts wait.
+    pub(crate) fn turn(&mut self, switch: &mut ControlledSwitch, now: Nanos) -> bool {
+        self.offload.turn(switch.forwarder.device(), now)
+    }
+
+    /// Returns the events that have waited and wait no longer.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
         let settled = self.offload.take_settled().into_iter();
         let events = settled.filter_map(|late| {
             let mut removed = self.removed.remove(&late.number)?;
@@ -89,7 +93,7 @@ impl FlowOffload {
         events.collect()
     }
 
-    /// Removes all rules, and gives their last counts to the device.
+    /// Removes all rules, and gives their last counts to the device. No event waits any longer.
     pub(crate) fn finish(&mut self, switch: &mut ControlledSwitch) {
         self.offload.finish(switch.forwarder.device());
     }

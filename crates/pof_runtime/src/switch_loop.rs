@@ -174,8 +174,9 @@ impl PofSwitch {
                 // Messages do not delay the frames.
                 self.transmit(now);
             }
+            // Counts that wait go to their entries before messages may delete these.
+            let has_counts = self.offload(now);
             let has_worked = self.control(now, notice);
-            self.offload(now);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
                 self.look(now, notice);
@@ -183,11 +184,11 @@ impl PofSwitch {
             }
             self.transmit(now);
             self.answer(notice);
-            if received == 0 && !has_worked {
+            if received == 0 && !has_worked && !has_counts {
                 self.sleep(stop)?;
             }
         }
-        self.end();
+        self.end(notice);
         Ok(())
     }
 
@@ -241,13 +242,17 @@ impl PofSwitch {
         }
     }
 
-    /// Gives changes to the offload, and its counts to the device and to the controllers.
-    fn offload(&mut self, now: Nanos) {
-        if let Some(offload) = &mut self.offload {
-            for event in offload.turn(&mut self.switch, now) {
-                self.sessions.notify(&event, &self.switch, now);
-            }
+    /// Gives changes to the offload, and its counts to the device and to the controllers. Returns
+    /// true if more counts wait.
+    fn offload(&mut self, now: Nanos) -> bool {
+        let Some(offload) = &mut self.offload else {
+            return false;
+        };
+        let has_more = offload.turn(&mut self.switch, now);
+        for event in offload.take_events() {
+            self.sessions.notify(&event, &self.switch, now);
         }
+        has_more
     }
 
     /// Sends the frames of the batch to all ports but their own.
@@ -378,9 +383,14 @@ impl PofSwitch {
             .map_err(PofError::system("wait for the ports"))
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, notice: &mut dyn FnMut(&str)) {
         if let Some(offload) = &mut self.offload {
             offload.finish(&mut self.switch);
+            let now = Nanos::from(self.start.elapsed());
+            for event in offload.take_events() {
+                self.sessions.notify(&event, &self.switch, now);
+            }
+            self.answer(notice);
         }
         self.hangup.end();
         self.sessions.close(&mut self.switch);

@@ -238,9 +238,8 @@ impl Forwarder {
             // Forwards no packet here. It expires entries and collects the notifications of the
             // workers' packets.
             self.device.step(now);
-            if let Some(offload) = &mut self.offload {
-                offload.turn(&mut self.device, now);
-            }
+            let offload = self.offload.as_mut();
+            let has_counts = offload.is_some_and(|offload| offload.turn(&mut self.device, now));
             self.extend(observe);
             self.hear(observe);
             self.answer();
@@ -255,6 +254,7 @@ impl Forwarder {
                 next_tick = now + Nanos::from(interval);
                 observe(ForwarderEvent::Tick(self));
             }
+            let has_more = has_more || has_counts;
             let has_work = !has_more && self.spare.turn(&mut self.device, now);
             if !has_more && !has_work {
                 self.sleep(now.max(self.crew.now()), next_tick, stop, &mut poller)?;

@@ -130,8 +130,10 @@ impl OffloadArguments {
             no_ip_options: self.no_ip_options,
         });
         // Another switch on the machine has other interfaces, so it does not take the rules for its
-        // own, and this one knows them again after a crash.
-        let words: Vec<String> = of.ports.iter().map(PortSpec::to_string).collect();
+        // own, and this one knows them again after a crash, in whichever order they are given.
+        let mut specs: Vec<&PortSpec> = of.ports.iter().collect();
+        specs.sort_by_key(|spec| spec.id);
+        let words: Vec<String> = specs.into_iter().map(PortSpec::to_string).collect();
         let owner = crc32(format!("{} {}", of.device, words.join(" ")).as_bytes());
         let options = TcTargetOptions {
             rules,

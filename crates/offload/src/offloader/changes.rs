@@ -1,12 +1,20 @@
 //! The flows that a change of the control plane may affect.
 
+use std::collections::BTreeSet;
+
 use ir::{Program, TableId};
 use switch::{Change, Record};
 
 use super::known::{FlowId, Known, KnownFlows};
 
-/// Returns the flows that must be traced again after a change.
-pub(super) fn affected(known: &KnownFlows, program: &Program, record: &Record) -> Vec<FlowId> {
+/// Returns the flows that must be traced again after a change. Those that are traced again anyway
+/// may be left out.
+pub(super) fn affected(
+    known: &KnownFlows,
+    is_suspect: &BTreeSet<FlowId>,
+    program: &Program,
+    record: &Record,
+) -> Vec<FlowId> {
     let all = |test: &dyn Fn(&Known) -> bool| -> Vec<FlowId> {
         let flows = known.iter().filter(|(_, flow)| test(flow));
         flows.map(|(id, _)| id).collect()
@@ -24,6 +32,10 @@ pub(super) fn affected(known: &KnownFlows, program: &Program, record: &Record) -
     match &record.change {
         Change::Insert(table, entry) => {
             let may_meet = |id: &FlowId| {
+                // The comparison is slow where an entry has many keys.
+                if is_suspect.contains(id) {
+                    return false;
+                }
                 let flow = known.get(*id);
                 flow.is_some_and(|flow| flow.traced.may_meet(program, *table, &entry.keys))
             };

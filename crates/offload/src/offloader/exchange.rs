@@ -8,7 +8,7 @@ use ir::{ExternId, Program, TableId, ValueSetId};
 use crate::flow::{CounterCell, Flow, Met, MetCounter, MetLookup};
 
 /// The objects of a program by those of the program before it, by their names.
-pub(super) struct SameObjects {
+pub struct SameObjects {
     tables: HashMap<TableId, TableId>,
     externs: HashMap<ExternId, ExternId>,
     value_sets: HashMap<ValueSetId, ValueSetId>,
@@ -24,7 +24,8 @@ fn by_name<'p, I: Copy + Eq + std::hash::Hash>(
 }
 
 impl SameObjects {
-    pub(super) fn of(old: &Program, new: &Program) -> SameObjects {
+    /// Compares two programs.
+    pub fn of(old: &Program, new: &Program) -> SameObjects {
         fn tables(program: &Program) -> impl Iterator<Item = (TableId, &str)> {
             let tables = program.tables.iter();
             tables.map(|(id, table)| (id, &table.name[..]))
@@ -44,8 +45,13 @@ impl SameObjects {
         }
     }
 
+    /// Returns the new program's table of the same name. `None` if it has gone.
+    pub fn table(&self, id: TableId) -> Option<TableId> {
+        self.tables.get(&id).copied()
+    }
+
     /// Returns a flow with its objects in the new program. `None` if one of them has gone.
-    pub(super) fn flow(&self, flow: &Flow) -> Option<Arc<Flow>> {
+    pub fn flow(&self, flow: &Flow) -> Option<Arc<Flow>> {
         let lookup = |met: &MetLookup| {
             let table = *self.tables.get(&met.table)?;
             Some(MetLookup { table, ..*met })

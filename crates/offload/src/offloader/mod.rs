@@ -9,6 +9,7 @@ mod changes;
 mod decide;
 mod exchange;
 mod known;
+mod reasons;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,17 +20,15 @@ use packet::{Nanos, PortId};
 use switch::Record;
 use table::EntryId;
 
-use exchange::SameObjects;
+pub use exchange::SameObjects;
 pub use known::FlowId;
 use known::{Known, KnownFlows, Rule};
+use reasons::ReasonCounts;
 pub use types::{Credit, FlowReport, FlowState, OffloadCommand, OffloaderOptions, Override, Waits};
 
 use crate::flow::{Flow, NotOffloadable, Step};
 use crate::target::{Placed, RuleCounts, RuleId, Target, TargetEvent};
 use crate::trace::{FlowTracer, View};
-
-/// Number of different reasons of refusals that are counted apart.
-const MAX_REFUSALS: usize = 64;
 
 /// Numbers of what the offloader did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,9 +61,9 @@ pub struct Offloader {
     of_tables: BTreeMap<TableId, Override>,
     of_flows: BTreeMap<FlowId, Override>,
     /// Reasons for which packets were not offloadable, with their numbers of packets.
-    reasons: BTreeMap<String, u64>,
+    reasons: ReasonCounts,
     /// Reasons of the target for refusals, with their numbers of times.
-    refusals: BTreeMap<String, u64>,
+    refusals: ReasonCounts,
     swept: FlowId,
     next_decision: Nanos,
     last_decision: Nanos,
@@ -96,8 +95,8 @@ impl Offloader {
             is_suspect: BTreeSet::new(),
             of_tables: BTreeMap::new(),
             of_flows: BTreeMap::new(),
-            reasons: BTreeMap::new(),
-            refusals: BTreeMap::new(),
+            reasons: ReasonCounts::default(),
+            refusals: ReasonCounts::default(),
             swept: FlowId(0),
             next_decision: Nanos::ZERO,
             last_decision: Nanos::ZERO,
@@ -181,16 +180,21 @@ impl Offloader {
         })
     }
 
+    /// Returns the state and the packets a second of each flow.
+    pub fn states(&self) -> impl Iterator<Item = (&FlowState, u64)> {
+        self.known
+            .iter()
+            .map(|(_, known)| (&known.state, known.rate))
+    }
+
     /// Returns the reasons for which packets were not offloadable, with their numbers of packets.
     pub fn reasons(&self) -> impl Iterator<Item = (&str, u64)> {
-        let reasons = self.reasons.iter();
-        reasons.map(|(reason, packets)| (reason.as_str(), *packets))
+        self.reasons.iter()
     }
 
     /// Returns the reasons for which the target has refused rules, with their numbers of times.
     pub fn refusals(&self) -> impl Iterator<Item = (&str, u64)> {
-        let refusals = self.refusals.iter();
-        refusals.map(|(reason, times)| (reason.as_str(), *times))
+        self.refusals.iter()
     }
 
     /// Returns the entries, or misses for `None`, that the flows of the target's rules met: counts
@@ -198,6 +202,11 @@ impl Offloader {
     pub fn entries_in_target(&self) -> impl Iterator<Item = (TableId, Option<EntryId>)> {
         let flows = self.rules.values().map(|rule| &rule.flow);
         flows.flat_map(|flow| flow.met.lookups.iter().map(|met| (met.table, met.entry)))
+    }
+
+    /// Returns true if the target has a rule, or adds or removes one.
+    pub fn has_rules(&self) -> bool {
+        !self.rules.is_empty()
     }
 
     /// Forgets all flows. Their rules go, and the counts that these had are still credited.
@@ -266,23 +275,18 @@ impl Offloader {
 
     /// Notes a refusal of the target.
     fn note_refusal(&mut self, words: &str) {
-        let is_known = self.refusals.contains_key(words);
-        let words = match is_known || self.refusals.len() < MAX_REFUSALS {
-            true => words,
-            false => "other reasons",
-        };
-        *self.refusals.entry(words.to_owned()).or_default() += 1;
+        self.refusals.add(words, 1);
     }
 
     fn note(&mut self, reason: &NotOffloadable, packets: u64) {
-        *self.reasons.entry(reason.to_string()).or_default() += packets;
+        self.reasons.add(&reason.to_string(), packets);
     }
 
     /// Takes a record of the device's log: the flows that the change may affect are traced again in
     /// the next [`Offloader::step`].
     pub fn changed(&mut self, record: &Record) {
         let program = Arc::clone(self.tracer.program());
-        for id in changes::affected(&self.known, &program, record) {
+        for id in changes::affected(&self.known, &self.is_suspect, &program, record) {
             self.suspect(id);
         }
     }

@@ -95,6 +95,20 @@ pub enum Waits {
 }
 
 impl FlowState {
+    /// Returns the state's name, without a reason.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FlowState::Software => "software",
+            FlowState::Wanted(_) => "wanted",
+            FlowState::Adding => "adding",
+            FlowState::InHardware => "in_hw",
+            FlowState::NotInHardware => "not_in_hw",
+            FlowState::Refused(_) => "refused",
+            FlowState::Evicted => "evicted",
+            FlowState::Lost(_) => "lost",
+        }
+    }
+
     /// Returns true if the target has a rule, or adds it.
     pub(super) fn is_in_target(&self) -> bool {
         matches!(
@@ -106,23 +120,19 @@ impl FlowState {
 
 impl fmt::Display for FlowState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FlowState::Software => f.write_str("software: other flows gain more in the target"),
-            FlowState::Wanted(Waits::Room) => f.write_str("wanted: the target has no room"),
-            FlowState::Wanted(Waits::Removal) => {
-                f.write_str("wanted: the target removes its old rule first")
+        f.write_str(self.name())?;
+        let reason = match self {
+            FlowState::Adding | FlowState::InHardware => return Ok(()),
+            FlowState::Software => "other flows gain more in the target",
+            FlowState::Wanted(Waits::Room) => "the target has no room",
+            FlowState::Wanted(Waits::Removal) => "the target removes its old rule first",
+            FlowState::NotInHardware => {
+                "the target accepted the rule, and the hardware does not have it"
             }
-            FlowState::Adding => f.write_str("adding"),
-            FlowState::InHardware => f.write_str("in_hw"),
-            FlowState::NotInHardware => f.write_str(
-                "not_in_hw: the target accepted the rule, and the hardware does not have it",
-            ),
-            FlowState::Refused(words) => write!(f, "refused: {words}"),
-            FlowState::Lost(reason) => write!(f, "lost: {reason}"),
-            FlowState::Evicted => {
-                f.write_str("evicted: its packets came to software although the rule was added")
-            }
-        }
+            FlowState::Refused(reason) | FlowState::Lost(reason) => reason,
+            FlowState::Evicted => "its packets came to software although the rule was added",
+        };
+        write!(f, ": {reason}")
     }
 }
 

@@ -25,7 +25,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use offload_runtime::{OffloadHandle, OffloadReport};
+use offload_runtime::{Driver, OffloadHandle};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -100,20 +100,21 @@ impl MetricsSource {
 
     async fn shots(&self) -> Vec<MetricsSnapshot> {
         let mut shots = self.shots_of_switch().await;
-        if let Some((_, report)) = self.offload_report().await
+        if let Some((_, stats)) = self.of_offload(Driver::stats).await
             && let Some(shot) = shots.first_mut()
         {
-            shot.offload = Some(report.stats);
+            shot.offload = Some(stats);
         }
         shots
     }
 
-    /// Returns the number of the device and its report. `None` if it has no offload, or has ended.
-    async fn offload_report(&self) -> Option<(u64, OffloadReport)> {
+    /// Returns the number of the device and a part of its report. `None` if it has no offload, or
+    /// has ended.
+    async fn of_offload<T: Send + 'static>(&self, part: fn(&Driver) -> T) -> Option<(u64, T)> {
         let (id, offload) = self.offload.as_ref()?;
         let (ask, answer) = oneshot::channel();
         // The requester waits for a limited time.
-        offload.request(move |report| drop(ask.send(report)));
+        offload.request(move |driver| drop(ask.send(part(driver))));
         let report = tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()?;
         Some((*id, report))
     }
@@ -283,16 +284,16 @@ const NOT_FOUND: &str = "see /metrics, and of a switch with --offload also /offl
 /// Returns the reports of all devices at a path, as a JSON array. `None` if there is no such path,
 /// or no device with offload.
 async fn offload(sources: &[MetricsSource], path: &str) -> Option<String> {
-    let part: fn(&OffloadReport) -> serde_json::Result<Value> = match path {
-        "/offload/flows" => |report| serde_json::to_value(&report.flows),
-        "/offload/stats" => |report| serde_json::to_value(&report.stats),
-        "/offload/placement" => |report| serde_json::to_value(&report.placement),
+    let part: fn(&Driver) -> serde_json::Result<Value> = match path {
+        "/offload/flows" => |driver| serde_json::to_value(driver.flows()),
+        "/offload/stats" => |driver| serde_json::to_value(driver.stats()),
+        "/offload/placement" => |driver| serde_json::to_value(driver.placement()),
         _ => return None,
     };
     let mut devices = Vec::new();
     for source in sources {
-        if let Some((id, report)) = source.offload_report().await {
-            devices.push(json!({ "device": id, "report": part(&report).ok()? }));
+        if let Some((id, report)) = source.of_offload(part).await {
+            devices.push(json!({ "device": id, "report": report.ok()? }));
         }
     }
     (!devices.is_empty()).then(|| Value::Array(devices).to_string())
