@@ -14,7 +14,7 @@ const LOOKED_AT_FOR_PART: usize = 4_096;
 /// Maximum number of objects in one part of the answer to QUERYALL.
 const OBJECTS_IN_PART: usize = 32;
 
-/// What is left of an answer. Objects that go meanwhile are left out, and those that come are not
+/// Rest of an answer. Objects that go meanwhile are left out, and those that come are not
 /// in it.
 #[derive(Debug)]
 pub(crate) struct LongAnswer {
@@ -67,8 +67,8 @@ impl LongAnswer {
         }
     }
 
-    /// Returns the messages of the next part; none if no entry that was looked at is wanted. Nothing
-    /// is left after the last one, which alone may be without entries.
+    /// Returns the messages of the next part; none if no entry that was looked at is wanted.
+    /// Nothing is left after the last one, which alone may be without entries.
     pub(crate) fn part(&mut self, switch: &Forwarder) -> Vec<Body> {
         match self.kind {
             Kind::Objects => {
