@@ -66,8 +66,8 @@ impl LongAnswer {
         }
     }
 
-    /// Returns the messages of the next part; none if no entry that was looked at is wanted. Nothing
-    /// is left after the last one, which alone may be without entries.
+    /// Returns the messages of the next part; none if no entry that was looked at is wanted.
+    /// Nothing is left after the last one, which alone may be without entries.
     pub(crate) fn part(&mut self, switch: &Forwarder) -> Vec<Body> {
         match self.kind {
             Kind::Objects => {

@@ -5,8 +5,8 @@
 //! **Out:** commands for elements ([`ElementCommand`]), and decisions with what came of them
 //! ([`Decision`]).
 //!
-//! - [`ReflexPlane`] classifies reports ([`ReportRule`]), gives them to monitors, asks permissions, and
-//!   proposes changes to the store. It has no thread, no clock and no I/O.
+//! - [`ReflexPlane`] classifies reports ([`ReportRule`]), gives them to monitors, asks
+//!   permissions, and proposes changes to the store. It has no thread, no clock and no I/O.
 //! - [`ReplicaGroup`] is the store: nodes of `consensus` with messages in memory.
 //! - [`ManagedElement`] stands before a device: it applies committed changes in order, once, from
 //!   the newest leader.

@@ -1,3 +1,5 @@
+//! Tests of the device's side of a thread and of its worker.
+
 use super::*;
 
 use std::cell::Cell;

@@ -1,9 +1,9 @@
 //! The objects of a switch as lines of text: tables, entries, groups, meters, counters.
 //!
 //! [`TextReader`] reads a line to the message that it stands for, [`write`] writes a message.
-//! [`Forwarder::make_text`](crate::Forwarder::make_text) makes the objects of all lines. The help of
-//! `polyplane pof ctl` describes the language. Reading what was written returns the same message,
-//! but for unused bits after a field's width.
+//! [`Forwarder::make_text`](crate::Forwarder::make_text) makes the objects of all lines. The help
+//! of `polyplane pof ctl` describes the language. Reading what was written returns the same
+//! message, but for unused bits after a field's width.
 
 mod make;
 mod read;
