@@ -244,7 +244,7 @@ impl PofSwitch {
         }
     }
 
-    /// Gives changes to the offload, and its counts to the device. Returns true if more counts wait.
+    /// Gives changes to the offload, and its counts to the device. Returns true if more wait.
     fn offload(&mut self, now: Nanos) -> bool {
         let offload = self.offload.as_mut();
         offload.is_some_and(|offload| offload.turn(&mut self.switch, now))
