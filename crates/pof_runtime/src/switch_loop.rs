@@ -177,6 +177,8 @@ impl PofSwitch {
             // Counts that wait go to their entries before messages may delete these.
             let has_counts = self.offload(now);
             let has_worked = self.control(now, notice);
+            // Answers to messages that wait come first.
+            self.report_removed(now);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
                 self.look(now, notice);
@@ -242,17 +244,18 @@ impl PofSwitch {
         }
     }
 
-    /// Gives changes to the offload, and its counts to the device and to the controllers. Returns
-    /// true if more counts wait.
+    /// Gives changes to the offload, and its counts to the device. Returns true if more wait.
     fn offload(&mut self, now: Nanos) -> bool {
-        let Some(offload) = &mut self.offload else {
-            return false;
-        };
-        let has_more = offload.turn(&mut self.switch, now);
-        for event in offload.take_events() {
+        let offload = self.offload.as_mut();
+        offload.is_some_and(|offload| offload.turn(&mut self.switch, now))
+    }
+
+    /// Reports removed entries to the controllers that have all their counts now.
+    fn report_removed(&mut self, now: Nanos) {
+        let offload = self.offload.as_mut();
+        for event in offload.map(FlowOffload::take_events).unwrap_or_default() {
             self.sessions.notify(&event, &self.switch, now);
         }
-        has_more
     }
 
     /// Sends the frames of the batch to all ports but their own.
@@ -386,10 +389,7 @@ impl PofSwitch {
     fn end(&mut self, notice: &mut dyn FnMut(&str)) {
         if let Some(offload) = &mut self.offload {
             offload.finish(&mut self.switch);
-            let now = Nanos::from(self.start.elapsed());
-            for event in offload.take_events() {
-                self.sessions.notify(&event, &self.switch, now);
-            }
+            self.report_removed(Nanos::from(self.start.elapsed()));
             self.answer(notice);
         }
         self.hangup.end();
