@@ -293,12 +293,12 @@ fn rules_of_a_program_without_tables_are_removed_before_the_end() {
     {
         driver.observe(now, PortId(1), &[0; 60], 1_000);
         driver.turn(now);
-        now = now + Nanos::from_millis(100);
+        now += Nanos::from_millis(100);
         assert!(now < Nanos::from_secs(60), "{:?}", driver.flows());
     }
     assert!(!driver.withdraw(now), "its rule is being removed");
     assert_eq!(driver.stats().rules, 1);
-    now = now + Nanos::from_secs(1);
+    now += Nanos::from_secs(1);
     driver.turn(now);
     assert!(driver.withdraw(now));
     assert_eq!(driver.stats().rules, 0);
