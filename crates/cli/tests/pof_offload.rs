@@ -245,12 +245,12 @@ fn an_entry_with_traffic_in_the_nic_does_not_expire_and_one_without_does_in_time
         return;
     };
     let mut watcher = Script::connect(&switch.bed.cables, &switch.pof);
-    watcher.make(&FLOWS.replace("priority 2", "idle 2 priority 2"));
+    watcher.make(&FLOWS.replace("priority 2", "idle 5 priority 2"));
     let frame = ipv4([10, 0, 1, 1]);
     let out = changed(&frame, 9);
     let (mut sent, _) = switch.send_until("in_hw", "ipv4.dst 10.0.1.0/24", &frame, &out);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(5) {
+    while start.elapsed() < Duration::from_secs(8) {
         switch.send(&frame, 8, Some(&out));
         sent += 8;
         std::thread::sleep(Duration::from_millis(500));
@@ -264,7 +264,8 @@ fn an_entry_with_traffic_in_the_nic_does_not_expire_and_one_without_does_in_time
         }
     };
     let silent = last.elapsed().as_secs_f64();
-    assert!((1.9..3.5).contains(&silent), "{silent} s without packets");
+    // The time-out and 1.5 s, and time for a machine with other work.
+    assert!((4.9..15.0).contains(&silent), "{silent} s without packets");
     assert_eq!(removed.reason, 0, "it was idle");
     assert_eq!(removed.packets, sent as u64);
     switch.bed.stop();
