@@ -41,7 +41,7 @@ pub(crate) struct Options {
 enum Command {
     /// Show the flows of captures: the rule of each that a NIC can have, or the reason why it has
     /// none. With --at, show those of a running switch, and their planes.
-    Flows(FlowsOptions),
+    Flows(Box<FlowsOptions>),
     /// Show the numbers of what the offload of a running switch did.
     Stats(ReportOptions),
     /// Show how a running switch decides, and the planes.
