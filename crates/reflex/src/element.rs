@@ -83,7 +83,7 @@ impl fmt::Display for BindError {
         match &self.reason {
             BindReason::NoTable(table) => write!(
                 f,
-                "the element's program has no table {table}; `polyplane show` lists its tables"
+                "the element's program has no table {table}; `polyplane p4info` lists its tables"
             ),
             BindReason::Const(table) => {
                 write!(f, "entries of {table} are const; name another table")
