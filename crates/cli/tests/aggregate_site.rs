@@ -267,7 +267,7 @@ fn kill_in_run(site: &mut Site, job: &str, delay: u64, kill: &mut dyn FnMut(&mut
 
 /// A job that takes some seconds, at the rate of [`SLOW`].
 fn slow_job(site: &Site) -> String {
-    site.job("slow", 4000, 1500)
+    site.job("slow", 16_000, 1500)
 }
 
 /// Bits per second.
