@@ -47,7 +47,7 @@ fn a_site_runs_jobs_and_shows_them_and_forgets_them() {
     assert_eq!(direct.status, Some(0), "{}", direct.err);
     assert_eq!(direct.json()[0]["result"], outcome["result"]);
     // Beside a job that reduces, the program stays, and entries of paths come and go.
-    let beside = site.job("beside", 4000, 500);
+    let beside = site.job("beside", 16_000, 500);
     let running = site.submit(&beside);
     wait_for_step(&site, "reduces");
     let direct = said(&words);
@@ -63,7 +63,7 @@ fn a_site_runs_jobs_and_shows_them_and_forgets_them() {
     site.is_clean();
 
     // A cancelled job.
-    let slow = site.job("slow", 20_000, 500);
+    let slow = site.job("slow", 60_000, 500);
     let running = site.submit(&slow);
     let number = wait_for_step(&site, "reduces");
     assert!(site.registers() > Some(0));
