@@ -140,7 +140,7 @@ fn a_job_has_quotas_as_planned_and_leaves_nothing_when_it_is_cancelled() {
     let Some(mut site) = Site::start_tenants("tenants-quotas", 2_000_000, &metrics) else {
         return;
     };
-    let job = site.job("slow", 4000, 1500);
+    let job = site.job("slow", 16_000, 1500);
     site.wait_for_all();
     let running = site.submit(&job);
     let number = wait_until_it_reduces(&site);
