@@ -21,16 +21,16 @@ pub struct Parsed<T> {
 }
 
 /// Parses the text of a file. A part with an error is removed and the rest is parsed again, so
-/// that one error hides no others. `mend` is the hint of each of these mistakes: it names the page
-/// that has the keys.
-pub fn parse<T: DeserializeOwned>(text: &str, mend: &str) -> Parsed<T> {
+/// that one error hides no others. Each of these mistakes has the given hint: the page with the
+/// keys.
+pub fn parse<T: DeserializeOwned>(text: &str, hint: &str) -> Parsed<T> {
     let mut mistakes = Mistakes::of(text);
     let add = |mistakes: &mut Mistakes, error: &toml::de::Error| {
         let line = mistakes.line_of(error.span().map_or(0, |span| span.start));
         mistakes.add(FileMistake {
             line,
             message: error.message().trim_end().to_owned(),
-            mend: mend.to_owned(),
+            mend: hint.to_owned(),
         });
     };
     let (mut whole, errors) = DeTable::parse_recoverable(text);

@@ -1,6 +1,6 @@
 //! A table of flows of fixed size: keys to places, for state that monitors hold beside it.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use support::rng::mix;
@@ -103,17 +103,8 @@ impl<K: Copy + Eq + Hash> FlowTable<K> {
     }
 }
 
-/// Hash by the house's mixing function.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeededHasher(pub(crate) u64);
-
-impl BuildHasher for SeededHasher {
-    type Hasher = SeededHasher;
-
-    fn build_hasher(&self) -> SeededHasher {
-        *self
-    }
-}
+/// Hasher by [`mix`].
+struct SeededHasher(u64);
 
 impl Hasher for SeededHasher {
     fn finish(&self) -> u64 {
