@@ -52,8 +52,11 @@ pub fn write(from: Endpoint, to: Endpoint, payload: &[u8]) -> Vec<u8> {
     frame.extend((8 + payload.len() as u16).to_be_bytes());
     frame.extend([0, 0]);
     frame.extend(payload);
-    // A sum of 0 stays 0: switches compute the checksum and compare.
-    let checksum = !udp_sum(&frame);
+    // As hosts do: 0 would mean that there is no checksum (RFC 768).
+    let checksum = match !udp_sum(&frame) {
+        0 => 0xffff,
+        checksum => checksum,
+    };
     frame[40..42].copy_from_slice(&checksum.to_be_bytes());
     frame
 }

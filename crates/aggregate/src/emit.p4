@@ -93,6 +93,8 @@ struct metadata_t {
     bit<8> left;
     // The UDP datagram differs from the received one.
     bool is_changed;
+    // Never assigned: what a right sum with its checksum gives.
+    bit<16> zero;
     // Of the reduction's entry.
     bit<16> attempt;
     bit<32> incarnation;
@@ -162,19 +164,23 @@ control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
               hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset,
               hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
             hdr.ipv4.checksum, HashAlgorithm.csum16);
+        // Sums of datagrams have the checksum in them: a host sends 0xffff in place of 0 (RFC 768),
+        // and both are right then.
         // Messages that pass as they are: a bit damaged on the link before and another one on the
         // link after this switch could make a checksum that fits.
         verify_checksum_with_payload(
             hdr.agg.isValid() && hdr.agg.version == VERSION && meta.reduction == 0
             && !hdr.bank.isValid(), {
+            hdr.udp.checksum,
 @UDP_FIELDS@
-        }, hdr.udp.checksum, HashAlgorithm.csum16);
+        }, meta.zero, HashAlgorithm.csum16);
         verify_checksum_with_payload(
             hdr.agg.isValid() && hdr.agg.version == VERSION && meta.reduction == 0
             && hdr.bank.isValid(), {
+            hdr.udp.checksum,
 @UDP_FIELDS@,
             hdr.bank.first, hdr.bank.used, hdr.bank.counts
-        }, hdr.udp.checksum, HashAlgorithm.csum16);
+        }, meta.zero, HashAlgorithm.csum16);
 @VERIFY@
     }
 }

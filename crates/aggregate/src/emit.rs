@@ -286,9 +286,10 @@ impl Parts {
             (&mut self.verify, "verify_checksum"),
             (&mut self.update, "update_checksum"),
         ] {
-            let condition = match function {
-                "verify_checksum" => format!("meta.reduction == {reduction_number}"),
-                _ => format!("meta.reduction == {reduction_number} && meta.is_changed"),
+            let own = format!("meta.reduction == {reduction_number}");
+            let (condition, checksum, result) = match function {
+                "verify_checksum" => (own, "            hdr.udp.checksum,\n", "meta.zero"),
+                _ => (format!("{own} && meta.is_changed"), "", "hdr.udp.checksum"),
             };
             for (with_bank, bank) in [
                 ("!hdr.bank.isValid()", ""),
@@ -299,8 +300,8 @@ impl Parts {
             ] {
                 let head = include_str!("udp_fields.p4").trim_end();
                 writeln!(part, "        {function}({condition} && {with_bank}, {{")?;
-                writeln!(part, "{head}{bank}{fields}")?;
-                writeln!(part, "        }}, hdr.udp.checksum, HashAlgorithm.csum16);")?;
+                writeln!(part, "{checksum}{head}{bank}{fields}")?;
+                writeln!(part, "        }}, {result}, HashAlgorithm.csum16);")?;
             }
         }
         writeln!(self.states, "    state clear_{r} {{")?;

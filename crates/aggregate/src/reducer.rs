@@ -333,15 +333,18 @@ impl Reducer {
             return;
         }
         received.heard_at = now;
-        if submission == self.submission {
+        let is_awaited = if submission == self.submission {
             received.asked = Some(asked);
+            matches!(self.phase, Phase::Waiting)
         } else if submission == self.submission.wrapping_add(1) && self.completed_at.is_some() {
             received.next = Some(asked);
+            true
         } else {
             self.counts.strays += 1;
             return;
-        }
-        if self.is_group() {
+        };
+        // A question for an input that is reduced, or for a result, is not one for the next input.
+        if self.is_group() && is_awaited {
             self.first_asked_at.get_or_insert(now);
         }
         // A complete result stays known, also when mappers have no next input in time.

@@ -178,6 +178,50 @@ fn check(shape: Shape, engine: &dyn Engine) {
     assert_eq!(found, expected, "{shape:?}");
 }
 
+/// Sends messages with a sum of 0, which hosts send as 0xffff (RFC 768): one that the switch
+/// reduces, and two that it passes as they are.
+fn check_zero_sums(engine: &dyn Engine) {
+    let shape = Shape {
+        operator: Operator::Max,
+        keys: KeyClass::B8,
+        values: ValueClass::I32,
+    };
+    let question = Body::Question {
+        pairs: 1,
+        since: 0,
+        submission: 1,
+        lanes: None,
+    };
+    let bodies = [
+        (Kind::Data, Body::Pairs(vec![Pair::new(*b"a", 7)])),
+        (Kind::End, Body::End(Default::default())),
+        (Kind::Signal, question),
+    ];
+    for (kind, body) in bodies {
+        let mut messages = (0..=u16::MAX).map(|credit| Message {
+            header: header(shape, kind, 0, 0, credit),
+            body: body.clone(),
+        });
+        let has_zero_sum = |message: &Message| {
+            let frame = datagram::write(HOST, HOST, &message.write());
+            frame[40..42] == [0xff, 0xff]
+        };
+        let message = messages.find(has_zero_sum).expect("a credit makes it 0");
+        let passed = pass(&mut device(shape, engine), &message);
+        let expected = match kind {
+            Kind::Data => Body::Taken,
+            _ => message.body.clone(),
+        };
+        assert_eq!(passed.body, expected, "{message:?}");
+    }
+}
+
+#[test]
+fn datagrams_with_a_sum_of_0_pass_on_all_engines() {
+    check_zero_sums(&interp::Interp);
+    check_zero_sums(&jit::Jit::new(Arc::new(interp::Interp)));
+}
+
 fn check_all(engine: &dyn Engine) {
     for operator in Operator::ALL {
         for values in ValueClass::ALL {

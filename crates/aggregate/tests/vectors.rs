@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aggregate::{
-    Input, KeyClass, LANES, Operator, Plan, ReductionRequest, Run, RunOptions, Shape, ValueClass,
-    Vector,
+    FlowConfig, Input, KeyClass, LANES, Mapper, Operator, Plan, Reducer, ReducerConfig,
+    ReductionError, ReductionRequest, Run, RunOptions, Shape, ValueClass, Vector,
 };
 use fabric::topology::{HostId, SwitchId};
 use fabric::{Node, SwitchNode, Topology};
+use packet::Nanos;
 use switch::{Device, DeviceConfig};
 
 const MAPPERS: usize = 6;
@@ -143,4 +144,85 @@ fn a_vector_for_all_is_once_on_each_mappers_link_in_each_direction() {
             );
         }
     }
+}
+
+/// A reducer and the two mappers of its group, without a switch between them.
+struct Group {
+    reducer: Reducer,
+    mappers: [Mapper; 2],
+}
+
+impl Group {
+    /// Delivers messages until there are no more.
+    fn exchange(&mut self, now: Nanos) {
+        loop {
+            let questions = self.mappers.iter_mut().find_map(|mapper| mapper.poll(now));
+            if let Some(message) = questions {
+                self.reducer.receive(&message, now);
+            } else if let Some(answer) = self.reducer.poll(now) {
+                self.mappers[usize::from(answer.flow)].receive(&answer.message, now);
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn only_a_question_with_the_next_vector_starts_the_time_of_the_others() {
+    let shape = Shape {
+        operator: Operator::Add,
+        keys: KeyClass::Block,
+        values: ValueClass::I32,
+    };
+    let flows = FlowConfig {
+        job: 1,
+        attempt: 1,
+        shape,
+        window: 64,
+        pairs_per_message: 1,
+        datagram_bytes: 1472,
+        receivers: 2,
+    };
+    let waiting = Nanos::from_secs(5);
+    let config = ReducerConfig {
+        flows,
+        mappers: 2,
+        switches: Vec::new(),
+        slots: 10,
+        open_epochs: 2,
+        patience: Nanos::from_secs(60),
+        waiting,
+    };
+    let mut group = Group {
+        reducer: Reducer::new(config, 1),
+        mappers: [0, 1].map(|flow| Mapper::of_group(flows, flow)),
+    };
+    let mut now = Nanos::from_secs(1);
+    let vector = || Input::Integers(vec![1, 2, 3].into());
+    for mapper in &mut group.mappers {
+        mapper.submit(vector(), Operator::Add, now).unwrap();
+    }
+    group.exchange(now);
+    assert!(group.reducer.is_complete());
+    let results = group.mappers.each_mut().map(Mapper::take_result);
+    let expected = Some(Vector::Integers(vec![2, 4, 6]));
+    assert_eq!(results, [expected.clone(), expected]);
+    // The question of a mapper that did not get the announcement of the result.
+    let mut late = Mapper::of_group(flows, 1);
+    late.submit(vector(), Operator::Add, now).unwrap();
+    let question = late.poll(now).expect("it asks for the state");
+    group.reducer.receive(&question, now);
+    now = now + waiting + waiting;
+    group.exchange(now);
+    assert_eq!(group.reducer.failure(), None);
+    group.mappers[0]
+        .submit(vector(), Operator::Add, now)
+        .unwrap();
+    group.exchange(now);
+    assert_eq!(group.reducer.failure(), None);
+    now = now + waiting + Nanos(1);
+    group.exchange(now);
+    let silent = Some(ReductionError::MapperSilent { flow: 1 });
+    assert_eq!(group.reducer.failure(), silent);
 }

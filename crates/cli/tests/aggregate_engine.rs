@@ -461,7 +461,6 @@ fn vectors_of_ranks_are_reduced_one_after_the_other() {
 }
 
 #[test]
-#[ignore = "a rank is sometimes not heard for 30 s: docs/internals/aggregate.md, known defects"]
 fn vectors_of_ranks_are_reduced_one_after_the_other_also_when_the_switch_is_lost() {
     vectors_of_ranks("engine-lost", true);
 }
