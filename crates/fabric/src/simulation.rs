@@ -13,8 +13,8 @@ use crate::host::{HostNode, Receipt};
 use crate::link_direction::{Delivery, LinkDirection};
 use crate::node::{Node, NodeCounts};
 use crate::topology::{
-    End, FlowSpec, HostId, NodeId, PingSpec, ServerIndex, SwitchId, SwitchSpec, Topology,
-    TrafficSpec,
+    End, FaultKind, FlowSpec, HostId, NodeId, PingSpec, ServerIndex, SwitchId, SwitchSpec,
+    Topology, TrafficSpec,
 };
 use crate::traffic::Stream;
 
@@ -141,7 +141,7 @@ pub(crate) struct LineId(usize);
 enum Event {
     /// A frame arrives. The number counts the links that it has passed at this instant.
     Arrival(LineId, usize),
-    /// A fault of a link begins, or ends.
+    /// A fault begins, or ends.
     Fault(usize, bool),
     /// The wake-up of a node. It is void if the node has since changed its wake-up time.
     Wake(NodeId),
@@ -207,6 +207,8 @@ pub struct Simulation {
     wires: Wires,
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
+    /// Nodes that pause, with the end.
+    paused: BTreeMap<NodeId, Nanos>,
     flows: Vec<Flow>,
     /// Flows that are not known to be complete.
     open: Vec<usize>,
@@ -247,6 +249,7 @@ impl Simulation {
             servers,
             wires: Wires::default(),
             wakes: BTreeMap::new(),
+            paused: BTreeMap::new(),
             flows: Vec::new(),
             open: Vec::new(),
             pings: Vec::new(),
@@ -411,7 +414,9 @@ impl Simulation {
                 };
             }
             match event {
+                Event::Arrival(line, _) if self.pause_of(line).is_some() => self.defer(line),
                 Event::Arrival(line, hops) => self.arrive(line, hops)?,
+                Event::Wake(node) if self.paused.contains_key(&node) => self.defer_wake(node, now),
                 Event::Wake(node) if self.wakes.get(&node) == Some(&now) => {
                     self.wakes.remove(&node);
                     self.node(node).step(now);
@@ -451,13 +456,49 @@ impl Simulation {
 
     fn set_fault(&mut self, number: usize, begins: bool) {
         let fault = &self.topology.faults[number];
-        let spec = match begins {
-            true => &fault.during,
-            false => &self.topology.links[fault.link].spec,
-        };
-        // Each link is laid in both directions.
-        for line in &mut self.wires.lines[2 * fault.link..][..2] {
-            line.line.set(spec);
+        match &fault.kind {
+            FaultKind::Link { link, from, during } => {
+                let spec = match begins {
+                    true => during,
+                    false => &self.topology.links[*link].spec,
+                };
+                // Each link is laid in both directions, that of its first end first.
+                let lines = self.wires.lines[2 * link..][..2].iter_mut().enumerate();
+                for (_, line) in lines.filter(|(at, _)| from.is_none_or(|from| from == *at)) {
+                    line.line.set(spec);
+                }
+            }
+            FaultKind::Pause(node) if begins => {
+                // A pause without an end: after all events.
+                let until = fault.until.unwrap_or(Nanos(u64::MAX));
+                self.paused.insert(*node, until);
+            }
+            FaultKind::Pause(node) => {
+                self.paused.remove(node);
+            }
+        }
+    }
+
+    /// Returns the end of the pause of the node that a link direction leads to.
+    fn pause_of(&self, line: LineId) -> Option<Nanos> {
+        self.paused.get(&self.wires.lines[line.0].to.node).copied()
+    }
+
+    /// Lets a frame arrive after the pause of its node. Frames stay in order.
+    fn defer(&mut self, line: LineId) {
+        self.moment.coming = self.moment.coming.saturating_sub(1);
+        if let Some(until) = self.pause_of(line) {
+            self.wires.events.push(until, Event::Arrival(line, 0));
+        }
+    }
+
+    /// Lets a node do after its pause what is due now.
+    fn defer_wake(&mut self, node: NodeId, now: Nanos) {
+        if self.wakes.get(&node) == Some(&now)
+            && let Some(until) = self.paused.get(&node)
+        {
+            self.wakes.insert(node, *until);
+            self.wires.events.push(*until, Event::Wake(node));
         }
     }
 

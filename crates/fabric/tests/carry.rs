@@ -269,3 +269,53 @@ fn a_flow_can_be_added_while_time_passes() {
     let second = simulation.report().flows[1].completion_seconds.unwrap();
     assert!((second - first).abs() < 1e-3, "{first} {second}");
 }
+
+/// Requests each 10 ms on a link without rate, with a delay of 1 ms.
+const REGULAR: &str =
+    "[[ping]]\nfrom = \"a\"\nto = \"b\"\ncount = 10\ninterval = \"10 ms\"\nat = \"5 ms\"\n";
+
+#[test]
+fn a_fault_from_one_end_loses_the_frames_of_that_end_alone() {
+    let fault = |from| {
+        format!(
+            "{REGULAR}[[fault]]\nlink = [\"b\", \"a\"]\nfrom = \"{from}\"\nat = \"22 ms\"\n\
+             until = \"52 ms\"\nloss = 1.0\n"
+        )
+    };
+    // The requests of 25, 35 and 45 ms are lost, or their answers.
+    for (from, lost) in [("a", [3, 0]), ("b", [0, 3])] {
+        let mut simulation = simulation(topology(&cable("delay = \"1 ms\"", &fault(from))));
+        simulation.run_until(Nanos::from_secs(1)).unwrap();
+        simulation.check_conservation().unwrap();
+        let report = simulation.report();
+        assert_eq!(report.pings[0].microseconds.len(), 7, "{from}");
+        let of = |end: &str| report.links.iter().find(|link| link.from == end);
+        assert_eq!(["a", "b"].map(|end| of(end).unwrap().lost), lost, "{from}");
+    }
+}
+
+#[test]
+fn what_comes_while_a_node_pauses_is_done_after_the_pause_in_order() {
+    let pause = |node| {
+        format!("{REGULAR}[[fault]]\npause = \"{node}\"\nat = \"22 ms\"\nuntil = \"52 ms\"\n")
+    };
+    // The answerer gets the requests of 25, 35 and 45 ms at 52 ms.
+    let report = run(&cable("delay = \"1 ms\"", &pause("b")));
+    let times: Vec<u64> = report.pings[0]
+        .microseconds
+        .iter()
+        .map(|it| it.round() as u64)
+        .collect();
+    let late = [28_000, 18_000, 8_000];
+    assert_eq!(times, [&[2000; 2][..], &late, &[2000; 5]].concat());
+    // The asker has no timer meanwhile: it asks at 52 ms, and what it asks is answered.
+    let report = run(&cable("delay = \"1 ms\"", &pause("a")));
+    assert_eq!(report.pings[0].sent, 10);
+    assert_eq!(report.pings[0].microseconds.len(), 10);
+    // A pause without an end keeps its frames on their way, and breaks no balance.
+    let text = format!("{REGULAR}[[fault]]\npause = \"b\"\nat = \"22 ms\"\n");
+    let mut simulation = simulation(topology(&cable("delay = \"1 ms\"", &text)));
+    simulation.run_until(Nanos::from_secs(1)).unwrap();
+    simulation.check_conservation().unwrap();
+    assert_eq!(simulation.report().pings[0].microseconds.len(), 2);
+}

@@ -59,6 +59,27 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ),
         (
             "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nfrom = \"a\"\nat = \"1 ms\"\nloss = 1.0",
+            19,
+            "a is no end of this link",
+            "the end that sends the frames",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\nat = \"1 ms\"",
+            17,
+            "a fault is of a link or of a node",
+            "`pause = ",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\npause = \"s\"\nloss = 1.0\nat = \"1 ms\"",
+            17,
+            "a node that pauses has no other fault",
+            "give it `at` and `until` alone",
+        ),
+        (
+            "\"s:2\"]",
             "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"\nuntil = \"1 ms\"\nloss = 1.0",
             20,
             "the fault ends before it begins",
@@ -69,7 +90,7 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
             "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"\nuntil = \"3 ms\"\nloss = 1.0\n\
              [[fault]]\nlink = [\"s:2\", \"b\"]\nat = \"2 ms\"\ndelay = \"1 ms\"",
             22,
-            "two faults of this link overlap in time",
+            "two faults of this link or node overlap in time",
             "let `until` of the first be before the second",
         ),
         (

@@ -24,6 +24,7 @@
 
 mod classify;
 mod decision;
+mod detour_check;
 mod element;
 mod fabric_node;
 mod loops;
@@ -38,6 +39,7 @@ pub use classify::{ReportFacts, ReportRule, RuleError};
 pub use decision::{
     DecidedChange, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes,
 };
+pub use detour_check::{DetourCheck, DetourFault};
 pub use element::{
     BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement, WriteResult,
 };

@@ -185,7 +185,9 @@ pub(super) struct Link {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fault {
-    pub(super) link: [Text; 2],
+    pub(super) link: Option<[Text; 2]>,
+    pub(super) from: Option<Text>,
+    pub(super) pause: Option<Text>,
     pub(super) at: Text,
     pub(super) until: Option<Text>,
     pub(super) delay: Option<Text>,

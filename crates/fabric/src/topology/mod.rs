@@ -32,7 +32,7 @@ pub struct Topology {
     pub servers: Vec<ServerSpec>,
     /// The links, in the order of the file.
     pub links: Vec<Link>,
-    /// Faults of links.
+    /// Faults of links and nodes.
     pub faults: Vec<FaultSpec>,
     /// Flows listed in the file.
     pub flows: Vec<FlowSpec>,
@@ -304,17 +304,52 @@ pub struct Link {
     pub spec: LinkSpec,
 }
 
-/// A fault of a link, in both directions.
+/// A fault for a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultSpec {
-    /// The link, as an index of [`Topology::links`].
-    pub link: usize,
+    /// The fault.
+    pub kind: FaultKind,
     /// Begin.
     pub at: Nanos,
     /// End; `None` is never.
     pub until: Option<Nanos>,
-    /// Delay and faults meanwhile. Rate and queue are those of the link.
-    pub during: LinkSpec,
+}
+
+/// A fault of a link or a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// Other properties of a link.
+    Link {
+        /// The link, as an index of [`Topology::links`].
+        link: usize,
+        /// The end of which the frames meet the fault, as an index of [`Link::ends`]. `None`: both.
+        from: Option<usize>,
+        /// Delay and faults meanwhile. Rate and queue are those of the link.
+        during: LinkSpec,
+    },
+    /// A node that does nothing. Frames that come meanwhile wait for it.
+    Pause(NodeId),
+}
+
+impl FaultKind {
+    /// Returns true if both cannot be in force at one time.
+    pub(crate) fn excludes(&self, other: &FaultKind) -> bool {
+        match (self, other) {
+            (FaultKind::Pause(node), FaultKind::Pause(other)) => node == other,
+            (
+                FaultKind::Link { link, from, .. },
+                FaultKind::Link {
+                    link: other_link,
+                    from: other_from,
+                    ..
+                },
+            ) => {
+                link == other_link && (from.is_none() || other_from.is_none() || from == other_from)
+            }
+            (FaultKind::Pause(_), FaultKind::Link { .. })
+            | (FaultKind::Link { .. }, FaultKind::Pause(_)) => false,
+        }
+    }
 }
 
 /// One end of a link.
