@@ -36,6 +36,8 @@ const MAX_EVERY: Nanos = Nanos::from_secs(60);
 const MAX_LIMIT: u64 = 1_000_000_000_000;
 /// Part of a queue that a flow may take by default, in percent.
 const SHARE: u32 = 25;
+/// Time in which a flow of a queue is remembered, by default.
+const RECENT: Nanos = Nanos::from_millis(1);
 /// Queues of a monitor, and packets of a queue, by default.
 const QUEUES: usize = 64;
 const PACKETS: usize = 2048;
@@ -67,7 +69,7 @@ impl Kind {
             Kind::Loops => &["ttl_reason"],
             Kind::RateLimit => &["limit", "every"],
             Kind::Microburst => &[
-                "above", "flows_of", "share", "entitled", "queues", "packets",
+                "above", "flows_of", "share", "entitled", "recent", "queues", "packets",
             ],
         }
     }
@@ -315,6 +317,7 @@ impl Check {
             flows: self.word(monitor.flows_of.as_ref(), &words),
             entitled,
             share: 10 * share,
+            recent: self.time(monitor.recent.as_ref(), RECENT),
             queues: self.bounded(&monitor.queues, QUEUES, MAX_QUEUES),
             packets: self.bounded(&monitor.packets, PACKETS, MAX_PACKETS),
         }

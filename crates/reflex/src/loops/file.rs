@@ -77,6 +77,7 @@ pub(super) struct Monitor {
     pub(super) flows_of: Option<Text>,
     pub(super) share: Option<Spanned<i64>>,
     pub(super) entitled: Option<Spanned<Vec<Text>>>,
+    pub(super) recent: Option<Text>,
     pub(super) queues: Option<Spanned<i64>>,
     pub(super) packets: Option<Spanned<i64>>,
 }
@@ -105,6 +106,7 @@ impl Monitor {
             ("flows_of", span(&self.flows_of)),
             ("share", span(&self.share)),
             ("entitled", span(&self.entitled)),
+            ("recent", span(&self.recent)),
             ("queues", span(&self.queues)),
             ("packets", span(&self.packets)),
         ];

@@ -171,6 +171,8 @@ pub struct MicroburstSpec {
     pub entitled: Vec<(ReportRule, u32)>,
     /// The same, of flows that match no rule.
     pub share: u32,
+    /// Time after its last packet in which a flow without one in the queue is a victim, too.
+    pub recent: Nanos,
     /// Queues at most.
     pub queues: usize,
     /// Packets of a queue at most.

@@ -65,6 +65,8 @@ struct Queued {
 struct QueuedFlow {
     bytes: u64,
     packets: u32,
+    /// Departure of its last packet.
+    left: u64,
     /// The path of its last report.
     path: PathPorts,
     /// A decision about it was made in this burst.
@@ -76,7 +78,10 @@ struct QueuedFlow {
 struct Queue {
     packets: VecDeque<Queued>,
     bytes: u64,
+    /// Flows with packets in it, and those that had one a short time ago.
     flows: BTreeMap<FlowKey, QueuedFlow>,
+    /// Departures after which a flow had no packet in it, in their order.
+    idle: VecDeque<(u64, FlowKey)>,
     /// Latest arrival.
     arrived: u64,
     /// Number of the burst under way.
@@ -89,7 +94,7 @@ struct Queue {
 /// it in the order of their arrival, so when the report of a packet comes, those of all packets
 /// that it found in the queue have come: the queue at its arrival is known. Times of one node are
 /// compared with each other only. Reports that are lost, and packets without INT, are missing in
-/// the queue.
+/// the queue. Flows that used the queue a short time ago are victims of a burst, too.
 #[derive(Clone, Debug)]
 pub(crate) struct MicroburstMonitor {
     spec: MicroburstSpec,
@@ -178,6 +183,7 @@ impl MicroburstMonitor {
         if is_full {
             queue.leave();
         }
+        queue.forget(self.spec.recent.0, self.spec.packets);
         queue.enter(packet, path);
         if queue.bytes <= self.spec.above {
             if queue.bytes <= self.spec.above / 2 && queue.burst.take().is_some() {
@@ -298,6 +304,7 @@ impl Queue {
         let flow = self.flows.entry(packet.flow).or_insert(QueuedFlow {
             bytes: 0,
             packets: 0,
+            left: 0,
             path: *path,
             is_decided: false,
         });
@@ -317,7 +324,21 @@ impl Queue {
             flow.bytes -= u64::from(packet.bytes);
             flow.packets -= 1;
             if flow.packets == 0 {
-                self.flows.remove(&packet.flow);
+                flow.left = packet.dequeued;
+                self.idle.push_back((packet.dequeued, packet.flow));
+            }
+        }
+    }
+
+    /// Removes flows without packets that are not recent, or are more than `most`.
+    fn forget(&mut self, recent: u64, most: usize) {
+        while let Some((left, flow)) = self.idle.front().copied()
+            && (left.saturating_add(recent) < self.arrived || self.idle.len() > most)
+        {
+            self.idle.pop_front();
+            let state = self.flows.get(&flow);
+            if state.is_some_and(|state| state.packets == 0 && state.left == left) {
+                self.flows.remove(&flow);
             }
         }
     }
@@ -325,7 +346,8 @@ impl Queue {
     /// Writes the flows with the most bytes to `top`.
     fn top_flows(&self, top: &mut Vec<(FlowKey, u64)>) {
         top.clear();
-        for (flow, queued) in &self.flows {
+        let inside = self.flows.iter().filter(|(_, queued)| queued.packets > 0);
+        for (flow, queued) in inside {
             let at = top.partition_point(|(_, bytes)| *bytes >= queued.bytes);
             if at < TOP_FLOWS {
                 top.insert(at, (*flow, queued.bytes));
@@ -369,6 +391,7 @@ mod tests {
             flows,
             entitled: vec![(ReportRule::parse("l4.src 7").unwrap(), 1000)],
             share: 250,
+            recent: Nanos(2000),
             queues: 4,
             packets: 4096,
         };
@@ -425,7 +448,8 @@ mod tests {
                 let queue = monitor.queues.iter().find(|it| it.arrived == *arrived);
                 let queue = queue.expect("the packet is in a queue");
                 assert_eq!(queue.bytes, bytes);
-                let found = queue.flows.iter().map(|(flow, it)| (*flow, it.bytes));
+                let inside = queue.flows.iter().filter(|(_, it)| it.packets > 0);
+                let found = inside.map(|(flow, it)| (*flow, it.bytes));
                 assert_eq!(found.collect::<HashMap<_, _>>(), flows);
                 if bytes > 5000 {
                     bursts += usize::from(!is_burst);
@@ -436,6 +460,28 @@ mod tests {
             }
             assert!(bursts > 5);
             assert_eq!(monitor.bursts().count(), bursts);
+        }
+    }
+
+    #[test]
+    fn a_flow_that_used_the_queue_a_short_time_ago_is_a_victim_and_then_it_is_forgotten() {
+        for (gap, expected) in [(2000, 2), (2002, 1)] {
+            let mut monitor = monitor(600, BurstFlows::Victims);
+            let mut findings = Vec::new();
+            let mut add = |number: u16, arrived: u64, dequeued: u64| {
+                let packet = Queued {
+                    flow: flow(number),
+                    dequeued,
+                    bytes: 100,
+                };
+                let path = PathPorts::default();
+                monitor.observe(NAME, arrived, packet, &path, &mut findings);
+            };
+            add(2, 0, 1);
+            for at in 0..10 {
+                add(if at == 9 { 3 } else { 1 }, 1 + gap, 10_000 + at);
+            }
+            assert_eq!(findings.len(), expected, "{gap}");
         }
     }
 
