@@ -189,6 +189,9 @@ struct metadata_t {
     bit<9>  reported_egress_port;
     @field_list(1)
     bit<48> reported_ingress_time;
+    // The node is not the sink.
+    @field_list(1)
+    bit<1>  reported_in_transit;
 }
 
 error {
@@ -298,6 +301,65 @@ control IntIngress(inout headers_t hdr,
         size = 4096;
     }
 
+#ifdef REFLEX_EDGE
+    // Hosts that may not send.
+    table blocked {
+        key = { hdr.ipv4.src : exact; }
+        actions = { drop; NoAction; }
+        default_action = NoAction();
+        size = 16384;
+    }
+
+    // Rates of tenants at this edge: packets above them are dropped.
+    meter(64, MeterType.bytes) tenant_rate;
+
+    action tenant(bit<32> cell) {
+        bit<2> color;
+        tenant_rate.execute_meter(cell, color);
+        if (color == 2) {
+            mark_to_drop(standard_metadata);
+            exit;
+        }
+    }
+
+    table tenants {
+        key = { hdr.ipv4.src : lpm; }
+        actions = { tenant; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    action route(Port port) {
+        standard_metadata.egress_spec = port;
+        hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        if (hdr.ipv4.ttl == 0) {
+            mark_to_drop(standard_metadata);
+            exit;
+        }
+    }
+
+    // Destinations that have a way of their own, whatever their Ethernet address is.
+    table routes {
+        key = { hdr.ipv4.dst : lpm; }
+        actions = { route; NoAction; }
+        default_action = NoAction();
+        size = 16384;
+    }
+
+    action in_transit() {
+        meta.reported_in_transit = 1;
+    }
+
+    // Packets that a node reports before the sink does, by the nodes that may still measure them: one of more nodes
+    // than a way has is in a loop.
+    table transit_reports {
+        key = { hdr.int_header.remaining_hops : exact; }
+        actions = { in_transit; NoAction; }
+        default_action = NoAction();
+        size = 256;
+    }
+#endif
+
     // What the nodes on the way shall measure. `hop_words` is the size of one node's answer: one word for each
     // instruction, two for bits 4, 5 and 6.
     action watch(bit<16> instructions, bit<5> hop_words, bit<8> max_hops) {
@@ -360,7 +422,18 @@ control IntIngress(inout headers_t hdr,
         if (hdr.shim.isValid()) {
             host_ingress.apply();
         }
+#ifdef REFLEX_EDGE
+        if (hdr.ipv4.isValid() && !hdr.shim.isValid()) {
+            blocked.apply();
+            tenants.apply();
+        }
+#endif
         forward.apply();
+#ifdef REFLEX_EDGE
+        if (hdr.ipv4.isValid()) {
+            routes.apply();
+        }
+#endif
         if (hdr.udp.isValid() || hdr.tcp.isValid()) {
             detour.apply();
         }
@@ -372,6 +445,14 @@ control IntIngress(inout headers_t hdr,
         } else if ((hdr.udp.isValid() || hdr.tcp.isValid()) && !hdr.int_header.isValid()) {
             watch_list.apply();
         }
+#ifdef REFLEX_EDGE
+        if (!meta.is_sink && hdr.int_header.isValid()) {
+            transit_reports.apply();
+            if (meta.reported_in_transit == 1) {
+                collector.apply();
+            }
+        }
+#endif
     }
 }
 
@@ -506,7 +587,7 @@ control IntEgress(inout headers_t hdr,
         hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + 12 + 12 + inner, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
         hdr.report_udp = { udp_port, udp_port, 8 + 8 + 12 + 12 + inner, 0 };
         hdr.report_group = { 2, 0, sequence[21:0], node };
-        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, 0, 0, 0x4800, hdr.int_header.domain, 0, 0 };
+        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, meta.reported_in_transit, 0, 0x4800, hdr.int_header.domain, 0, 0 };
         hdr.report_ports = { (bit<16>)meta.reported_ingress_port, (bit<16>)meta.reported_egress_port };
         hdr.report_ingress_time = { (bit<64>)meta.reported_ingress_time * 1000 };
         truncate(14 + 20 + 8 + 8 + 12 + 12 + (bit<32>)inner);

@@ -59,7 +59,7 @@ fn all_mistakes_of_a_loop_file_are_named_with_their_lines() {
     let check = said(&["reflex", "check", &file]);
     assert_eq!(check.status, Some(1));
     for (line, message) in [
-        (3, "\"5\" is not understood"),
+        (3, "\"5\" is no delay of commands"),
         (5, "\"collector\" is no place that reports come from"),
         (6, "no node may send reports"),
         (9, "the monitor has no threshold"),
@@ -68,7 +68,7 @@ fn all_mistakes_of_a_loop_file_are_named_with_their_lines() {
         (14, "there is no element \"leaf2\""),
         (16, "\"ip.ttl\" is no field of a flow"),
         (18, "a detour needs two ports, each once"),
-        (19, "\"many\" is not understood"),
+        (19, "\"many\" is no rate of changes"),
     ] {
         let expected = format!("loops.toml:{line}: error: {message}");
         assert!(check.err.contains(&expected), "{expected}\n{}", check.err);

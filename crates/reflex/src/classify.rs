@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 
 use telemetry::{FlowKey, IntNodeId};
 
+use crate::write;
+
 /// Facts of a report that rules look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportFacts {
@@ -164,14 +166,11 @@ impl Term {
 }
 
 fn is_in(address: IpAddr, network: Ipv4Addr, length: u8) -> bool {
-    let IpAddr::V4(address) = address else {
-        return false;
-    };
-    let differ = address.to_bits() ^ network.to_bits();
-    differ.checked_shr(32 - u32::from(length)).unwrap_or(0) == 0
+    matches!(address, IpAddr::V4(address) if write::is_in(address, network, length))
 }
 
-fn prefix(word: &str) -> Option<(Ipv4Addr, u8)> {
+/// Reads a prefix, as in 10.0.1.0/24, or an address.
+pub(crate) fn prefix(word: &str) -> Option<(Ipv4Addr, u8)> {
     let (address, length) = word.split_once('/').unwrap_or((word, "32"));
     let length = length.parse().ok().filter(|length| *length <= 32)?;
     Some((address.parse().ok()?, length))

@@ -1,12 +1,14 @@
 //! Decisions: what a monitor found, and what came of it.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use consensus::LogIndex;
 use packet::Nanos;
 use telemetry::{FlowKey, IntNodeId};
 
 use crate::loops::{MonitorIndex, ReflexIndex};
+use crate::write::Setting;
 
 /// Maximum number of nodes of a path that a decision keeps.
 pub const MAX_PATH: usize = 8;
@@ -39,6 +41,70 @@ impl PathNodes {
     }
 }
 
+/// Subject of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A flow.
+    Flow(FlowKey),
+    /// A host.
+    Host(IpAddr),
+    /// All flows that concern the monitor.
+    Tenant,
+}
+
+impl Subject {
+    /// Returns the flow, if it is one.
+    pub fn flow(&self) -> Option<&FlowKey> {
+        match self {
+            Subject::Flow(flow) => Some(flow),
+            Subject::Host(_) | Subject::Tenant => None,
+        }
+    }
+}
+
+/// Measurement that a decision is based on, and what it was compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// Latency of a packet's path.
+    Latency {
+        /// Latency of the packet.
+        latency: Nanos,
+        /// The moving average.
+        average: Nanos,
+    },
+    /// Distinct peers of a host.
+    Peers {
+        /// Peers of the window, with the new one.
+        peers: u32,
+        /// Peers that are allowed.
+        limit: u32,
+    },
+    /// A node that the packet visited twice.
+    Revisit(IntNodeId),
+    /// A drop since the packet's time to live ended; the exporter's number of the reason.
+    TimeToLive(u8),
+    /// Rate of all edges together, in bytes a second.
+    Rate {
+        /// The rate of the last interval.
+        rate: u64,
+        /// The limit.
+        limit: u64,
+        /// The rate that each edge may have.
+        share: u64,
+    },
+    /// Share of a flow in a queue.
+    Burst {
+        /// Node of the queue.
+        node: IntNodeId,
+        /// Port of the queue.
+        port: u32,
+        /// Bytes in the queue.
+        bytes: u64,
+        /// Bytes of the flow in it.
+        flow_bytes: u64,
+    },
+}
+
 /// A decision of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -48,14 +114,12 @@ pub struct Decision {
     pub at: Nanos,
     /// The monitor.
     pub monitor: MonitorIndex,
-    /// The flow that it is about.
-    pub flow: FlowKey,
+    /// The subject.
+    pub subject: Subject,
     /// Nodes of the packet's path.
     pub path: PathNodes,
-    /// Latency of the packet.
-    pub latency: Nanos,
-    /// The average that it was compared with.
-    pub average: Nanos,
+    /// What was measured of it.
+    pub measured: Measured,
     /// The result.
     pub outcome: Outcome,
 }
@@ -76,8 +140,8 @@ pub enum Outcome {
 pub struct DecidedChange {
     /// The permission.
     pub reflex: ReflexIndex,
-    /// The port that the flow is sent to.
-    pub port: u32,
+    /// The content that the place of the change gets.
+    pub setting: Setting,
     /// Index in the store's log, when a majority of its nodes has it.
     pub log_index: Option<LogIndex>,
     /// Time at which the store answered, by its rule (`ack`).
@@ -89,14 +153,18 @@ pub struct DecidedChange {
 /// Reason for which a decision has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DecisionRefusal {
-    /// The last change of the key was too short a time ago, or is not done.
+    /// The last change of the place was too short a time ago, is not done, or is the same one.
     Held,
     /// The permission's changes of the last second are used up.
     Rate,
     /// The permission has no entry left.
     Entries,
-    /// The flow lacks a field of the table's key.
+    /// The subject lacks a field of the table's key, or is in no prefix of the permission.
     NoKey,
+    /// No permission concerns a node of the path.
+    NotOnPath,
+    /// Each port of the permission is one that the packet took.
+    NoPort,
     /// The store has no leader.
     NoQuorum,
     /// Too many requests wait at the store.
@@ -111,11 +179,13 @@ pub enum DecisionRefusal {
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 9] = [
+    pub const ALL: [DecisionRefusal; 11] = [
         DecisionRefusal::Held,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
         DecisionRefusal::NoKey,
+        DecisionRefusal::NotOnPath,
+        DecisionRefusal::NoPort,
         DecisionRefusal::NoQuorum,
         DecisionRefusal::Busy,
         DecisionRefusal::StoreFull,
@@ -130,6 +200,8 @@ impl DecisionRefusal {
             DecisionRefusal::Rate => "rate",
             DecisionRefusal::Entries => "entries",
             DecisionRefusal::NoKey => "no_key",
+            DecisionRefusal::NotOnPath => "not_on_path",
+            DecisionRefusal::NoPort => "no_port",
             DecisionRefusal::NoQuorum => "no_quorum",
             DecisionRefusal::Busy => "busy",
             DecisionRefusal::StoreFull => "store_full",
@@ -142,10 +214,16 @@ impl DecisionRefusal {
 impl fmt::Display for DecisionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DecisionRefusal::Held => "held: the last change of this flow is too recent",
+            DecisionRefusal::Held => {
+                "held: the last change of the place is too recent, or is the same"
+            }
             DecisionRefusal::Rate => "rate: too many changes in the last second",
             DecisionRefusal::Entries => "entries: the permission has no entry left",
-            DecisionRefusal::NoKey => "no key: the flow lacks a field of the table's key",
+            DecisionRefusal::NoKey => {
+                "no key: it lacks a field of the table's key, or is in no prefix of the permission"
+            }
+            DecisionRefusal::NotOnPath => "not on path: no permission is for a node of the path",
+            DecisionRefusal::NoPort => "no port: the packet took each port of the permission",
             DecisionRefusal::NoQuorum => "no quorum: the store has no leader",
             DecisionRefusal::Busy => "busy: too many requests wait at the store",
             DecisionRefusal::StoreFull => "store full: the store has no room for the entry",

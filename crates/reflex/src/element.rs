@@ -5,11 +5,16 @@ use std::fmt;
 
 use bits::value::Value;
 use consensus::{Admission, ElementChange, Fence, Key, LogIndex, Term};
-use ir::{ActionCall, KeyMatch, MatchKind, Program, ScalarTy, TableId};
+use exec::ExternState;
+use ir::{
+    ActionCall, CounterUnit, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId,
+};
+use packet::Nanos;
 use switch::{Action, Change, ControlError, Device, EntryId, TableEntry};
+use table::{FieldMatch, MeterConfig};
 
-use crate::loops::{ElementIndex, Loops, ReflexIndex, ReflexSpec};
-use crate::write::TableWrite;
+use crate::loops::{ChangeSpec, ElementIndex, EntrySpec, KeyPart, Loops, ReflexIndex, ReflexSpec};
+use crate::write::{ElementWrite, EntryKey, Setting, WritePlace};
 
 /// Result of a write at an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +68,26 @@ pub enum BindReason {
     NoTable(String),
     /// The control plane may add no entries to the table.
     Const(String),
-    /// A key of the table is not exact.
+    /// A key of the table is neither exact nor a prefix of the destination.
     NotExact(String),
+    /// Prefixes are given, and this key is exact.
+    NoPrefix(String),
+    /// The program has no meter of bytes with this name.
+    NoMeter(String),
+    /// The program has no register of this name with one number in a cell.
+    NoRegister(String),
+    /// The meter or register has only this number of cells.
+    NoCell(String, u32),
     /// The table has this number of keys, and the permission another one.
     Keys(String, usize),
     /// A key has this width, and the field of a flow another one.
     Width(String, u32),
     /// The table has no such action.
     NoAction(String),
-    /// The action has another number of parameters than one.
+    /// The action has not one parameter, and ports are given.
     Parameters(String),
+    /// The action has parameters, and no ports are given.
+    NoPorts(String),
     /// A port does not fit the action's parameter.
     Port(u32),
 }
@@ -88,8 +103,25 @@ impl fmt::Display for BindError {
             BindReason::Const(table) => {
                 write!(f, "entries of {table} are const; name another table")
             }
-            BindReason::NotExact(key) => {
-                write!(f, "key {key} is not exact; loops write exact tables only")
+            BindReason::NotExact(key) => write!(
+                f,
+                "key {key} is not exact; loops write exact keys, and prefixes of ip.dst"
+            ),
+            BindReason::NoPrefix(key) => {
+                write!(f, "key {key} is exact; `prefixes` needs a table with lpm")
+            }
+            BindReason::NoMeter(meter) => write!(
+                f,
+                "the element's program has no meter of bytes {meter}; `polyplane p4info` lists its \
+                 meters"
+            ),
+            BindReason::NoRegister(register) => write!(
+                f,
+                "the element's program has no register {register} of numbers; `polyplane p4info` \
+                 lists its registers"
+            ),
+            BindReason::NoCell(name, size) => {
+                write!(f, "{name} has {size} cells, from 0; name one of them")
             }
             BindReason::Keys(table, count) => {
                 write!(f, "{table} has {count} keys; give `key` one field for each")
@@ -109,6 +141,12 @@ impl fmt::Display for BindError {
             BindReason::Parameters(action) => {
                 write!(f, "action {action} has not one parameter, the port")
             }
+            BindReason::NoPorts(action) => {
+                write!(
+                    f,
+                    "action {action} has a parameter; list its values as `ports`"
+                )
+            }
             BindReason::Port(port) => {
                 write!(f, "port {port} is too large for the action's parameter")
             }
@@ -118,16 +156,43 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
+/// What a permission changes in an element.
+#[derive(Clone, Debug)]
+enum Managed {
+    Table(ManagedTable),
+    /// A meter of bytes, with the size of its burst.
+    Meter(ExternId, u64),
+    /// A register, with the width of its cells.
+    Register(ExternId, u32),
+}
+
 /// A managed table of an element.
 #[derive(Clone, Debug)]
 struct ManagedTable {
     table: TableId,
-    key_widths: Vec<u32>,
+    /// Widths of the keys, and whether they are prefixes.
+    keys: Vec<(u32, bool)>,
     /// Place of the action in the table's list.
     action: usize,
-    port_width: u32,
+    /// Width of the action's parameter, if it has one.
+    port_width: Option<u32>,
+    /// Entries of other owners may be replaced.
+    replace: bool,
     /// Metadata of its entries: the permission's name.
     owner: Box<[u8]>,
+}
+
+/// What an element does to restore a place.
+#[derive(Clone, Debug)]
+enum Installed {
+    /// Removes an entry.
+    Entry(TableId, EntryId),
+    /// Gives an entry its former action, time-out and metadata.
+    Replaced(TableId, EntryId, Box<(Action, Option<Nanos>, Box<[u8]>)>),
+    /// Gives a meter its former rates.
+    Meter(ExternId, u32, Option<MeterConfig>),
+    /// Gives a cell its former value.
+    Register(ExternId, u32, Vec<Value>),
 }
 
 /// Counts of an element.
@@ -163,8 +228,10 @@ impl ElementCounts {
 /// leader.
 pub struct ManagedElement {
     fence: Fence,
-    tables: Vec<Option<ManagedTable>>,
-    entries: HashMap<Key, (TableId, EntryId)>,
+    /// By permission; `None` for those of other elements.
+    managed: Vec<Option<Managed>>,
+    /// Places with what loops wrote, by their names in the store.
+    installed: HashMap<Key, Installed>,
     counts: ElementCounts,
     /// Result of the last change that was let through.
     last_result: WriteResult,
@@ -181,14 +248,14 @@ impl ManagedElement {
         element: ElementIndex,
         program: &Program,
     ) -> Result<ManagedElement, BindError> {
-        let tables = loops.reflexes.iter().map(|reflex| {
+        let managed = loops.reflexes.iter().map(|reflex| {
             let is_own = reflex.element == element;
             is_own.then(|| bind(reflex, program)).transpose()
         });
         Ok(ManagedElement {
             fence: Fence::default(),
-            tables: tables.collect::<Result<_, _>>()?,
-            entries: HashMap::new(),
+            managed: managed.collect::<Result<_, _>>()?,
+            installed: HashMap::new(),
             counts: ElementCounts::default(),
             last_result: WriteResult::Applied,
             last_refusal: None,
@@ -224,56 +291,45 @@ impl ManagedElement {
         change: &ElementChange,
     ) -> Result<WriteResult, ControlError> {
         let Some(bytes) = &change.change else {
-            if let Some((table, entry)) = self.entries.remove(&change.key) {
-                device.apply(Change::Delete(table, entry))?;
+            if let Some(installed) = self.installed.remove(&change.key) {
+                restore(device, installed)?;
                 self.counts.applied += 1;
                 device.publish();
             }
             return Ok(WriteResult::Applied);
         };
-        let write = TableWrite::decode(bytes.get());
-        let table = write.and_then(|write| {
+        let write = ElementWrite::decode(bytes.get());
+        let managed = write.and_then(|write| {
             let ReflexIndex(reflex) = write.reflex;
-            Some((write, self.tables.get(reflex)?.as_ref()?))
+            Some((write, self.managed.get(reflex)?.as_ref()?))
         });
-        let table = table.filter(|(write, managed)| {
-            let parts = write.key.parts();
-            let mut widths = parts.iter().zip(&managed.key_widths);
-            parts.len() == managed.key_widths.len()
-                && widths.all(|(part, width)| part.get().len() * 8 == *width as usize)
-        });
-        let Some((write, managed)) = table else {
+        let Some((write, managed)) = managed else {
             self.counts.unknown += 1;
             return Ok(WriteResult::Unknown);
         };
-        let action = Action::Call(ActionCall {
-            action: managed.action,
-            args: vec![Value::truncated(write.port.into(), managed.port_width)],
-        });
-        if let Some((table, entry)) = self.entries.get(&change.key) {
-            device.apply(Change::Modify(*table, *entry, action, None))?;
-        } else {
-            let parts = write.key.parts().iter().zip(&managed.key_widths);
-            let keys = parts.map(|(part, width)| {
-                let number = part.get().iter();
-                let number = number.fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
-                KeyMatch::Exact(Value::truncated(number, *width))
-            });
-            let entry = TableEntry {
-                keys: keys.collect(),
-                priority: None,
-                action,
-                idle_timeout: None,
-                meter: None,
-                counter: None,
-            };
-            let added = device.apply(Change::Insert(managed.table, entry))?;
-            if let Some(entry) = added {
-                self.entries.insert(change.key, (managed.table, entry));
-                let owner = managed.owner.clone();
-                device.apply(Change::SetMetadata(managed.table, entry, owner))?;
+        let before = self.installed.get(&change.key);
+        let written = match (managed, write.place, write.setting) {
+            (Managed::Table(table), WritePlace::Entry(key), Some(Setting::Action(argument))) => {
+                write_entry(device, table, &key, argument, before)?
             }
-        }
+            (Managed::Meter(meter, burst), WritePlace::Cell(cell), Some(Setting::Rate(rate))) => {
+                Some(write_meter(device, (*meter, cell), (rate, *burst), before)?)
+            }
+            (
+                Managed::Register(register, width),
+                WritePlace::Cell(cell),
+                Some(Setting::Value(value)),
+            ) => {
+                let value = Value::truncated(value.into(), *width);
+                Some(write_register(device, (*register, cell), value, before)?)
+            }
+            _ => None,
+        };
+        let Some(installed) = written else {
+            self.counts.unknown += 1;
+            return Ok(WriteResult::Unknown);
+        };
+        self.installed.insert(change.key, installed);
         self.counts.applied += 1;
         device.publish();
         Ok(WriteResult::Applied)
@@ -290,58 +346,260 @@ impl ManagedElement {
     }
 }
 
-fn bind(reflex: &ReflexSpec, program: &Program) -> Result<ManagedTable, BindError> {
+/// Gives a place what it had before loops wrote there.
+fn restore(device: &mut Device, installed: Installed) -> Result<(), ControlError> {
+    match installed {
+        Installed::Entry(table, entry) => {
+            device.apply(Change::Delete(table, entry))?;
+        }
+        Installed::Replaced(table, entry, former) => {
+            let (action, timeout, metadata) = *former;
+            device.apply(Change::Modify(table, entry, action, timeout))?;
+            device.apply(Change::SetMetadata(table, entry, metadata))?;
+        }
+        Installed::Meter(meter, cell, Some(config)) => {
+            device.apply(Change::SetMeter(meter, Some(cell), config))?;
+        }
+        Installed::Meter(meter, cell, None) => {
+            device.apply(Change::ResetMeter(meter, Some(cell)))?;
+        }
+        Installed::Register(register, cell, values) => {
+            device.apply(Change::WriteRegister(register, Some(cell), values))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes an entry. `None` if its keys are not those of the table.
+fn write_entry(
+    device: &mut Device,
+    managed: &ManagedTable,
+    key: &EntryKey,
+    argument: Option<u32>,
+    before: Option<&Installed>,
+) -> Result<Option<Installed>, ControlError> {
+    let parts = key.parts();
+    let fits = parts.len() == managed.keys.len()
+        && parts
+            .iter()
+            .zip(&managed.keys)
+            .all(|(part, (width, is_prefix))| {
+                part.get().len() * 8 == *width as usize && (*is_prefix || part.prefix() == *width)
+            });
+    let args = match (argument, managed.port_width) {
+        (Some(argument), Some(width)) => vec![Value::truncated(argument.into(), width)],
+        (None, None) => Vec::new(),
+        _ => return Ok(None),
+    };
+    if !fits {
+        return Ok(None);
+    }
+    let action = Action::Call(ActionCall {
+        action: managed.action,
+        args,
+    });
+    if let Some(Installed::Entry(table, entry) | Installed::Replaced(table, entry, _)) = before {
+        device.apply(Change::Modify(*table, *entry, action, None))?;
+        return Ok(before.cloned());
+    }
+    let values = parts
+        .iter()
+        .zip(&managed.keys)
+        .map(|(part, (width, is_prefix))| {
+            let number = part.get().iter();
+            let number = number.fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
+            (
+                Value::truncated(number, *width),
+                is_prefix.then(|| part.prefix()),
+            )
+        });
+    let table = managed.table;
+    if managed.replace {
+        let matches = values.clone().map(|(value, prefix)| match prefix {
+            Some(prefix_len) => FieldMatch::Lpm { value, prefix_len },
+            None => FieldMatch::Exact(value),
+        });
+        let matches: Vec<FieldMatch> = matches.collect();
+        let found = device.configuration().tables[table].find(&matches, None);
+        if let Some(entry) = found.cloned()
+            && let Some(former) = device.written(table, &entry)
+        {
+            let former = (former.action, former.idle_timeout, entry.metadata.clone());
+            device.apply(Change::Modify(table, entry.id, action, former.1))?;
+            device.apply(Change::SetMetadata(table, entry.id, managed.owner.clone()))?;
+            let former = Box::new(former);
+            return Ok(Some(Installed::Replaced(table, entry.id, former)));
+        }
+    }
+    let keys = values.map(|(value, prefix)| match prefix {
+        Some(prefix) => KeyMatch::Lpm(value, prefix),
+        None => KeyMatch::Exact(value),
+    });
+    let entry = TableEntry {
+        keys: keys.collect(),
+        priority: None,
+        action,
+        idle_timeout: None,
+        meter: None,
+        counter: None,
+    };
+    let added = device.apply(Change::Insert(table, entry))?;
+    let Some(entry) = added else {
+        return Ok(None);
+    };
+    device.apply(Change::SetMetadata(table, entry, managed.owner.clone()))?;
+    Ok(Some(Installed::Entry(table, entry)))
+}
+
+/// Sets a meter's rate and burst: packets above it are red.
+fn write_meter(
+    device: &mut Device,
+    (meter, cell): (ExternId, u32),
+    (rate, burst): (u64, u64),
+    before: Option<&Installed>,
+) -> Result<Installed, ControlError> {
+    let former = match before {
+        Some(Installed::Meter(_, _, former)) => *former,
+        _ => match &device.configuration().cells[meter] {
+            ExternState::Meter(meters) => meters.config(cell.into()),
+            _ => None,
+        },
+    };
+    let config = MeterConfig::SingleRate {
+        cir: rate,
+        cburst: burst,
+        eburst: 0,
+    };
+    device.apply(Change::SetMeter(meter, Some(cell), config))?;
+    Ok(Installed::Meter(meter, cell, former))
+}
+
+/// Writes a register's cell.
+fn write_register(
+    device: &mut Device,
+    (register, cell): (ExternId, u32),
+    value: Value,
+    before: Option<&Installed>,
+) -> Result<Installed, ControlError> {
+    let former = match before {
+        Some(Installed::Register(_, _, former)) => former.clone(),
+        _ => match &device.configuration().cells[register] {
+            ExternState::Register(registers) => registers.get(cell.into()).unwrap_or_default(),
+            _ => Vec::new(),
+        },
+    };
+    device.apply(Change::WriteRegister(register, Some(cell), vec![value]))?;
+    Ok(Installed::Register(register, cell, former))
+}
+
+fn bind(reflex: &ReflexSpec, program: &Program) -> Result<Managed, BindError> {
     let refuse = |reason| BindError {
         reflex: reflex.name.clone(),
         reason,
     };
+    let object = |name: &str| {
+        program
+            .externs
+            .iter()
+            .find(|(_, object)| object.name == name)
+    };
+    let bound = match &reflex.change {
+        ChangeSpec::Entry(entry) => {
+            let owner = format!("reflex {}", reflex.name).into_bytes().into();
+            bind_table(entry, owner, program).map(Managed::Table)
+        }
+        ChangeSpec::Meter { name, cell, burst } => match object(name) {
+            Some((id, object)) => match &object.kind {
+                ExternKind::Meter {
+                    unit: CounterUnit::Bytes,
+                    size,
+                    ..
+                } if cell < size => Ok(Managed::Meter(id, *burst)),
+                ExternKind::Meter {
+                    unit: CounterUnit::Bytes,
+                    size,
+                    ..
+                } => Err(BindReason::NoCell(name.clone(), *size)),
+                _ => Err(BindReason::NoMeter(name.clone())),
+            },
+            None => Err(BindReason::NoMeter(name.clone())),
+        },
+        ChangeSpec::Register { name, cell } => match object(name).map(|(id, it)| (id, &it.kind)) {
+            Some((
+                id,
+                ExternKind::Register {
+                    cell: fields, size, ..
+                },
+            )) => match &fields[..] {
+                [ScalarTy::Bit(width)] if cell < size => Ok(Managed::Register(id, *width)),
+                [ScalarTy::Bit(_)] => Err(BindReason::NoCell(name.clone(), *size)),
+                _ => Err(BindReason::NoRegister(name.clone())),
+            },
+            _ => Err(BindReason::NoRegister(name.clone())),
+        },
+    };
+    bound.map_err(refuse)
+}
+
+fn bind_table(
+    entry: &EntrySpec,
+    owner: Box<[u8]>,
+    program: &Program,
+) -> Result<ManagedTable, BindReason> {
     let mut tables = program.tables.iter();
-    let found = tables.find(|(_, table)| table.name == reflex.table);
+    let found = tables.find(|(_, table)| table.name == entry.table);
     let Some((id, table)) = found else {
-        return Err(refuse(BindReason::NoTable(reflex.table.clone())));
+        return Err(BindReason::NoTable(entry.table.clone()));
     };
     if table.entries_are_const {
-        return Err(refuse(BindReason::Const(table.name.clone())));
+        return Err(BindReason::Const(table.name.clone()));
     }
-    if let Some(key) = table
-        .keys
-        .iter()
-        .find(|key| key.match_kind != MatchKind::Exact)
-    {
-        return Err(refuse(BindReason::NotExact(key.name.clone())));
+    if table.keys.len() != entry.key.len() {
+        return Err(BindReason::Keys(table.name.clone(), table.keys.len()));
     }
-    if table.keys.len() != reflex.key.len() {
-        let keys = BindReason::Keys(table.name.clone(), table.keys.len());
-        return Err(refuse(keys));
+    let mut keys = Vec::new();
+    for (key, part) in table.keys.iter().zip(&entry.key) {
+        let is_destination = *part == KeyPart::Destination;
+        let is_prefix = match key.match_kind {
+            MatchKind::Exact if is_destination && !entry.prefixes.is_empty() => {
+                return Err(BindReason::NoPrefix(key.name.clone()));
+            }
+            MatchKind::Exact => false,
+            MatchKind::Lpm if is_destination => true,
+            _ => return Err(BindReason::NotExact(key.name.clone())),
+        };
+        let width = key.expr.ty(program, None).map_or(0, ScalarTy::width);
+        if !part.widths().contains(&width) {
+            return Err(BindReason::Width(key.name.clone(), width));
+        }
+        keys.push((width, is_prefix));
     }
     let action = table
         .actions
         .iter()
-        .position(|action| program.actions[action.action].control_plane_name == reflex.action);
+        .position(|action| program.actions[action.action].control_plane_name == entry.action);
     let Some(action) = action else {
-        return Err(refuse(BindReason::NoAction(reflex.action.clone())));
+        return Err(BindReason::NoAction(entry.action.clone()));
     };
-    let [port] = &program.actions[table.actions[action].action].params[..] else {
-        return Err(refuse(BindReason::Parameters(reflex.action.clone())));
+    let params = &program.actions[table.actions[action].action].params[..];
+    let port_width = match (params, entry.ports.is_empty()) {
+        ([], true) => None,
+        ([port], false) => Some(port.ty.width()),
+        (_, true) => return Err(BindReason::NoPorts(entry.action.clone())),
+        (_, false) => return Err(BindReason::Parameters(entry.action.clone())),
     };
-    let port_width = port.ty.width();
-    let is_too_large = |port: &&u32| Value::from_u128(u128::from(**port), port_width).is_err();
-    if let Some(port) = reflex.ports.iter().find(is_too_large) {
-        return Err(refuse(BindReason::Port(*port)));
-    }
-    let mut key_widths = Vec::new();
-    for (key, part) in table.keys.iter().zip(&reflex.key) {
-        let width = key.expr.ty(program, None).map_or(0, ScalarTy::width);
-        if !part.widths().contains(&width) {
-            return Err(refuse(BindReason::Width(key.name.clone(), width)));
+    if let Some(width) = port_width {
+        let is_too_large = |port: &&u32| Value::from_u128(u128::from(**port), width).is_err();
+        if let Some(port) = entry.ports.iter().find(is_too_large) {
+            return Err(BindReason::Port(*port));
         }
-        key_widths.push(width);
     }
     Ok(ManagedTable {
         table: id,
-        key_widths,
+        keys,
         action,
         port_width,
-        owner: format!("reflex {}", reflex.name).into_bytes().into(),
+        replace: entry.replace,
+        owner,
     })
 }

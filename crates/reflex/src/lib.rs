@@ -37,7 +37,8 @@ mod write;
 
 pub use classify::{ReportFacts, ReportRule, RuleError};
 pub use decision::{
-    DecidedChange, Decision, DecisionId, DecisionRefusal, MAX_PATH, Outcome, PathNodes,
+    DecidedChange, Decision, DecisionId, DecisionRefusal, MAX_PATH, Measured, Outcome, PathNodes,
+    Subject,
 };
 pub use detour_check::{DetourCheck, DetourFault};
 pub use element::{
@@ -47,12 +48,14 @@ pub use fabric_node::{
     FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
 };
 pub use loops::{
-    Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES,
-    MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec, ReflexIndex, ReflexSpec, SourceIndex,
-    SourceSpec, StoreSpec,
+    BurstFlows, ChangeSpec, Compare, ElementIndex, ElementSpec, EntrySpec, KeyPart, LatencyMeasure,
+    Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec,
+    RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourceSpec, SpreaderSpec,
+    StoreSpec,
 };
+pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
-pub use write::{EntryKey, KeyBytes, TableWrite};
+pub use write::{ElementWrite, EntryKey, KeyBytes, Setting, WritePlace};

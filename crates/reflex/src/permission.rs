@@ -1,18 +1,67 @@
 //! Permissions at run time: what a monitor may still change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use packet::Nanos;
-use telemetry::{FlowKey, IntNodeId, ReportedPath};
+use telemetry::{IntNodeId, ReportedPath};
 
-use crate::decision::DecisionRefusal;
-use crate::loops::{ReflexIndex, ReflexSpec};
-use crate::write::{EntryKey, TableWrite};
+use crate::decision::{DecisionRefusal, Subject};
+use crate::loops::{ChangeSpec, ReflexIndex, ReflexSpec};
+use crate::write::{ElementWrite, EntryKey, Setting, WritePlace};
 
 /// Credit of one change, in billionths.
 const CHANGE: u64 = 1_000_000_000;
 /// Share of a second's changes that may be made at once.
 const BURST: u64 = 100;
+/// Time after which a removal that the store did not take is requested again.
+const RETRY: Nanos = Nanos::from_millis(1);
+/// Hops of a path that are kept.
+pub(crate) const MAX_HOPS: usize = 16;
+
+/// Nodes of a path with the ports by which they sent the packet, from the source, at most
+/// [`MAX_HOPS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PathPorts {
+    count: u8,
+    hops: [(IntNodeId, Option<u16>); MAX_HOPS],
+}
+
+impl PathPorts {
+    pub(crate) fn new(path: &ReportedPath<'_>) -> PathPorts {
+        let mut ports = PathPorts::default();
+        let hops = path.hops().filter_map(|hop| {
+            let egress = hop.interfaces.map(|interfaces| interfaces.egress);
+            Some((hop.node?, egress))
+        });
+        for (place, hop) in ports.hops.iter_mut().zip(hops) {
+            *place = hop;
+            ports.count += 1;
+        }
+        ports
+    }
+
+    pub(crate) fn get(&self) -> &[(IntNodeId, Option<u16>)] {
+        self.hops.get(..usize::from(self.count)).unwrap_or(&[])
+    }
+
+    /// Returns the ports by which a node sent the packet.
+    fn of(&self, node: IntNodeId) -> impl Iterator<Item = u32> {
+        let hops = self.get().iter().filter(move |hop| hop.0 == node);
+        hops.filter_map(|hop| Some(u32::from(hop.1?)))
+    }
+}
+
+/// Change that a monitor asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// The subject's entry with the action of the permission: to another port than those by which
+    /// the element sent the packet, or without a parameter.
+    Entry(PathPorts),
+    /// A rate of the permission's meter, in bytes a second.
+    Rate(u64),
+    /// A value of the permission's register.
+    Value(u64),
+}
 
 /// A permission with its use so far.
 pub(crate) struct Permission {
@@ -20,24 +69,28 @@ pub(crate) struct Permission {
     spec: ReflexSpec,
     /// Node of the element in paths; the first node if it is not known.
     node: Option<IntNodeId>,
-    /// Entries that it made, at most [`ReflexSpec::entries`], and some that were refused.
-    entries: HashMap<EntryKey, EntryState>,
+    /// Places that it changed, at most [`ReflexSpec::entries`], and some that were refused.
+    places: HashMap<WritePlace, PlaceState>,
     made: usize,
+    /// Ends of lives in their order. Those of places that were changed after it are void.
+    ends: VecDeque<(Nanos, WritePlace)>,
     /// Changes that may be made now, in billionths.
     credit: u64,
     credited: Nanos,
 }
 
-/// State of an entry.
+/// State of a place.
 #[derive(Clone, Copy, Debug)]
-struct EntryState {
+struct PlaceState {
     /// Time of its last change.
     changed: Nanos,
-    /// Port of its last change.
-    port: u32,
+    /// Time at which it is restored.
+    end: Nanos,
+    /// Content of its last change.
+    setting: Setting,
     /// The last change is not done.
     is_pending: bool,
-    /// The entry counts: it was not refused.
+    /// The place counts: the change was not refused.
     is_made: bool,
 }
 
@@ -51,78 +104,203 @@ impl Permission {
             index,
             spec: spec.clone(),
             node,
-            entries: HashMap::new(),
+            places: HashMap::new(),
             made: 0,
+            ends: VecDeque::new(),
             credit: CHANGE,
             credited: Nanos::ZERO,
         }
     }
 
-    /// Decides about a detour of a flow: the next port of the list after the one by which the
-    /// element sent the packet. Nothing changes before [`Permission::made`].
-    pub(crate) fn detour(
+    /// Returns the node of its element in paths.
+    pub(crate) fn node(&self) -> Option<IntNodeId> {
+        self.node
+    }
+
+    /// Decides about a change for a subject. Nothing changes before [`Permission::made`].
+    pub(crate) fn decide(
         &mut self,
-        flow: &FlowKey,
-        path: &ReportedPath<'_>,
+        subject: &Subject,
+        wish: &Wish,
         now: Nanos,
-    ) -> Result<TableWrite, DecisionRefusal> {
-        let key = EntryKey::of_flow(flow, &self.spec.key).ok_or(DecisionRefusal::NoKey)?;
-        let state = self.entries.get(&key);
+    ) -> Result<ElementWrite, DecisionRefusal> {
+        let place = self.place(subject).ok_or(DecisionRefusal::NoKey)?;
+        let state = self.places.get(&place).copied();
         let is_early = state.is_some_and(|it| it.is_pending || now < it.changed + self.spec.hold);
         if is_early {
             return Err(DecisionRefusal::Held);
         }
-        if !state.is_some_and(|it| it.is_made) && self.made >= self.spec.entries {
+        let made = state.filter(|it| it.is_made);
+        if made.is_none() && self.made >= self.spec.entries {
             return Err(DecisionRefusal::Entries);
         }
-        let own = match self.node {
-            Some(node) => path.hops().find(|hop| hop.node == Some(node)),
-            None => path.hops().next(),
+        let setting = match wish {
+            Wish::Entry(path) => self.entry(path, state)?,
+            Wish::Rate(rate) => Setting::Rate(*rate),
+            Wish::Value(value) => Setting::Value(*value),
         };
-        let own = own.and_then(|hop| hop.interfaces);
-        let own = own.map(|interfaces| u32::from(interfaces.egress));
-        let used = own.or(state.map(|state| state.port));
+        if made.is_some_and(|it| it.setting == setting) {
+            self.prolong(place, now);
+            return Err(DecisionRefusal::Held);
+        }
         self.refill(now);
         if self.credit < CHANGE {
             return Err(DecisionRefusal::Rate);
         }
-        let ports = &self.spec.ports;
-        let at = ports.iter().position(|port| Some(*port) == used);
-        let next = at.map_or(0, |at| (at + 1) % ports.len());
-        Ok(TableWrite {
+        Ok(ElementWrite {
             reflex: self.index,
-            key,
-            port: ports[next],
+            place,
+            setting: Some(setting),
         })
     }
 
-    /// Notes that the store took a change.
-    pub(crate) fn made(&mut self, write: &TableWrite, now: Nanos) {
-        self.credit -= CHANGE;
-        if self.entries.len() >= 2 * self.spec.entries {
-            self.entries.retain(|_, state| state.is_made);
+    /// Returns the place of a subject. `None` if the subject has no such place.
+    fn place(&self, subject: &Subject) -> Option<WritePlace> {
+        match &self.spec.change {
+            ChangeSpec::Entry(entry) => {
+                let key = match subject {
+                    Subject::Flow(flow) => EntryKey::of_prefix(flow, &entry.key, &entry.prefixes),
+                    Subject::Host(host) => EntryKey::of_host(*host),
+                    Subject::Tenant => None,
+                };
+                key.map(WritePlace::Entry)
+            }
+            ChangeSpec::Meter { cell, .. } | ChangeSpec::Register { cell, .. } => {
+                Some(WritePlace::Cell(*cell))
+            }
         }
-        let state = EntryState {
+    }
+
+    /// Returns the content of an entry: the next port of the list after the one by which the
+    /// element sent the packet, and none by which it did.
+    fn entry(
+        &self,
+        path: &PathPorts,
+        state: Option<PlaceState>,
+    ) -> Result<Setting, DecisionRefusal> {
+        let ChangeSpec::Entry(entry) = &self.spec.change else {
+            return Err(DecisionRefusal::NoKey);
+        };
+        let ports = &entry.ports;
+        if ports.is_empty() {
+            return Ok(Setting::Action(None));
+        }
+        let node = self.node.or(path.get().first().map(|hop| hop.0));
+        let taken = |port: u32| node.is_some_and(|node| path.of(node).any(|it| it == port));
+        let own = node.and_then(|node| path.of(node).last());
+        let before = state.and_then(|state| state.setting.port());
+        let is_made = state.is_some_and(|state| state.is_made);
+        if let (Some(own), Some(before), true) = (own, before, is_made)
+            && own != before
+            && ports.contains(&own)
+        {
+            // The packet passed the element before the last change.
+            return Err(DecisionRefusal::Held);
+        }
+        let used = own.or(before);
+        let at = ports.iter().position(|port| Some(*port) == used);
+        let start = at.map_or(0, |at| at + 1);
+        let next = (0..ports.len()).map(|step| ports[(start + step) % ports.len()]);
+        let next = next
+            .filter(|port| !taken(*port))
+            .find(|port| Some(*port) != used);
+        let port = next.ok_or(DecisionRefusal::NoPort)?;
+        Ok(Setting::Action(Some(port)))
+    }
+
+    /// Notes that the store took a change.
+    pub(crate) fn made(&mut self, write: &ElementWrite, now: Nanos) {
+        let Some(setting) = write.setting else {
+            return;
+        };
+        self.credit -= CHANGE;
+        if self.places.len() >= 2 * self.spec.entries {
+            self.places.retain(|_, state| state.is_made);
+        }
+        let state = PlaceState {
             changed: now,
-            port: write.port,
+            end: now,
+            setting,
             is_pending: true,
             is_made: true,
         };
-        let before = self.entries.insert(write.key, state);
+        let before = self.places.insert(write.place, state);
         self.made += usize::from(!before.is_some_and(|before| before.is_made));
+        self.prolong(write.place, now);
     }
 
-    /// Notes that the element has the last change of an entry.
-    pub(crate) fn done(&mut self, key: &EntryKey) {
-        if let Some(state) = self.entries.get_mut(key) {
+    /// Begins the life of a place anew.
+    fn prolong(&mut self, place: WritePlace, now: Nanos) {
+        let (Some(life), Some(state)) = (self.spec.life, self.places.get_mut(&place)) else {
+            return;
+        };
+        let end = now + life;
+        if state.end < end {
+            state.end = end;
+            self.ends.push_back((end, place));
+        }
+    }
+
+    /// Returns the write that restores the next place at the end of its life, once. The caller
+    /// requests it, or asks again by [`Permission::retry`].
+    pub(crate) fn next_end(&mut self, now: Nanos) -> Option<ElementWrite> {
+        while let Some((end, place)) = self.ends.front().copied().filter(|it| it.0 <= now) {
+            self.ends.pop_front();
+            let Some(state) = self.places.get_mut(&place).filter(|it| it.is_made) else {
+                continue;
+            };
+            if state.end != end {
+                continue;
+            }
+            if state.is_pending {
+                self.postpone(place, now);
+                continue;
+            }
+            state.is_pending = true;
+            return Some(ElementWrite {
+                reflex: self.index,
+                place,
+                setting: None,
+            });
+        }
+        None
+    }
+
+    /// Asks again later for a place at the end of its life: the store did not take the write.
+    pub(crate) fn retry(&mut self, place: WritePlace, now: Nanos) {
+        if let Some(state) = self.places.get_mut(&place) {
+            state.is_pending = false;
+        }
+        self.postpone(place, now);
+    }
+
+    fn postpone(&mut self, place: WritePlace, now: Nanos) {
+        let end = now + RETRY;
+        if let Some(state) = self.places.get_mut(&place) {
+            state.end = end;
+        }
+        let at = self.ends.partition_point(|it| it.0 <= end);
+        self.ends.insert(at, (end, place));
+    }
+
+    /// Returns the time of the next end of a life.
+    pub(crate) fn next_time(&self) -> Option<Nanos> {
+        self.ends.front().map(|it| it.0)
+    }
+
+    /// Notes that the element has the last change of a place.
+    pub(crate) fn done(&mut self, write: &ElementWrite) {
+        if write.setting.is_none() {
+            self.undone(write);
+        } else if let Some(state) = self.places.get_mut(&write.place) {
             state.is_pending = false;
         }
     }
 
-    /// Notes that the store or the element refused the last change of an entry. It does not count,
+    /// Notes that the store or the element refused the last change of a place. It does not count,
     /// and is held as another change.
-    pub(crate) fn undone(&mut self, key: &EntryKey) {
-        if let Some(state) = self.entries.get_mut(key) {
+    pub(crate) fn undone(&mut self, write: &ElementWrite) {
+        if let Some(state) = self.places.get_mut(&write.place) {
             self.made -= usize::from(state.is_made);
             (state.is_pending, state.is_made) = (false, false);
         }
@@ -136,7 +314,7 @@ impl Permission {
         self.credit = self.credit.saturating_add(more).min(most);
     }
 
-    /// Returns the number of entries that it made.
+    /// Returns the number of places that it changed.
     pub(crate) fn entries(&self) -> usize {
         self.made
     }
@@ -146,22 +324,27 @@ impl Permission {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use telemetry::{Instructions, IntStack, L4Ports};
+    use telemetry::{FlowKey, Instructions, IntStack, L4Ports};
 
     use super::*;
-    use crate::loops::{ElementIndex, KeyPart};
+    use crate::loops::{ElementIndex, EntrySpec, KeyPart};
 
     fn permission(rate: u64, entries: usize) -> Permission {
         let spec = ReflexSpec {
             name: "detour".to_owned(),
             element: ElementIndex(0),
-            table: "t".to_owned(),
-            key: vec![KeyPart::Destination, KeyPart::DestinationPort],
-            action: "via".to_owned(),
-            ports: vec![3, 4, 5],
+            change: ChangeSpec::Entry(EntrySpec {
+                table: "t".to_owned(),
+                key: vec![KeyPart::Destination, KeyPart::DestinationPort],
+                prefixes: Vec::new(),
+                action: "via".to_owned(),
+                ports: vec![3, 4, 5],
+                replace: false,
+            }),
             rate,
             entries,
             hold: Nanos(1000),
+            life: None,
         };
         Permission::new(ReflexIndex(0), &spec, Some(IntNodeId(1)))
     }
@@ -184,28 +367,37 @@ mod tests {
         flow: FlowKey,
         egress: u16,
         now: u64,
-    ) -> Result<TableWrite, DecisionRefusal> {
+    ) -> Result<ElementWrite, DecisionRefusal> {
         let [high, low] = egress.to_be_bytes();
         let entry = [0, 0, 0, 1, 0, 9, high, low];
         let stack = IntStack::new(Instructions(0xc000), 8, &entry).expect("one hop");
         let path = ReportedPath::new(stack, None, None, false);
-        let write = permission.detour(&flow, &path, Nanos(now))?;
+        let wish = Wish::Entry(PathPorts::new(&path));
+        let write = permission.decide(&Subject::Flow(flow), &wish, Nanos(now))?;
         permission.made(&write, Nanos(now));
         Ok(write)
+    }
+
+    fn port(write: &ElementWrite) -> Option<u32> {
+        write.setting?.port()
     }
 
     #[test]
     fn the_next_port_of_the_list_is_taken_and_an_entry_is_held() {
         let mut permission = permission(1_000_000_000, 10);
         let first = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
-        assert_eq!(first.port, 4);
+        assert_eq!(port(&first), Some(4));
         // Another flow with the same entry waits, too.
         let held = Err(DecisionRefusal::Held);
         assert_eq!(ask(&mut permission, flow(2, 80), 3, 5000), held);
-        permission.done(&first.key);
+        permission.done(&first);
         assert_eq!(ask(&mut permission, flow(1, 80), 4, 999), held);
-        assert_eq!(ask(&mut permission, flow(1, 80), 5, 1000).unwrap().port, 3);
-        assert_eq!(ask(&mut permission, flow(1, 81), 7, 1000).unwrap().port, 3);
+        // A packet that passed the element before the change.
+        assert_eq!(ask(&mut permission, flow(1, 80), 3, 1000), held);
+        let second = ask(&mut permission, flow(1, 80), 4, 1000).unwrap();
+        assert_eq!(port(&second), Some(5));
+        let other = ask(&mut permission, flow(1, 81), 7, 1000).unwrap();
+        assert_eq!(port(&other), Some(3));
         assert_eq!(permission.entries(), 2);
     }
 
@@ -216,8 +408,8 @@ mod tests {
         ask(&mut permission, flow(1, 81), 3, 10).unwrap();
         let full = Err(DecisionRefusal::Entries);
         assert_eq!(ask(&mut permission, flow(1, 82), 3, 20), full);
-        permission.undone(&first.key);
-        permission.undone(&first.key);
+        permission.undone(&first);
+        permission.undone(&first);
         assert_eq!(permission.entries(), 1);
         assert!(ask(&mut permission, flow(1, 82), 3, 30).is_ok());
         assert_eq!(ask(&mut permission, flow(1, 80), 3, 5000), full);
@@ -234,5 +426,31 @@ mod tests {
         }
         // A burst of a hundredth, and the rate.
         assert!((1000..=1010).contains(&made), "{made}");
+    }
+
+    #[test]
+    fn a_place_is_restored_at_the_end_of_its_life_and_a_repeated_wish_prolongs_it() {
+        let mut permission = permission(1_000_000_000, 10);
+        permission.spec.life = Some(Nanos(5000));
+        let ChangeSpec::Entry(entry) = &mut permission.spec.change else {
+            unreachable!("it changes entries");
+        };
+        entry.ports.clear();
+        let first = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
+        permission.done(&first);
+        let held = Err(DecisionRefusal::Held);
+        assert_eq!(ask(&mut permission, flow(1, 80), 3, 3000), held);
+        assert_eq!(permission.next_end(Nanos(7999)), None);
+        let end = permission.next_end(Nanos(8000)).unwrap();
+        assert_eq!((end.place, end.setting), (first.place, None));
+        assert_eq!(permission.next_end(Nanos(9000)), None);
+        // The store did not take it.
+        permission.retry(end.place, Nanos(9000));
+        let again = permission.next_time().unwrap();
+        assert_eq!(permission.next_end(again), Some(end));
+        assert_eq!(ask(&mut permission, flow(1, 80), 3, again.0), held);
+        permission.done(&end);
+        assert_eq!(permission.entries(), 0);
+        assert!(ask(&mut permission, flow(1, 80), 3, again.0).is_ok());
     }
 }

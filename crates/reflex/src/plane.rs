@@ -7,18 +7,18 @@ use consensus::{ElementChange, ElementId, Key, LogIndex, Term};
 use packet::Nanos;
 use support::rng::mix;
 use telemetry::{
-    Exporter, FlowKey, ReportView, ReportedHops, ReportedPath, SequenceCounts, SequenceTracker,
-    TelemetryReport, datagram_digest,
+    Exporter, ReportView, SequenceCounts, SequenceTracker, TelemetryReport, datagram_digest,
 };
 
 use crate::classify::ReportFacts;
-use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, PathNodes};
+use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, Subject};
 use crate::element::{ElementAnswer, WriteResult};
-use crate::loops::{ElementIndex, Loops, MonitorIndex, MonitorKind, ReflexIndex, SourceIndex};
-use crate::monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
-use crate::permission::Permission;
+use crate::loops::{ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
+use crate::monitor::microburst::Burst;
+use crate::monitor::{Detector, Finding, MonitoredReport, Sample, Targets};
+use crate::permission::{Permission, Wish};
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
-use crate::write::TableWrite;
+use crate::write::ElementWrite;
 
 /// Decisions that are kept; older ones are dropped and counted.
 const MAX_DECISIONS: usize = 65_536;
@@ -53,6 +53,8 @@ pub struct PlaneCounts {
     pub resent: u64,
     /// Decisions that were dropped since there were too many.
     pub lost_decisions: u64,
+    /// Places that are restored at the end of their life.
+    pub ended: u64,
 }
 
 /// Counts of a monitor. Its reports = samples + those that are none, by reason.
@@ -66,9 +68,9 @@ pub struct MonitorCounts {
     pub alarms: u64,
     /// Reports without a flow or a path: they are about one hop.
     pub no_path: u64,
-    /// Paths that lack hops or times.
+    /// Paths that lack hops, times or other values that the monitor needs.
     pub no_sample: u64,
-    /// Samples of flows without a place.
+    /// Samples of flows, hosts or queues without a place.
     pub no_room: u64,
     /// Decisions without effect, by [`DecisionRefusal::ALL`].
     pub refused: [u64; DecisionRefusal::ALL.len()],
@@ -93,7 +95,7 @@ struct Source {
 }
 
 struct Monitor {
-    latency: PathLatencyMonitor,
+    detector: Detector,
     counts: MonitorCounts,
 }
 
@@ -113,9 +115,9 @@ struct Delivery {
 /// A change on its way.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
-    decision: DecisionId,
-    monitor: MonitorIndex,
-    write: TableWrite,
+    /// The decision and its monitor. `None`: a place is restored at the end of its life.
+    decision: Option<(DecisionId, MonitorIndex)>,
+    write: ElementWrite,
 }
 
 /// A reflex plane without threads, clock and I/O. Times never decrease.
@@ -129,13 +131,15 @@ pub struct ReflexPlane {
     commands: VecDeque<ElementCommand>,
     decisions: VecDeque<Decision>,
     next_decision: u64,
-    /// Changes that the store has not answered, and their names.
-    requests: HashMap<RequestId, (Key, DecisionId)>,
+    /// Changes that the store has not answered: their names and decisions.
+    requests: HashMap<RequestId, (Key, Option<DecisionId>)>,
     /// Changes that the store has not committed, by name. A permission has one of a name.
     proposed: HashMap<Key, Pending>,
     /// Committed changes by element and index that are not answered, in order.
     sent: Vec<VecDeque<(LogIndex, Pending)>>,
     counts: PlaneCounts,
+    /// What one report shows, in place of an allocation for each.
+    findings: Vec<Finding>,
 }
 
 impl ReflexPlane {
@@ -145,12 +149,9 @@ impl ReflexPlane {
         let sources = loops.sources.iter().map(|source| Source {
             tracker: SequenceTracker::new(64 * source.from.len()),
         });
-        let monitors = (1..).zip(&loops.monitors).map(|(number, monitor)| {
-            let MonitorKind::PathLatency(spec) = monitor.kind;
-            Monitor {
-                latency: PathLatencyMonitor::new(spec, mix(seed ^ number)),
-                counts: MonitorCounts::default(),
-            }
+        let monitors = (1..).zip(&loops.monitors).map(|(number, monitor)| Monitor {
+            detector: Detector::new(&monitor.kind, mix(seed ^ number)),
+            counts: MonitorCounts::default(),
         });
         let permissions = loops.reflexes.iter().enumerate();
         let permissions = permissions.map(|(at, reflex)| {
@@ -172,6 +173,7 @@ impl ReflexPlane {
             proposed: HashMap::new(),
             sent: vec![VecDeque::new(); elements],
             counts: PlaneCounts::default(),
+            findings: Vec::new(),
             loops,
         }
     }
@@ -224,18 +226,19 @@ impl ReflexPlane {
                 queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
                 drop_reason: individual.drop_record().map(|record| record.reason),
             };
-            self.classify(now, &facts, &view);
+            let report = MonitoredReport::new(facts, &view, individual.packet_bytes());
+            self.classify(now, &report);
         }
     }
 
     /// Gives a report to all monitors that it concerns.
-    fn classify(&mut self, now: Nanos, facts: &ReportFacts, view: &ReportView<'_>) {
+    fn classify(&mut self, now: Nanos, report: &MonitoredReport<'_>) {
         let mut is_classified = false;
         for at in 0..self.monitors.len() {
             let rules = &self.loops.monitors[at].rules;
-            if rules.iter().any(|rule| rule.matches(facts)) {
+            if rules.iter().any(|rule| rule.matches(&report.facts)) {
                 is_classified = true;
-                self.observe(now, MonitorIndex(at), view);
+                self.observe(now, MonitorIndex(at), report);
             }
         }
         match is_classified {
@@ -244,53 +247,94 @@ impl ReflexPlane {
         }
     }
 
-    fn observe(&mut self, now: Nanos, index: MonitorIndex, view: &ReportView<'_>) {
+    fn observe(&mut self, now: Nanos, index: MonitorIndex, report: &MonitoredReport<'_>) {
         let monitor = &mut self.monitors[index.0];
-        monitor.counts.reports += 1;
-        let (Some(flow), ReportedHops::Path(path)) = (view.flow, &view.hops) else {
-            monitor.counts.no_path += 1;
+        let counts = &mut monitor.counts;
+        counts.reports += 1;
+        let mut findings = std::mem::take(&mut self.findings);
+        match monitor.detector.observe(report, now, &mut findings) {
+            Sample::Normal => counts.normal += 1,
+            Sample::Alarm => counts.alarms += 1,
+            Sample::NoPath => counts.no_path += 1,
+            Sample::NoSample => counts.no_sample += 1,
+            Sample::NoRoom => counts.no_room += 1,
+        }
+        for finding in findings.drain(..) {
+            self.decide(now, index, &finding);
+        }
+        self.findings = findings;
+    }
+
+    /// Makes the decisions about a finding: one for each permission that it is for.
+    fn decide(&mut self, now: Nanos, index: MonitorIndex, finding: &Finding) {
+        let count = self.loops.monitors[index.0].reflexes.len();
+        let Some(wish) = finding.wish.filter(|_| count > 0) else {
+            self.record(now, index, finding, |_, _| Outcome::Reported);
             return;
         };
-        match monitor.latency.observe(flow, path, now) {
-            LatencyOutcome::Normal => monitor.counts.normal += 1,
-            LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath | LatencyOutcome::TooLong => {
-                monitor.counts.no_sample += 1;
+        match finding.targets {
+            Targets::All => {
+                for at in 0..count {
+                    let reflex = self.loops.monitors[index.0].reflexes[at];
+                    self.attempt(now, index, finding, Ok((reflex, wish)));
+                }
             }
-            LatencyOutcome::Full => monitor.counts.no_room += 1,
-            LatencyOutcome::Alarm(alarm) => {
-                monitor.counts.alarms += 1;
-                self.decide(now, index, flow, path, alarm);
+            Targets::FirstOf(nodes) => {
+                let reflexes = self.loops.monitors[index.0].reflexes.iter();
+                let of = |node| {
+                    move |plane: &ReflexPlane, reflex: &&ReflexIndex| {
+                        plane.permissions[reflex.0].node() == node
+                    }
+                };
+                let mut found = None;
+                for node in nodes.get().iter().map(|node| Some(*node)).chain([None]) {
+                    found = found.or(reflexes.clone().find(|it| of(node)(self, it)));
+                }
+                let target = found.map(|reflex| (*reflex, wish));
+                let target = target.ok_or(DecisionRefusal::NotOnPath);
+                self.attempt(now, index, finding, target);
             }
         }
     }
 
-    fn decide(
+    /// Makes a decision by a permission.
+    fn attempt(
         &mut self,
         now: Nanos,
         index: MonitorIndex,
-        flow: FlowKey,
-        path: &ReportedPath<'_>,
-        alarm: LatencyAlarm,
+        finding: &Finding,
+        target: Result<(ReflexIndex, Wish), DecisionRefusal>,
+    ) {
+        self.record(now, index, finding, |plane, id| {
+            let change = target.and_then(|(reflex, wish)| {
+                plane.propose(now, (id, index), reflex, &finding.subject, &wish)
+            });
+            change.map_or_else(Outcome::Refused, Outcome::Made)
+        });
+    }
+
+    /// Keeps a decision with its outcome. Those that are held are only counted.
+    fn record(
+        &mut self,
+        now: Nanos,
+        index: MonitorIndex,
+        finding: &Finding,
+        outcome: impl FnOnce(&mut ReflexPlane, DecisionId) -> Outcome,
     ) {
         let id = DecisionId(self.next_decision + 1);
-        let reflex = self.loops.monitors[index.0].reflex;
-        let outcome = reflex.map(|reflex| self.propose(now, (id, index), reflex, &flow, path));
+        let outcome = outcome(self, id);
         let counts = &mut self.monitors[index.0].counts;
-        let outcome = match outcome {
-            None => Outcome::Reported,
-            Some(Ok(change)) => {
-                counts.made += 1;
-                Outcome::Made(change)
-            }
-            Some(Err(refusal)) => {
+        match outcome {
+            Outcome::Reported => {}
+            Outcome::Made(_) => counts.made += 1,
+            Outcome::Refused(refusal) => {
                 counts.refused[refusal as usize] += 1;
                 if refusal == DecisionRefusal::Held {
-                    // An alarm lasts: one decision of each flow is kept, and not each packet's.
+                    // An alarm lasts: one decision of each subject is kept, and not each packet's.
                     return;
                 }
-                Outcome::Refused(refusal)
             }
-        };
+        }
         self.next_decision = id.0;
         if self.decisions.len() >= MAX_DECISIONS {
             self.decisions.pop_front();
@@ -300,59 +344,78 @@ impl ReflexPlane {
             id,
             at: now,
             monitor: index,
-            flow,
-            path: PathNodes::new(path.hops().filter_map(|hop| hop.node)),
-            latency: alarm.latency,
-            average: alarm.average,
+            subject: finding.subject,
+            path: finding.path,
+            measured: finding.measured,
             outcome,
         });
     }
 
-    /// Requests a detour at the store, if its permission allows it.
+    /// Requests a change at the store, if its permission allows it.
     fn propose(
         &mut self,
         now: Nanos,
-        (decision, monitor): (DecisionId, MonitorIndex),
+        decision: (DecisionId, MonitorIndex),
         reflex: ReflexIndex,
-        flow: &FlowKey,
-        path: &ReportedPath<'_>,
+        subject: &Subject,
+        wish: &Wish,
     ) -> Result<DecidedChange, DecisionRefusal> {
         let permission = &mut self.permissions[reflex.0];
-        let write = permission.detour(flow, path, now)?;
-        let element = self.loops.reflexes[reflex.0].element;
-        let name = write.name();
-        let request = self
-            .store
-            .change(id_of(element), name, Some(write.encode()));
-        let request = request.map_err(|refusal| match refusal {
-            StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
-            StoreRefusal::Busy => DecisionRefusal::Busy,
-        })?;
-        permission.made(&write, now);
-        let pending = Pending {
-            decision,
-            monitor,
-            write,
-        };
-        self.requests.insert(request, (name, decision));
-        self.proposed.insert(name, pending);
+        let write = permission.decide(subject, wish, now)?;
+        let setting = write.setting.ok_or(DecisionRefusal::NoKey)?;
+        self.request(&write, Some(decision))?;
+        self.permissions[reflex.0].made(&write, now);
         Ok(DecidedChange {
             reflex,
-            port: write.port,
+            setting,
             log_index: None,
             committed: None,
             answered: None,
         })
     }
 
+    /// Requests a write at the store.
+    fn request(
+        &mut self,
+        write: &ElementWrite,
+        decision: Option<(DecisionId, MonitorIndex)>,
+    ) -> Result<(), DecisionRefusal> {
+        let element = self.loops.reflexes[write.reflex.0].element;
+        let name = write.name();
+        let request = self.store.change(id_of(element), name, write.encode());
+        let request = request.map_err(|refusal| match refusal {
+            StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
+            StoreRefusal::Busy => DecisionRefusal::Busy,
+        })?;
+        let write = *write;
+        let id = decision.map(|(id, _)| id);
+        self.requests.insert(request, (name, id));
+        let pending = Pending { decision, write };
+        self.proposed.insert(name, pending);
+        Ok(())
+    }
+
+    /// Restores the places at the end of their life.
+    fn end_lives(&mut self, now: Nanos) {
+        for at in 0..self.permissions.len() {
+            while let Some(write) = self.permissions[at].next_end(now) {
+                match self.request(&write, None) {
+                    Ok(()) => self.counts.ended += 1,
+                    Err(_) => self.permissions[at].retry(write.place, now),
+                }
+            }
+        }
+    }
+
     /// Does all work that is due at `now`.
     pub fn step(&mut self, now: Nanos) {
+        self.end_lives(now);
         self.store.step(now);
         while let Some(event) = self.store.next_event() {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
                 StoreEvent::Committed(id) => {
-                    if let Some((_, decision)) = self.requests.remove(&id) {
+                    if let Some((_, Some(decision))) = self.requests.remove(&id) {
                         self.update(decision, |made| made.committed = Some(now));
                     }
                 }
@@ -388,7 +451,9 @@ impl ReflexPlane {
     fn send(&mut self, now: Nanos, element: ElementIndex, term: Term, change: ElementChange) {
         if let Some(pending) = self.proposed.remove(&change.key) {
             self.sent[element.0].push_back((change.index, pending));
-            self.update(pending.decision, |made| made.log_index = Some(change.index));
+            if let Some((decision, _)) = pending.decision {
+                self.update(decision, |made| made.log_index = Some(change.index));
+            }
         }
         let delay = self.loops.elements[element.0].delay;
         let delivery = &mut self.deliveries[element.0];
@@ -455,8 +520,10 @@ impl ReflexPlane {
             match result {
                 WriteResult::Applied => {
                     let ReflexIndex(reflex) = pending.write.reflex;
-                    self.permissions[reflex].done(&pending.write.key);
-                    self.update(pending.decision, |made| made.answered = Some(now));
+                    self.permissions[reflex].done(&pending.write);
+                    if let Some((decision, _)) = pending.decision {
+                        self.update(decision, |made| made.answered = Some(now));
+                    }
                 }
                 WriteResult::Refused => self.refuse(&pending, DecisionRefusal::SwitchRefused),
                 WriteResult::Unknown => self.refuse(&pending, DecisionRefusal::WrongKey),
@@ -471,11 +538,14 @@ impl ReflexPlane {
     /// Turns a change that was made into a refusal.
     fn refuse(&mut self, pending: &Pending, refusal: DecisionRefusal) {
         let ReflexIndex(reflex) = pending.write.reflex;
-        self.permissions[reflex].undone(&pending.write.key);
-        let counts = &mut self.monitors[pending.monitor.0].counts;
+        self.permissions[reflex].undone(&pending.write);
+        let Some((decision, monitor)) = pending.decision else {
+            return;
+        };
+        let counts = &mut self.monitors[monitor.0].counts;
         counts.made -= 1;
         counts.refused[refusal as usize] += 1;
-        if let Some(outcome) = self.outcome(pending.decision) {
+        if let Some(outcome) = self.outcome(decision) {
             *outcome = Outcome::Refused(refusal);
         }
     }
@@ -509,7 +579,10 @@ impl ReflexPlane {
     /// Returns the time of the next action without a report.
     pub fn next_time(&self) -> Nanos {
         let deadlines = self.deliveries.iter().filter_map(|it| it.deadline);
-        deadlines.fold(self.store.next_time(), Nanos::min)
+        let ends = self.permissions.iter().filter_map(Permission::next_time);
+        deadlines
+            .chain(ends)
+            .fold(self.store.next_time(), Nanos::min)
     }
 
     /// Returns the counts.
@@ -522,7 +595,17 @@ impl ReflexPlane {
         self.monitors[monitor.0].counts
     }
 
-    /// Returns the number of entries that a permission made.
+    /// Returns the bursts that a monitor of kind `microburst` found, oldest first.
+    pub fn bursts(&self, monitor: MonitorIndex) -> impl Iterator<Item = &Burst> {
+        let detector = &self.monitors[monitor.0].detector;
+        let bursts = match detector {
+            Detector::Microburst(monitor) => Some(monitor.bursts()),
+            _ => None,
+        };
+        bursts.into_iter().flatten()
+    }
+
+    /// Returns the number of places that a permission changed.
     pub fn entries(&self, reflex: ReflexIndex) -> usize {
         self.permissions[reflex.0].entries()
     }

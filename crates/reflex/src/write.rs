@@ -1,4 +1,6 @@
-//! Writes of managed tables: what the store replicates and elements apply.
+//! Writes of elements: what the store replicates and elements apply.
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use consensus::{ChangeBytes, Key};
 use support::rng::mix;
@@ -11,10 +13,11 @@ pub(crate) const MAX_KEYS: usize = 5;
 /// Maximum number of bytes of one key.
 const MAX_KEY_BYTES: usize = 16;
 
-/// Value of one key of a table, most significant byte first.
+/// Value of one key of a table, most significant byte first, and the bits of it that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyBytes {
     length: u8,
+    prefix: u8,
     bytes: [u8; MAX_KEY_BYTES],
 }
 
@@ -23,12 +26,29 @@ impl KeyBytes {
         let mut key = KeyBytes::default();
         key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         key.length = u8::try_from(bytes.len()).ok()?;
+        key.prefix = 8 * key.length;
+        Some(key)
+    }
+
+    /// Returns the first `prefix` bits of a value. `None` if it has fewer bits.
+    fn prefix_of(bytes: &[u8], prefix: u8) -> Option<KeyBytes> {
+        let mut key = KeyBytes::new(bytes).filter(|key| prefix <= key.prefix)?;
+        key.prefix = prefix;
+        for (at, byte) in key.bytes.iter_mut().enumerate() {
+            let kept = usize::from(prefix).saturating_sub(8 * at).min(8);
+            *byte &= !(0xffu16 >> kept) as u8;
+        }
         Some(key)
     }
 
     /// Returns the bytes.
     pub fn get(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
+    }
+
+    /// Returns the number of leading bits that count: all, unless it is a prefix.
+    pub fn prefix(&self) -> u32 {
+        self.prefix.into()
     }
 }
 
@@ -42,10 +62,31 @@ pub struct EntryKey {
 impl EntryKey {
     /// Returns the keys of a flow. `None` if the flow lacks one of them, or if there are too many.
     pub fn of_flow(flow: &FlowKey, parts: &[KeyPart]) -> Option<EntryKey> {
+        EntryKey::of_prefix(flow, parts, &[])
+    }
+
+    /// Returns the keys of a flow, with the longest of these prefixes that has its destination
+    /// address in the place of the address. Without prefixes it is [`EntryKey::of_flow`]. `None` if
+    /// no prefix has the address.
+    pub fn of_prefix(
+        flow: &FlowKey,
+        parts: &[KeyPart],
+        prefixes: &[(Ipv4Addr, u8)],
+    ) -> Option<EntryKey> {
         let mut key = EntryKey::default();
         for part in parts {
             let bytes = match part {
                 KeyPart::Source => address(flow.source),
+                KeyPart::Destination if !prefixes.is_empty() => {
+                    let IpAddr::V4(destination) = flow.destination else {
+                        return None;
+                    };
+                    let within = prefixes
+                        .iter()
+                        .filter(|(network, length)| is_in(destination, *network, *length));
+                    let (_, length) = within.max_by_key(|(_, length)| *length)?;
+                    KeyBytes::prefix_of(&destination.octets(), *length)
+                }
                 KeyPart::Destination => address(flow.destination),
                 KeyPart::Protocol => KeyBytes::new(&[flow.protocol]),
                 KeyPart::SourcePort => KeyBytes::new(&flow.ports?.source.to_be_bytes()),
@@ -53,6 +94,13 @@ impl EntryKey {
             };
             key.push(bytes?)?;
         }
+        Some(key)
+    }
+
+    /// Returns the key of a table of addresses.
+    pub fn of_host(host: IpAddr) -> Option<EntryKey> {
+        let mut key = EntryKey::default();
+        key.push(address(host)?)?;
         Some(key)
     }
 
@@ -68,35 +116,85 @@ impl EntryKey {
     }
 }
 
-fn address(address: std::net::IpAddr) -> Option<KeyBytes> {
+fn address(address: IpAddr) -> Option<KeyBytes> {
     match address {
-        std::net::IpAddr::V4(address) => KeyBytes::new(&address.octets()),
-        std::net::IpAddr::V6(address) => KeyBytes::new(&address.octets()),
+        IpAddr::V4(address) => KeyBytes::new(&address.octets()),
+        IpAddr::V6(address) => KeyBytes::new(&address.octets()),
     }
 }
 
-/// A write of a managed table: the entry of a key sends its packets to a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableWrite {
-    /// The permission that it is made by, which names element, table and action.
-    pub reflex: ReflexIndex,
-    /// The entry.
-    pub key: EntryKey,
-    /// Argument of the action.
-    pub port: u32,
+/// Returns whether a network has an address.
+pub(crate) fn is_in(address: Ipv4Addr, network: Ipv4Addr, length: u8) -> bool {
+    let differ = address.to_bits() ^ network.to_bits();
+    differ.checked_shr(32 - u32::from(length)).unwrap_or(0) == 0
 }
 
-impl TableWrite {
-    /// Returns the name of the entry in the store: a hash of 128 bits of permission and key.
+/// Place in an element that a write changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WritePlace {
+    /// The entry of a table with this key.
+    Entry(EntryKey),
+    /// This cell of a meter or register.
+    Cell(u32),
+}
+
+/// Content that a write gives to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// The entry has the permission's action, with this argument if the action has a parameter.
+    Action(Option<u32>),
+    /// The meter has this rate, in bytes a second.
+    Rate(u64),
+    /// The register's cell has this value.
+    Value(u64),
+}
+
+impl Setting {
+    /// Returns the port that packets of an entry are sent to.
+    pub fn port(self) -> Option<u32> {
+        match self {
+            Setting::Action(argument) => argument,
+            Setting::Rate(_) | Setting::Value(_) => None,
+        }
+    }
+}
+
+/// A write of an element: an entry of a managed table, a meter's rate, or a register's cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElementWrite {
+    /// The permission that it is made by, which names element, object and action.
+    pub reflex: ReflexIndex,
+    /// The place.
+    pub place: WritePlace,
+    /// Its content. `None`: the place is as it was before loops wrote there.
+    pub setting: Option<Setting>,
+}
+
+/// Kinds of writes, as bytes.
+const ENTRY: u8 = 0;
+const ENTRY_WITH_ARGUMENT: u8 = 1;
+const RATE: u8 = 2;
+const VALUE: u8 = 3;
+/// Bytes of the longest write.
+const MAX_BYTES: usize = 7 + MAX_KEYS * (2 + MAX_KEY_BYTES);
+
+impl ElementWrite {
+    /// Returns the name of the place in the store: a hash of 128 bits of permission and place.
     pub fn name(&self) -> Key {
         let mut halves = [mix(self.reflex.0 as u64), mix(!(self.reflex.0 as u64))];
-        for part in self.key.parts() {
+        let mut add = |number: u64| {
             for half in &mut halves {
-                *half = mix(*half ^ part.get().len() as u64);
-                for byte in part.get() {
-                    *half = mix(*half ^ u64::from(*byte));
+                *half = mix(*half ^ number);
+            }
+        };
+        match &self.place {
+            WritePlace::Entry(key) => {
+                for part in key.parts() {
+                    add(part.get().len() as u64 | u64::from(part.prefix()) << 8);
+                    part.get().iter().for_each(|byte| add(u64::from(*byte)));
                 }
             }
+            WritePlace::Cell(cell) => add(u64::from(*cell) | 1 << 32),
         }
         let mut name = [0; 16];
         name[..8].copy_from_slice(&halves[0].to_le_bytes());
@@ -104,40 +202,90 @@ impl TableWrite {
         name
     }
 
-    /// Returns the write as bytes: permission (2 bytes), port (4 bytes), then length (1 byte) and
-    /// bytes of each key. Numbers are little-endian.
-    pub fn encode(&self) -> ChangeBytes {
-        let mut bytes = [0; 6 + MAX_KEYS * (1 + MAX_KEY_BYTES)];
+    /// Returns the content as bytes: permission (2 bytes) and kind (1 byte). Then an entry has its
+    /// argument (4 bytes, kind 1 only), and length, prefix (1 byte each) and bytes of each key; a
+    /// cell has its number (4 bytes) and rate or value (8 bytes). Numbers are little-endian. `None`
+    /// for a write that restores its place.
+    pub fn encode(&self) -> Option<ChangeBytes> {
+        let setting = self.setting?;
+        let mut bytes = [0; MAX_BYTES];
+        let mut end = 0;
+        let mut put = |part: &[u8]| {
+            bytes[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        };
         // A loop file has fewer permissions than 16 bits number.
         let reflex = u16::try_from(self.reflex.0).unwrap_or(u16::MAX);
-        bytes[..2].copy_from_slice(&reflex.to_le_bytes());
-        bytes[2..6].copy_from_slice(&self.port.to_le_bytes());
-        let mut end = 6;
-        for part in self.key.parts() {
-            let part = part.get();
-            bytes[end] = part.len() as u8;
-            bytes[end + 1..=end + part.len()].copy_from_slice(part);
-            end += 1 + part.len();
+        put(&reflex.to_le_bytes());
+        match (setting, &self.place) {
+            (Setting::Action(argument), WritePlace::Entry(key)) => {
+                match argument {
+                    Some(argument) => {
+                        put(&[ENTRY_WITH_ARGUMENT]);
+                        put(&argument.to_le_bytes());
+                    }
+                    None => put(&[ENTRY]),
+                }
+                for part in key.parts() {
+                    put(&[part.length, part.prefix]);
+                    put(part.get());
+                }
+            }
+            (Setting::Rate(number) | Setting::Value(number), WritePlace::Cell(cell)) => {
+                let is_rate = matches!(setting, Setting::Rate(_));
+                put(&[if is_rate { RATE } else { VALUE }]);
+                put(&cell.to_le_bytes());
+                put(&number.to_le_bytes());
+            }
+            (Setting::Action(_), WritePlace::Cell(_)) | (_, WritePlace::Entry(_)) => {
+                debug_assert!(false, "permissions give a place the content of its kind");
+            }
         }
-        ChangeBytes::new(&bytes[..end]).unwrap_or_default()
+        ChangeBytes::new(&bytes[..end])
     }
 
     /// Reads a write. `None` if the bytes are none.
-    pub fn decode(bytes: &[u8]) -> Option<TableWrite> {
+    pub fn decode(bytes: &[u8]) -> Option<ElementWrite> {
         let (reflex, rest) = bytes.split_first_chunk()?;
-        let (port, mut rest) = rest.split_first_chunk()?;
-        let mut key = EntryKey::default();
-        while let Some((length, after)) = rest.split_first() {
-            let (part, after) = after.split_at_checked(usize::from(*length))?;
-            key.push(KeyBytes::new(part)?)?;
-            rest = after;
-        }
-        Some(TableWrite {
+        let ([kind], rest) = rest.split_first_chunk()?;
+        let (place, setting) = match *kind {
+            ENTRY => (WritePlace::Entry(keys(rest)?), Setting::Action(None)),
+            ENTRY_WITH_ARGUMENT => {
+                let (argument, rest) = rest.split_first_chunk()?;
+                let argument = u32::from_le_bytes(*argument);
+                (
+                    WritePlace::Entry(keys(rest)?),
+                    Setting::Action(Some(argument)),
+                )
+            }
+            RATE | VALUE => {
+                let (cell, rest) = rest.split_first_chunk()?;
+                let number = u64::from_le_bytes(rest.try_into().ok()?);
+                let setting = match *kind {
+                    RATE => Setting::Rate(number),
+                    _ => Setting::Value(number),
+                };
+                (WritePlace::Cell(u32::from_le_bytes(*cell)), setting)
+            }
+            _ => return None,
+        };
+        Some(ElementWrite {
             reflex: ReflexIndex(u16::from_le_bytes(*reflex).into()),
-            key,
-            port: u32::from_le_bytes(*port),
+            place,
+            setting: Some(setting),
         })
     }
+}
+
+/// Reads keys of an entry up to the end.
+fn keys(mut rest: &[u8]) -> Option<EntryKey> {
+    let mut key = EntryKey::default();
+    while let Some(([length, prefix], after)) = rest.split_first_chunk() {
+        let (part, after) = after.split_at_checked(usize::from(*length))?;
+        key.push(KeyBytes::prefix_of(part, *prefix)?)?;
+        rest = after;
+    }
+    rest.is_empty().then_some(key)
 }
 
 #[cfg(test)]
@@ -168,26 +316,43 @@ mod tests {
         }
     }
 
+    fn entry(source: u16, argument: Option<u32>) -> ElementWrite {
+        ElementWrite {
+            reflex: ReflexIndex(3),
+            place: WritePlace::Entry(EntryKey::of_flow(&flow(source), &ALL).unwrap()),
+            setting: Some(Setting::Action(argument)),
+        }
+    }
+
     #[test]
     fn a_write_is_the_same_after_its_bytes() {
-        let write = TableWrite {
-            reflex: ReflexIndex(3),
-            key: EntryKey::of_flow(&flow(1000), &ALL).unwrap(),
-            port: 7,
+        let cell = |setting| ElementWrite {
+            reflex: ReflexIndex(9),
+            place: WritePlace::Cell(77),
+            setting: Some(setting),
         };
-        let bytes = write.encode();
-        assert_eq!(TableWrite::decode(bytes.get()), Some(write));
-        for end in 0..bytes.get().len() {
-            let cut = TableWrite::decode(&bytes.get()[..end]);
-            assert_ne!(cut, Some(write), "{end}");
+        let writes = [
+            entry(1000, Some(7)),
+            entry(1000, None),
+            cell(Setting::Rate(u64::MAX)),
+            cell(Setting::Value(5)),
+        ];
+        for write in writes {
+            let bytes = write.encode().unwrap();
+            assert_eq!(ElementWrite::decode(bytes.get()), Some(write));
+            for end in 0..bytes.get().len() {
+                let cut = ElementWrite::decode(&bytes.get()[..end]);
+                assert_ne!(cut, Some(write), "{end}");
+            }
+            let removal = ElementWrite {
+                setting: None,
+                ..write
+            };
+            assert_eq!(removal.encode(), None);
+            assert_eq!(removal.name(), write.name());
         }
-        let other = TableWrite {
-            key: EntryKey::of_flow(&flow(1001), &ALL).unwrap(),
-            ..write
-        };
-        assert_ne!(write.name(), other.name());
-        let elsewhere = TableWrite { port: 8, ..write };
-        assert_eq!(write.name(), elsewhere.name());
+        assert_ne!(entry(1000, None).name(), entry(1001, None).name());
+        assert_eq!(entry(1000, None).name(), entry(1000, Some(8)).name());
     }
 
     #[test]
@@ -198,5 +363,25 @@ mod tests {
         };
         assert_eq!(EntryKey::of_flow(&flow, &ALL), None);
         assert!(EntryKey::of_flow(&flow, &ALL[..3]).is_some());
+    }
+
+    #[test]
+    fn the_longest_prefix_that_has_the_destination_is_the_key() {
+        let to = |last: u8| FlowKey {
+            destination: Ipv4Addr::new(10, 1, 2, last).into(),
+            ..flow(1)
+        };
+        let prefixes = [
+            (Ipv4Addr::new(10, 1, 0, 0), 16),
+            (Ipv4Addr::new(10, 1, 2, 128), 25),
+        ];
+        let key = |last| EntryKey::of_prefix(&to(last), &[KeyPart::Destination], &prefixes);
+        let parts = [key(200).unwrap(), key(5).unwrap()];
+        assert_eq!(parts[0].parts()[0].get(), [10, 1, 2, 128]);
+        assert_eq!(parts[0].parts()[0].prefix(), 25);
+        assert_eq!(parts[1].parts()[0].get(), [10, 1, 0, 0]);
+        assert_eq!(parts[1].parts()[0].prefix(), 16);
+        let none = EntryKey::of_prefix(&to(5), &[KeyPart::Destination], &prefixes[1..]);
+        assert_eq!(none, None);
     }
 }

@@ -4,11 +4,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Bed, bed, example, read};
+use common::{Bed, bed, check_counts, example, read};
 use packet::Nanos;
 use reflex::{
-    AcceptingElement, CommandTarget, Decision, DecisionRefusal, ElementIndex, MonitorIndex,
-    Outcome, PlaneCounts, PlaneDriver, ReflexIndex, ReflexPlane, datagram,
+    AcceptingElement, CommandTarget, Decision, DecisionRefusal, ElementIndex, Measured,
+    MonitorIndex, Outcome, PlaneDriver, ReflexIndex, ReflexPlane, Setting, datagram,
 };
 use telemetry::FlowKey;
 
@@ -21,18 +21,12 @@ fn run(edit: impl Fn(String, String) -> (String, String)) -> Bed {
     let mut bed = bed("slow_link", edit);
     bed.simulation.run_until(END).unwrap();
     bed.simulation.check_conservation().unwrap();
-    check_counts(bed.plane.get().plane().counts());
+    check_counts(bed.plane.get().plane());
     bed
 }
 
-fn check_counts(counts: PlaneCounts) {
-    let taken = counts.not_allowed + counts.malformed + counts.repeated + counts.accepted;
-    assert_eq!(counts.received, taken, "{counts:?}");
-    assert_eq!(
-        counts.reports,
-        counts.classified + counts.unclassified,
-        "{counts:?}"
-    );
+fn flow(decision: &Decision) -> FlowKey {
+    *decision.subject.flow().expect("it is about a flow")
 }
 
 fn decisions(bed: &Bed) -> Vec<Decision> {
@@ -47,7 +41,7 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
     for decision in &decisions {
         assert!(decision.at > FAULT, "{decision:?}");
         if let Outcome::Made(_) = decision.outcome {
-            changes.entry(decision.flow).or_default().push(*decision);
+            changes.entry(flow(decision)).or_default().push(*decision);
         }
     }
     assert_eq!(changes.len(), 64);
@@ -58,11 +52,14 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
         let Outcome::Made(made) = change.outcome else {
             unreachable!("these were made");
         };
-        assert_eq!(made.port, 4);
+        assert_eq!(made.setting, Setting::Action(Some(4)));
         // By the first node, the slow spine and the sink.
         let path: Vec<u32> = change.path.get().iter().map(|node| node.0).collect();
         assert_eq!(path, [1, 11, 2]);
-        assert!(change.latency > change.average + Nanos::from_micros(10));
+        let Measured::Latency { latency, average } = change.measured else {
+            panic!("{change:?}");
+        };
+        assert!(latency > average + Nanos::from_micros(10));
         let committed = made.committed.expect("the store committed it");
         assert!(made.log_index.is_some());
         let answered = made.answered.expect("the element answered");
@@ -96,7 +93,7 @@ fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
     let decisions = decisions(&bed);
     let of_flow = decisions
         .iter()
-        .filter(|it| it.flow.ports.unwrap().source == 1024);
+        .filter(|it| flow(it).ports.unwrap().source == 1024);
     let refused = Outcome::Refused(DecisionRefusal::SwitchRefused);
     assert!(of_flow.clone().count() > 1);
     assert!(

@@ -304,6 +304,18 @@ impl<'a> IntStack<'a> {
         self.layout
     }
 
+    /// Returns the length of the INT headers in the packet, in bytes: shim header, INT header and
+    /// the whole stack.
+    pub fn length_in_packet(&self) -> u32 {
+        // The header with its domain specific part (INT 2.x), two words (1.0), and with the tail
+        // header (0.5).
+        let header_words = match self.layout {
+            MetadataLayout::Int1 => 2,
+            _ => 3,
+        };
+        4 * (1 + header_words + u32::from(self.stack_words))
+    }
+
     /// Returns the number of hops that added values, with those that the report has cut off.
     #[inline]
     pub fn hop_count(&self) -> usize {

@@ -3,6 +3,7 @@
 //! The crate `reflex` has the plane. This module reads files, runs the plane in a simulated fabric
 //! or over captures, and prints decisions.
 
+mod measured;
 mod replay;
 mod run;
 mod show;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ::reflex::{
-    Compare, Decision, DecisionRefusal, ElementIndex, LatencyMeasure, Loops, MonitorIndex,
-    MonitorKind, Outcome, PlaneDriver, ReflexIndex, SourceIndex,
+    Burst, Decision, DecisionRefusal, ElementIndex, Loops, MonitorIndex, Outcome, PlaneDriver,
+    ReflexIndex, Setting, SourceIndex, Subject,
 };
 use packet::Nanos;
 use serde::Serialize;
@@ -12,6 +12,8 @@ use support::text_table::table;
 use telemetry::FlowKey;
 
 use support::amount;
+
+use super::measured::{self, ShownMeasured, time};
 
 /// Decisions that the text shows.
 const MAX_SHOWN: usize = 40;
@@ -56,46 +58,26 @@ pub(super) fn declared(loops: &Loops) -> String {
         );
     }
     for monitor in &loops.monitors {
-        let MonitorKind::PathLatency(spec) = &monitor.kind;
         let rules: Vec<String> = monitor.rules.iter().map(ToString::to_string).collect();
-        let measure = match spec.measure {
-            LatencyMeasure::Hops => "times in nodes",
-            LatencyMeasure::EqualClocks => "time from the first node to the last",
-        };
-        let than = match spec.compare {
-            Compare::Above => "above",
-            Compare::Paper => "from",
-        };
-        let (name, above, window) = (&monitor.name, time(spec.above), spec.window);
-        text += &format!(
-            "monitor {name}: {measure} more than {above} {than} the average of {window}, of reports of {}\n",
-            rules.join("; ")
+        let (name, kind, rules) = (
+            &monitor.name,
+            measured::kind(&monitor.kind),
+            rules.join("; "),
         );
-        if let Some(ReflexIndex(reflex)) = monitor.reflex {
-            text += &format!("  does {}\n", loops.reflexes[reflex].name);
+        text += &format!("monitor {name}: {kind}, of reports of {rules}\n");
+        for ReflexIndex(reflex) in &monitor.reflexes {
+            text += &format!("  does {}\n", loops.reflexes[*reflex].name);
         }
     }
     for reflex in &loops.reflexes {
-        let ports: Vec<String> = reflex.ports.iter().map(ToString::to_string).collect();
-        let ElementIndex(element) = reflex.element;
         text += &format!(
-            "reflex {}: {} of {} in {}, ports {}, at most {} entries, {} changes a second, one of a flow in {}\n",
+            "reflex {}: {}\n",
             reflex.name,
-            reflex.action,
-            reflex.table,
-            loops.elements[element].name,
-            ports.join(", "),
-            reflex.entries,
-            reflex.rate,
-            time(reflex.hold),
+            measured::reflex(reflex, loops)
         );
     }
     text += &format!("store of {}\n", loops.store.nodes.join(", "));
     text
-}
-
-fn time(time: Nanos) -> String {
-    amount::time(time.into())
 }
 
 /// A decision as reports show it. Times are nanoseconds.
@@ -104,20 +86,65 @@ struct ShownDecision {
     number: u64,
     at: u64,
     monitor: String,
-    flow: String,
+    /// The kind of the monitor.
+    kind: &'static str,
+    /// The subject: a flow, or a host; neither if it is all that concerns the monitor.
+    flow: Option<String>,
+    host: Option<String>,
     /// Nodes of the path.
     path: Vec<u32>,
-    latency: u64,
-    average: u64,
-    /// The permission, the port that it sends the flow to, and the times of its parts.
+    #[serde(flatten)]
+    measured: ShownMeasured,
+    /// The permission, the port that it sends packets to or the rate or value that it sets, and the
+    /// times of its parts.
     reflex: Option<String>,
     port: Option<u32>,
+    set_rate: Option<u64>,
+    set_value: Option<u64>,
     committed: Option<u64>,
     log_index: Option<u64>,
     answered: Option<u64>,
     refused: Option<&'static str>,
     #[serde(skip)]
-    result: String,
+    words: [String; 3],
+}
+
+/// A burst of a queue. Times are nanoseconds of the node's clock.
+#[derive(Serialize)]
+struct ShownBurst {
+    node: u32,
+    port: u16,
+    queue: u8,
+    start: u64,
+    peak: u64,
+    bytes: u64,
+    /// The flows with the most bytes at the peak.
+    flows: Vec<ShownShare>,
+}
+
+/// Share of a flow in a burst.
+#[derive(Serialize)]
+struct ShownShare {
+    flow: String,
+    bytes: u64,
+}
+
+impl ShownBurst {
+    fn new(burst: &Burst) -> ShownBurst {
+        let flows = burst.flows.iter().map(|(key, bytes)| ShownShare {
+            flow: flow(key),
+            bytes: *bytes,
+        });
+        ShownBurst {
+            node: burst.queue.node.0,
+            port: burst.queue.port,
+            queue: burst.queue.queue,
+            start: burst.start.0,
+            peak: burst.peak.0,
+            bytes: burst.bytes,
+            flows: flows.collect(),
+        }
+    }
 }
 
 /// Counts of a monitor.
@@ -133,6 +160,8 @@ struct ShownMonitor {
     made: u64,
     /// Decisions without effect, by reason.
     refused: BTreeMap<&'static str, u64>,
+    /// Bursts, of monitors of kind `microburst`.
+    bursts: Vec<ShownBurst>,
 }
 
 /// Counts of an element.
@@ -166,6 +195,8 @@ struct ShownCounts {
     commands: u64,
     resent: u64,
     lost_decisions: u64,
+    /// Places that were restored at the end of their life.
+    ended: u64,
     /// Datagrams of exporters without a place in a sequence.
     untracked: u64,
     /// Frames that are no datagrams of a source, in captures.
@@ -205,6 +236,10 @@ impl Report {
                 no_room: counts.no_room,
                 made: counts.made,
                 refused: refused.map(|(why, count)| (why.name(), count)).collect(),
+                bursts: plane
+                    .bursts(MonitorIndex(at))
+                    .map(ShownBurst::new)
+                    .collect(),
             }
         });
         let elements = loops.elements.iter().enumerate();
@@ -237,6 +272,7 @@ impl Report {
                 commands: counts.commands,
                 resent: counts.resent,
                 lost_decisions: counts.lost_decisions,
+                ended: counts.ended,
                 untracked: (0..loops.sources.len())
                     .map(|at| plane.untracked(SourceIndex(at)))
                     .sum(),
@@ -255,19 +291,17 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let head = [
-            "at", "monitor", "flow", "path", "latency", "average", "result",
-        ];
+        let head = ["at", "monitor", "subject", "path", "measured", "result"];
         let rows = self.decisions.iter().take(MAX_SHOWN).map(|decision| {
             let path: Vec<String> = decision.path.iter().map(ToString::to_string).collect();
+            let [subject, measured, result] = decision.words.clone();
             vec![
                 time(Nanos(decision.at)),
                 decision.monitor.clone(),
-                decision.flow.clone(),
+                subject,
                 path.join(" "),
-                time(Nanos(decision.latency)),
-                time(Nanos(decision.average)),
-                decision.result.clone(),
+                measured,
+                result,
             ]
         });
         let mut text = match self.decisions.is_empty() {
@@ -293,6 +327,7 @@ impl Report {
             (counts.untracked, "not in a sequence"),
             (counts.others, "no datagrams of a source"),
             (counts.lost_decisions, "older decisions dropped"),
+            (counts.ended, "places restored at the end of their life"),
         ];
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             text += &format!("  {what}: {count}\n");
@@ -300,13 +335,17 @@ impl Report {
         for monitor in &self.monitors {
             let (alarms, made) = (amount::count(monitor.alarms, "alarm"), monitor.made);
             text += &format!("{}: {alarms}, {made} changes", monitor.name);
+            if !monitor.bursts.is_empty() {
+                let bursts = amount::count(monitor.bursts.len() as u64, "burst");
+                text += &format!(", {bursts}");
+            }
             for (reason, count) in &monitor.refused {
                 text += &format!(", {count} refused ({reason})");
             }
             let others = [
                 (monitor.no_path, "without a path"),
-                (monitor.no_sample, "with an incomplete path"),
-                (monitor.no_room, "without room for the flow"),
+                (monitor.no_sample, "without the values that it needs"),
+                (monitor.no_room, "without room for its state"),
             ];
             for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
                 text += &format!(", {} {what}", amount::count(count, "report"));
@@ -353,10 +392,8 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             };
             let committed = since(change.committed);
             let answered = since(change.answered);
-            format!(
-                "{name}: port {}, committed after {committed}, done after {answered}",
-                change.port
-            )
+            let setting = measured::setting(change.setting);
+            format!("{name}: {setting}, committed after {committed}, done after {answered}")
         }
     };
     let MonitorIndex(monitor) = decision.monitor;
@@ -364,12 +401,24 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
         number: decision.id.0,
         at: decision.at.0,
         monitor: loops.monitors[monitor].name.clone(),
-        flow: flow(&decision.flow),
+        kind: loops.monitors[monitor].kind.name(),
+        flow: decision.subject.flow().map(flow),
+        host: match decision.subject {
+            Subject::Host(host) => Some(host.to_string()),
+            Subject::Flow(_) | Subject::Tenant => None,
+        },
         path: decision.path.get().iter().map(|node| node.0).collect(),
-        latency: decision.latency.0,
-        average: decision.average.0,
+        measured: ShownMeasured::new(&decision.measured),
         reflex: made.map(|change| loops.reflexes[change.reflex.0].name.clone()),
-        port: made.map(|change| change.port),
+        port: made.and_then(|change| change.setting.port()),
+        set_rate: made.and_then(|change| match change.setting {
+            Setting::Rate(rate) => Some(rate),
+            _ => None,
+        }),
+        set_value: made.and_then(|change| match change.setting {
+            Setting::Value(value) => Some(value),
+            _ => None,
+        }),
         committed: made.and_then(|change| Some(change.committed?.0)),
         log_index: made.and_then(|change| Some(change.log_index?.0)),
         answered: made.and_then(|change| Some(change.answered?.0)),
@@ -377,7 +426,20 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             Outcome::Refused(refusal) => Some(refusal.name()),
             Outcome::Reported | Outcome::Made(_) => None,
         },
-        result,
+        words: [
+            subject(&decision.subject),
+            measured::measured(&decision.measured),
+            result,
+        ],
+    }
+}
+
+/// Returns a subject in words.
+fn subject(subject: &Subject) -> String {
+    match subject {
+        Subject::Flow(key) => flow(key),
+        Subject::Host(host) => host.to_string(),
+        Subject::Tenant => "all flows".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The check of a loop file: resolves names, reads quantities and rules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use consensus::{Ack, MAX_MEMBERS};
@@ -10,42 +10,15 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MonitorKind, MonitorSpec,
-    PathLatencySpec, ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
+    ElementIndex, ElementSpec, Loops, MonitorSpec, ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
 };
-use crate::classify::ReportRule;
-use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW};
-use crate::write::MAX_KEYS;
 
 /// UDP port of telemetry reports by default.
 const REPORT_PORT: u16 = 32766;
 /// Time of a command on its way by default.
 const DELAY: Nanos = Nanos::from_micros(2);
-/// Samples of an average by default: nanoPU, section 3.1.2.
-const WINDOW: usize = 10;
-/// Flows of a monitor by default.
-const FLOWS: usize = 65_536;
-/// Time after which a silent flow can be forgotten, by default.
-const FORGET: Nanos = Nanos::from_secs(10);
-/// Changes a second by default.
-const RATE: u64 = 1000;
-/// Entries of a reflex by default.
-const ENTRIES: usize = 1024;
-/// Least time between two changes of one key by default.
-const HOLD: Nanos = Nanos::from_millis(1);
-/// Entries of a reflex at most.
-const MAX_ENTRIES: usize = 16_384;
-/// Samples of a monitor at most: 256 MiB.
-const MAX_SAMPLES: usize = 1 << 26;
-
-const KEY_PARTS: [(&str, KeyPart); 5] = [
-    ("ip.src", KeyPart::Source),
-    ("ip.dst", KeyPart::Destination),
-    ("ip.protocol", KeyPart::Protocol),
-    ("l4.src", KeyPart::SourcePort),
-    ("l4.dst", KeyPart::DestinationPort),
-];
-
+/// Longest time of a command on its way.
+const MAX_DELAY: Nanos = Nanos::from_secs(1);
 pub(super) fn check(file: File, mistakes: Mistakes) -> Result<Loops, Vec<FileMistake>> {
     let mut check = Check { mistakes };
     let loops = check.loops(&file);
@@ -56,12 +29,12 @@ pub(super) fn check(file: File, mistakes: Mistakes) -> Result<Loops, Vec<FileMis
 }
 
 /// State of the check.
-struct Check {
-    mistakes: Mistakes,
+pub(super) struct Check {
+    pub(super) mistakes: Mistakes,
 }
 
 /// Names of one kind of declaration.
-type Names<'f> = BTreeMap<&'f str, usize>;
+pub(super) type Names<'f> = BTreeMap<&'f str, usize>;
 
 impl Check {
     fn loops(&mut self, file: &File) -> Loops {
@@ -93,19 +66,7 @@ impl Check {
                 self.mistakes.at(listen, message, "give it one");
             }
         }
-        for (at, reflex) in file.reflexes.iter().enumerate() {
-            let of = |it: &file::Reflex| (it.element.get_ref().clone(), it.table.get_ref().clone());
-            let own = of(reflex.get_ref());
-            if file.reflexes[..at]
-                .iter()
-                .any(|other| of(other.get_ref()) == own)
-            {
-                let message = format!("another reflex changes {} of {}", own.1, own.0);
-                let mend = "let one reflex change a table; monitors can share it";
-                self.mistakes.at(&reflex.get_ref().table, message, mend);
-            }
-        }
-        Loops {
+        let loops = Loops {
             name: file.name.clone().unwrap_or_else(|| "loops".to_owned()),
             seed: file.seed,
             elements: file
@@ -125,6 +86,55 @@ impl Check {
                 .map(|it| self.reflex(it.get_ref(), &elements))
                 .collect(),
             store: self.store(file.store.as_ref()),
+        };
+        self.shared_objects(file, &loops.reflexes);
+        self.unused(file, &loops);
+        for (given, monitor) in file.monitors.iter().zip(&loops.monitors) {
+            self.fit(given.get_ref(), monitor, &loops);
+        }
+        loops
+    }
+
+    /// Adds mistakes of permissions that change the same table or cell of an element.
+    fn shared_objects(&mut self, file: &File, reflexes: &[ReflexSpec]) {
+        for (at, reflex) in reflexes.iter().enumerate() {
+            let is_same = |other: &&ReflexSpec| {
+                let object = reflex.change.object();
+                other.element == reflex.element
+                    && !object.is_empty()
+                    && other.change.object() == object
+                    && other.change.cell() == reflex.change.cell()
+            };
+            let given = file.reflexes[at].get_ref();
+            let object = given.object();
+            if let (Some(object), Some(_)) = (object, reflexes[..at].iter().find(is_same)) {
+                let element = given.element.get_ref();
+                let message = format!("another reflex changes {} of {element}", object.get_ref());
+                let mend = "let one reflex change a table or a cell; monitors can share it";
+                self.mistakes.at(object, message, mend);
+            }
+        }
+    }
+
+    /// Adds mistakes of permissions and elements that nothing uses.
+    fn unused(&mut self, file: &File, loops: &Loops) {
+        for (at, reflex) in file.reflexes.iter().enumerate() {
+            let used = |it: &MonitorSpec| it.reflexes.contains(&ReflexIndex(at));
+            if !loops.monitors.iter().any(used) {
+                let name = &reflex.get_ref().name;
+                let message = format!("no monitor uses the reflex \"{}\"", name.get_ref());
+                let mend = "name it as the `reflex` of a monitor, or remove it";
+                self.mistakes.at(name, message, mend);
+            }
+        }
+        for (at, element) in file.elements.iter().enumerate() {
+            let used = |it: &ReflexSpec| it.element == ElementIndex(at);
+            if !loops.reflexes.iter().any(used) {
+                let name = &element.get_ref().name;
+                let message = format!("no reflex changes the element \"{}\"", name.get_ref());
+                let mend = "name it as the `element` of a reflex, or remove it";
+                self.mistakes.at(name, message, mend);
+            }
         }
     }
 
@@ -141,7 +151,7 @@ impl Check {
     }
 
     /// Resolves a name. The result after a mistake is of no meaning.
-    fn resolve(&mut self, name: &Text, names: &Names<'_>, kind: &str) -> usize {
+    pub(super) fn resolve(&mut self, name: &Text, names: &Names<'_>, kind: &str) -> usize {
         if let Some(at) = names.get(name.get_ref().as_str()) {
             return *at;
         }
@@ -156,7 +166,11 @@ impl Check {
     }
 
     /// Finds a word among those that are allowed.
-    fn word<T: Copy + Default>(&mut self, given: Option<&Text>, words: &[(&str, T)]) -> T {
+    pub(super) fn word<T: Copy + Default>(
+        &mut self,
+        given: Option<&Text>,
+        words: &[(&str, T)],
+    ) -> T {
         let Some(given) = given else {
             return T::default();
         };
@@ -173,7 +187,7 @@ impl Check {
         }
     }
 
-    fn time(&mut self, given: Option<&Text>, default: Nanos) -> Nanos {
+    pub(super) fn time(&mut self, given: Option<&Text>, default: Nanos) -> Nanos {
         let read = given.and_then(|text| self.mistakes.quantity(text, Quantity::Time));
         read.map_or(default, Nanos)
     }
@@ -187,8 +201,25 @@ impl Check {
                 .node
                 .is_some()
                 .then(|| IntNodeId(self.mistakes.number(&element.node, 0, 0))),
-            delay: self.time(element.delay.as_ref(), DELAY),
+            delay: self.delay(element.delay.as_ref()),
         }
+    }
+
+    /// Reads the time of a command on its way.
+    fn delay(&mut self, given: Option<&Text>) -> Nanos {
+        let Some(given) = given else {
+            return DELAY;
+        };
+        let delay = Quantity::Time
+            .parse(given.get_ref())
+            .filter(|delay| *delay <= MAX_DELAY.0);
+        delay.map(Nanos).unwrap_or_else(|| {
+            let message = format!("\"{}\" is no delay of commands", given.get_ref());
+            let mend = "write the time that a command is on its way to the element, with its unit \
+                        (ns, us, ms, s), up to 1 s, as in \"5 us\"";
+            self.mistakes.at(given, message, mend);
+            DELAY
+        })
     }
 
     fn source(&mut self, source: &file::Source) -> SourceSpec {
@@ -232,78 +263,40 @@ impl Check {
                 }
                 IntMarker::Dscp { value, mask: 63 }
             }
-            (None, Some(port)) => {
-                IntMarker::UdpPort(self.mistakes.number(&Some(port.clone()), 1, 0))
-            }
+            (None, Some(port)) => IntMarker::UdpPort(self.udp_port(&Some(port.clone()), 0)),
             (None, None) => IntMarker::None,
         };
         SourceSpec {
             host: host.unwrap_or_default().to_owned(),
-            udp_port: self.mistakes.number(&source.udp_port, 1, REPORT_PORT),
+            udp_port: self.udp_port(&source.udp_port, REPORT_PORT),
             from,
             domain: IntDomain::new(marker),
         }
     }
 
-    fn monitor(&mut self, monitor: &file::Monitor, reflexes: &Names<'_>) -> MonitorSpec {
-        self.word(Some(&monitor.kind), &[("path_latency", ())]);
-        let rules = monitor.matches.get_ref().iter();
-        let rules = rules.filter_map(|text| match ReportRule::parse(text.get_ref()) {
-            Ok(rule) => Some(rule),
-            Err(error) => {
-                self.mistakes.at(text, error.to_string(), error.mend());
-                None
-            }
-        });
-        let rules: Vec<ReportRule> = rules.collect();
-        if monitor.matches.get_ref().is_empty() {
-            let mend = "write rules, as in [\"ip.dst 10.0.2.0/24\"], or [\"any\"]";
-            let message = "no report concerns the monitor".to_owned();
-            self.mistakes.at(&monitor.matches, message, mend);
-        }
-        let reflex = monitor.reflex.as_ref();
-        let reflex = reflex.map(|name| ReflexIndex(self.resolve(name, reflexes, "reflex")));
-        let window = self.bounded(&monitor.window, WINDOW, MAX_WINDOW);
-        let flows = self.bounded(&monitor.flows, FLOWS, MAX_FLOWS);
-        // A table of flows has up to three places for each.
-        if 3 * flows * window > MAX_SAMPLES {
-            let message = format!("{flows} flows with {window} samples each need too much memory");
-            let mend = format!("let flows times window be at most {}", MAX_SAMPLES / 3);
-            self.mistakes.at(&monitor.kind, message, mend);
-        }
-        let above = monitor.above.as_ref();
-        if above.is_none() {
-            let mend = "write by how much it must exceed the average, as in above = \"1 us\"";
-            let message = "the monitor has no threshold".to_owned();
-            self.mistakes.at(&monitor.kind, message, mend);
-        }
-        let spec = PathLatencySpec {
-            window,
-            above: self.time(above, Nanos::ZERO),
-            compare: self.word(
-                monitor.compare.as_ref(),
-                &[("above", Compare::Above), ("paper", Compare::Paper)],
-            ),
-            measure: self.word(
-                monitor.latency.as_ref(),
-                &[
-                    ("hops", LatencyMeasure::Hops),
-                    ("equal clocks", LatencyMeasure::EqualClocks),
-                ],
-            ),
-            flows,
-            forget: self.time(monitor.forget.as_ref(), FORGET),
+    /// Reads a UDP port.
+    fn udp_port(&mut self, given: &Option<Spanned<i64>>, default: u16) -> u16 {
+        let Some(given) = given else {
+            return default;
         };
-        MonitorSpec {
-            name: monitor.name.get_ref().clone(),
-            rules,
-            kind: MonitorKind::PathLatency(spec),
-            reflex,
-        }
+        let port = u16::try_from(*given.get_ref())
+            .ok()
+            .filter(|port| *port > 0);
+        port.unwrap_or_else(|| {
+            let message = format!("{} is no UDP port", given.get_ref());
+            let mend = format!("write a port from 1 to 65535; reports mostly go to {REPORT_PORT}");
+            self.mistakes.at(given, message, mend);
+            default
+        })
     }
 
     /// Reads a number from 1 to `most`.
-    fn bounded(&mut self, given: &Option<Spanned<i64>>, default: usize, most: usize) -> usize {
+    pub(super) fn bounded(
+        &mut self,
+        given: &Option<Spanned<i64>>,
+        default: usize,
+        most: usize,
+    ) -> usize {
         let number = self.mistakes.number(given, 1, default);
         if let (Some(given), true) = (given, number > most) {
             let message = format!("{number} is too large");
@@ -311,64 +304,6 @@ impl Check {
                 .at(given, message, format!("write a number up to {most}"));
         }
         number
-    }
-
-    fn reflex(&mut self, reflex: &file::Reflex, elements: &Names<'_>) -> ReflexSpec {
-        let key = reflex.key.get_ref().iter();
-        let key = key.filter_map(|part| {
-            let found = KEY_PARTS.iter().find(|(name, _)| name == part.get_ref());
-            if found.is_none() {
-                let all: Vec<&str> = KEY_PARTS.iter().map(|(name, _)| *name).collect();
-                let message = format!("\"{}\" is no field of a flow", part.get_ref());
-                let mend = format!("write one of: {}", all.join(", "));
-                self.mistakes.at(part, message, mend);
-            }
-            found.map(|(_, part)| *part)
-        });
-        let key: Vec<KeyPart> = key.collect();
-        let ports = reflex.ports.get_ref().iter();
-        let ports = ports.map(|port| self.mistakes.number(&Some(port.clone()), 0, 0u32));
-        let ports: Vec<u32> = ports.collect();
-        if key.len() > MAX_KEYS {
-            let message = format!("there are {} keys", key.len());
-            let mend = format!("name each field of a flow once, at most {MAX_KEYS}");
-            self.mistakes.at(&reflex.key, message, mend);
-        }
-        let distinct: BTreeSet<&u32> = ports.iter().collect();
-        if distinct.len() < 2 || distinct.len() < ports.len() {
-            let message = "a detour needs two ports, each once".to_owned();
-            let mend = "list the ports that a flow may be sent to, as in ports = [3, 4]";
-            self.mistakes.at(&reflex.ports, message, mend);
-        }
-        ReflexSpec {
-            name: reflex.name.get_ref().clone(),
-            element: ElementIndex(self.resolve(&reflex.element, elements, "element")),
-            table: reflex.table.get_ref().clone(),
-            key,
-            action: reflex.action.get_ref().clone(),
-            ports,
-            rate: self.rate(reflex.rate.as_ref()),
-            entries: self.bounded(&reflex.entries, ENTRIES, MAX_ENTRIES),
-            hold: self.time(reflex.hold.as_ref(), HOLD),
-        }
-    }
-
-    /// Reads a number of changes a second, as in "1000/s".
-    fn rate(&mut self, given: Option<&Text>) -> u64 {
-        let Some(given) = given else {
-            return RATE;
-        };
-        let number = given.get_ref().strip_suffix("/s");
-        let number = number.and_then(|number| number.trim().parse().ok());
-        match number {
-            Some(rate @ 1..) => rate,
-            _ => {
-                let message = format!("\"{}\" is not understood", given.get_ref());
-                let mend = "write a number of changes a second, as in \"1000/s\"";
-                self.mistakes.at(given, message, mend);
-                RATE
-            }
-        }
     }
 
     fn store(&mut self, store: Option<&Spanned<file::Store>>) -> StoreSpec {

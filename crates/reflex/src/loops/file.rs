@@ -65,20 +65,88 @@ pub(super) struct Monitor {
     pub(super) flows: Option<Spanned<i64>>,
     pub(super) forget: Option<Text>,
     pub(super) reflex: Option<Text>,
+    pub(super) reflexes: Option<Spanned<Vec<Text>>>,
+    pub(super) host: Option<Text>,
+    pub(super) distinct: Option<Spanned<Vec<Text>>>,
+    pub(super) peers: Option<Spanned<i64>>,
+    pub(super) within: Option<Text>,
+    pub(super) hosts: Option<Spanned<i64>>,
+    pub(super) ttl_reason: Option<Spanned<i64>>,
+    pub(super) limit: Option<Text>,
+    pub(super) every: Option<Text>,
+    pub(super) flows_of: Option<Text>,
+    pub(super) share: Option<Spanned<i64>>,
+    pub(super) entitled: Option<Spanned<Vec<Text>>>,
+    pub(super) recent: Option<Text>,
+    pub(super) queues: Option<Spanned<i64>>,
+    pub(super) packets: Option<Spanned<i64>>,
 }
+
+impl Monitor {
+    /// Returns the settings that are given, with their places, but for those of all kinds.
+    pub(super) fn given(&self) -> Vec<(&'static str, Span)> {
+        fn span<T>(given: &Option<Spanned<T>>) -> Option<Span> {
+            given.as_ref().map(Spanned::span)
+        }
+        let all = [
+            ("window", span(&self.window)),
+            ("above", span(&self.above)),
+            ("compare", span(&self.compare)),
+            ("latency", span(&self.latency)),
+            ("flows", span(&self.flows)),
+            ("forget", span(&self.forget)),
+            ("host", span(&self.host)),
+            ("distinct", span(&self.distinct)),
+            ("peers", span(&self.peers)),
+            ("within", span(&self.within)),
+            ("hosts", span(&self.hosts)),
+            ("ttl_reason", span(&self.ttl_reason)),
+            ("limit", span(&self.limit)),
+            ("every", span(&self.every)),
+            ("flows_of", span(&self.flows_of)),
+            ("share", span(&self.share)),
+            ("entitled", span(&self.entitled)),
+            ("recent", span(&self.recent)),
+            ("queues", span(&self.queues)),
+            ("packets", span(&self.packets)),
+        ];
+        let given = all
+            .into_iter()
+            .filter_map(|(name, span)| Some((name, span?)));
+        given.collect()
+    }
+}
+
+/// Place of a value in the text, in bytes.
+pub(super) type Span = std::ops::Range<usize>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reflex {
     pub(super) name: Text,
     pub(super) element: Text,
-    pub(super) table: Text,
-    pub(super) key: Spanned<Vec<Text>>,
-    pub(super) action: Text,
-    pub(super) ports: Spanned<Vec<Spanned<i64>>>,
+    pub(super) table: Option<Text>,
+    pub(super) key: Option<Spanned<Vec<Text>>>,
+    pub(super) prefixes: Option<Spanned<Vec<Text>>>,
+    pub(super) action: Option<Text>,
+    pub(super) ports: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) replace: Option<Spanned<bool>>,
+    pub(super) meter: Option<Text>,
+    pub(super) register: Option<Text>,
+    pub(super) cell: Option<Spanned<i64>>,
+    pub(super) burst: Option<Text>,
     pub(super) rate: Option<Text>,
     pub(super) entries: Option<Spanned<i64>>,
     pub(super) hold: Option<Text>,
+    pub(super) life: Option<Text>,
+}
+
+impl Reflex {
+    /// Returns the name of what it changes: the first that is given.
+    pub(super) fn object(&self) -> Option<&Text> {
+        let object = self.table.as_ref().or(self.meter.as_ref());
+        object.or(self.register.as_ref())
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,8 @@
 //! Loops: what a loop file declares, with all names resolved.
 
 mod check;
+mod check_monitor;
+mod check_reflex;
 mod file;
 
 use std::net::Ipv4Addr;
@@ -95,8 +97,8 @@ pub struct MonitorSpec {
     pub rules: Vec<ReportRule>,
     /// Its detector.
     pub kind: MonitorKind,
-    /// Its permission to change an element; without one it reports only.
-    pub reflex: Option<ReflexIndex>,
+    /// Its permissions to change elements; without one it reports only.
+    pub reflexes: Vec<ReflexIndex>,
 }
 
 /// A detector with its settings.
@@ -104,6 +106,87 @@ pub struct MonitorSpec {
 pub enum MonitorKind {
     /// A flow's path latency exceeds its moving average (nanoPU, section 3.1.2).
     PathLatency(PathLatencySpec),
+    /// A host has more distinct peers than allowed.
+    Spreader(SpreaderSpec),
+    /// A packet visits a node twice.
+    Loops(RoutingLoopSpec),
+    /// All edges together send more than a limit.
+    RateLimit(RateLimitSpec),
+    /// A queue holds more bytes than a threshold.
+    Microburst(MicroburstSpec),
+}
+
+impl MonitorKind {
+    /// Returns its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            MonitorKind::PathLatency(_) => "path_latency",
+            MonitorKind::Spreader(_) => "spreader",
+            MonitorKind::Loops(_) => "loops",
+            MonitorKind::RateLimit(_) => "rate_limit",
+            MonitorKind::Microburst(_) => "microburst",
+        }
+    }
+}
+
+/// Settings of the monitor of hosts with many peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpreaderSpec {
+    /// The address of a flow that is the host: [`KeyPart::Source`] or [`KeyPart::Destination`].
+    pub host: KeyPart,
+    /// Fields of a flow that make a peer.
+    pub distinct: Vec<KeyPart>,
+    /// Peers that a host may have in a window.
+    pub limit: usize,
+    /// Time after which a silent peer does not count.
+    pub window: Nanos,
+    /// Hosts at most.
+    pub hosts: usize,
+}
+
+/// Settings of the monitor of routing loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoutingLoopSpec {
+    /// The exporters' reason of a drop at the end of a packet's time to live.
+    pub ttl_reason: Option<u8>,
+}
+
+/// Settings of the monitor of a tenant's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimitSpec {
+    /// Limit of all edges together, in bytes a second.
+    pub limit: u64,
+    /// Time over which rates are measured.
+    pub every: Nanos,
+}
+
+/// Settings of the monitor of bursts in queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MicroburstSpec {
+    /// Bytes in a queue that are a burst.
+    pub above: u64,
+    /// Flows that decisions are about.
+    pub flows: BurstFlows,
+    /// Part of a queue that flows may take, in thousandths: the first rule that matches.
+    pub entitled: Vec<(ReportRule, u32)>,
+    /// The same, of flows that match no rule.
+    pub share: u32,
+    /// Time after its last packet in which a flow without one in the queue is a victim, too.
+    pub recent: Nanos,
+    /// Queues at most.
+    pub queues: usize,
+    /// Packets of a queue at most.
+    pub packets: usize,
+}
+
+/// Flows of a burst that decisions are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BurstFlows {
+    /// Those that take no more than they may.
+    #[default]
+    Victims,
+    /// Those that take more.
+    Culprits,
 }
 
 /// Settings of the monitor of path latencies.
@@ -152,20 +235,75 @@ pub struct ReflexSpec {
     pub name: String,
     /// The element.
     pub element: ElementIndex,
-    /// Control-plane name of the table. All keys are exact.
-    pub table: String,
-    /// Values of the table's keys, in its order.
-    pub key: Vec<KeyPart>,
-    /// Control-plane name of the action. Its only parameter is the port.
-    pub action: String,
-    /// Ports that a flow may be sent to, in order of preference.
-    pub ports: Vec<u32>,
+    /// What it changes.
+    pub change: ChangeSpec,
     /// Changes a second, in bursts of at most a hundredth of them.
     pub rate: u64,
     /// Entries at most.
     pub entries: usize,
-    /// Least time between two changes of one key.
+    /// Least time between two changes of one place.
     pub hold: Nanos,
+    /// Time after which a place is restored. `None`: never.
+    pub life: Option<Nanos>,
+}
+
+/// Part of an element that a permission changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeSpec {
+    /// Entries of a table.
+    Entry(EntrySpec),
+    /// A meter's rate.
+    Meter {
+        /// Control-plane name of the meter, of bytes.
+        name: String,
+        /// Its cell.
+        cell: u32,
+        /// Size of its burst, in bytes.
+        burst: u64,
+    },
+    /// A register's cell.
+    Register {
+        /// Control-plane name of the register.
+        name: String,
+        /// Its cell.
+        cell: u32,
+    },
+}
+
+impl ChangeSpec {
+    /// Returns the cell, of meters and registers.
+    pub fn cell(&self) -> Option<u32> {
+        match self {
+            ChangeSpec::Entry(_) => None,
+            ChangeSpec::Meter { cell, .. } | ChangeSpec::Register { cell, .. } => Some(*cell),
+        }
+    }
+
+    /// Returns the name of the table, meter or register.
+    pub fn object(&self) -> &str {
+        match self {
+            ChangeSpec::Entry(entry) => &entry.table,
+            ChangeSpec::Meter { name, .. } | ChangeSpec::Register { name, .. } => name,
+        }
+    }
+}
+
+/// Entries that a permission makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntrySpec {
+    /// Control-plane name of the table. Its keys are exact, or a prefix of the destination.
+    pub table: String,
+    /// Values of the table's keys, in its order.
+    pub key: Vec<KeyPart>,
+    /// Prefixes of destinations that may be changed. Without any, a key has the whole address.
+    pub prefixes: Vec<(Ipv4Addr, u8)>,
+    /// Control-plane name of the action. Its only parameter, if it has one, is the port.
+    pub action: String,
+    /// Ports that packets may be sent to, in order of preference; none if the action has no
+    /// parameter.
+    pub ports: Vec<u32>,
+    /// Entries that others made may be replaced.
+    pub replace: bool,
 }
 
 /// Value of a table's key, from a flow.

@@ -97,10 +97,15 @@ impl<K: Copy + Eq + Hash> FlowTable<K> {
     }
 
     fn hash(&self, key: &K) -> u64 {
-        let mut hasher = SeededHasher(mix(self.seed));
-        key.hash(&mut hasher);
-        hasher.finish()
+        seeded_hash(self.seed, key)
     }
+}
+
+/// Returns a seeded hash: without the seed, keys of equal hash cannot be chosen.
+pub(crate) fn seeded_hash(seed: u64, key: &impl Hash) -> u64 {
+    let mut hasher = SeededHasher(mix(seed));
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Hasher by [`mix`].

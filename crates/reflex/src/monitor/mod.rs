@@ -1,4 +1,168 @@
 //! Monitors: detectors over reports.
 
 pub(crate) mod flow_table;
+pub(crate) mod microburst;
 pub(crate) mod path_latency;
+pub(crate) mod rate_limit;
+pub(crate) mod routing_loops;
+pub(crate) mod spreader;
+
+use packet::Nanos;
+use telemetry::{FlowKey, IntNodeId, PacketKind, ReportView, ReportedHops, ReportedPath};
+
+use crate::classify::ReportFacts;
+use crate::decision::{Measured, PathNodes, Subject};
+use crate::loops::MonitorKind;
+use crate::permission::Wish;
+use microburst::MicroburstMonitor;
+use path_latency::PathLatencyMonitor;
+use rate_limit::RateLimitMonitor;
+use routing_loops::RoutingLoopMonitor;
+use spreader::SpreaderMonitor;
+
+/// Report as monitors see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MonitoredReport<'a> {
+    pub(crate) facts: ReportFacts,
+    pub(crate) hops: ReportedHops<'a>,
+    /// Length of the packet's frame without INT headers. `None` if it is not known.
+    pub(crate) frame_bytes: Option<u32>,
+}
+
+impl<'a> MonitoredReport<'a> {
+    /// Joins the facts of a report with its packet.
+    pub(crate) fn new(
+        facts: ReportFacts,
+        view: &ReportView<'a>,
+        packet: Option<(PacketKind, &[u8])>,
+    ) -> MonitoredReport<'a> {
+        let int_bytes = match &view.hops {
+            ReportedHops::Path(path) => path.stack().length_in_packet(),
+            ReportedHops::Hop(_) | ReportedHops::None => 0,
+        };
+        let frame_bytes = packet.and_then(|(kind, bytes)| frame_bytes(kind, bytes, int_bytes));
+        MonitoredReport {
+            facts,
+            hops: view.hops,
+            frame_bytes,
+        }
+    }
+
+    /// Returns the packet's flow and path.
+    pub(crate) fn flow_and_path(&self) -> Option<(FlowKey, &ReportedPath<'a>)> {
+        match (self.facts.flow, &self.hops) {
+            (Some(flow), ReportedHops::Path(path)) => Some((flow, path)),
+            _ => None,
+        }
+    }
+}
+
+/// Length of an Ethernet header.
+const ETHERNET: u32 = 14;
+/// Length of the fixed header of IPv6.
+const IPV6: u32 = 40;
+
+/// Returns the length of a packet's frame without its INT headers, by the length of its IP header:
+/// the report may have cut the packet.
+fn frame_bytes(kind: PacketKind, bytes: &[u8], int_bytes: u32) -> Option<u32> {
+    let field = |at: usize| {
+        Some(u32::from(u16::from_be_bytes(
+            *bytes.get(at..)?.first_chunk()?,
+        )))
+    };
+    let ip = match kind {
+        PacketKind::Ipv4 => field(2)?,
+        PacketKind::Ipv6 => field(4)? + IPV6,
+        PacketKind::Ethernet => match field(12)? {
+            0x0800 => field(16)?,
+            0x86dd => field(18)? + IPV6,
+            _ => return None,
+        },
+    };
+    Some(ETHERNET + ip.checked_sub(int_bytes)?)
+}
+
+/// Result of one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sample {
+    /// It is normal.
+    Normal,
+    /// It is not.
+    Alarm,
+    /// The report has not the flow or the path that the monitor needs.
+    NoPath,
+    /// Its path lacks hops, times or other values.
+    NoSample,
+    /// There is no place for its state.
+    NoRoom,
+}
+
+/// Something that a monitor found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) subject: Subject,
+    pub(crate) path: PathNodes,
+    pub(crate) measured: Measured,
+    /// The change that it asks for. `None`: it is only reported.
+    pub(crate) wish: Option<Wish>,
+    pub(crate) targets: Targets,
+}
+
+/// Permissions of the monitor that a finding is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// All of them.
+    All,
+    /// The first one of an element at one of these nodes, in their order.
+    FirstOf(PathNodes),
+}
+
+/// A monitor with its state.
+pub(crate) enum Detector {
+    PathLatency(PathLatencyMonitor),
+    Spreader(SpreaderMonitor),
+    Loops(RoutingLoopMonitor),
+    RateLimit(RateLimitMonitor),
+    Microburst(MicroburstMonitor),
+}
+
+impl Detector {
+    /// Creates a monitor. All its memory is allocated at once, but for that of queues.
+    pub(crate) fn new(kind: &MonitorKind, seed: u64) -> Detector {
+        match kind {
+            MonitorKind::PathLatency(spec) => {
+                Detector::PathLatency(PathLatencyMonitor::new(*spec, seed))
+            }
+            MonitorKind::Spreader(spec) => {
+                Detector::Spreader(SpreaderMonitor::new(spec.clone(), seed))
+            }
+            MonitorKind::Loops(spec) => Detector::Loops(RoutingLoopMonitor::new(*spec)),
+            MonitorKind::RateLimit(spec) => Detector::RateLimit(RateLimitMonitor::new(*spec)),
+            MonitorKind::Microburst(spec) => {
+                Detector::Microburst(MicroburstMonitor::new(spec.clone(), seed))
+            }
+        }
+    }
+
+    /// Takes a report, and adds what it finds.
+    #[inline]
+    pub(crate) fn observe(
+        &mut self,
+        report: &MonitoredReport<'_>,
+        now: Nanos,
+        findings: &mut Vec<Finding>,
+    ) -> Sample {
+        match self {
+            Detector::PathLatency(monitor) => monitor.take(report, now, findings),
+            Detector::Spreader(monitor) => monitor.take(report, now, findings),
+            Detector::Loops(monitor) => monitor.take(report, findings),
+            Detector::RateLimit(monitor) => monitor.take(report, now, findings),
+            Detector::Microburst(monitor) => monitor.take(report, findings),
+        }
+    }
+}
+
+/// Returns the nodes of a path.
+pub(crate) fn nodes(path: &ReportedPath<'_>) -> impl Iterator<Item = IntNodeId> {
+    path.hops().filter_map(|hop| hop.node)
+}

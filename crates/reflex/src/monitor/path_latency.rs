@@ -4,7 +4,10 @@ use packet::Nanos;
 use telemetry::{EqualClocks, FlowKey, NoSample, ReportedPath};
 
 use super::flow_table::FlowTable;
+use super::{Finding, MonitoredReport, Sample, Targets};
+use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{Compare, LatencyMeasure, PathLatencySpec};
+use crate::permission::{PathPorts, Wish};
 
 /// Maximum number of samples of an average.
 pub(crate) const MAX_WINDOW: usize = 1024;
@@ -107,6 +110,35 @@ impl PathLatencyMonitor {
             self.averages[place.index] = Average::default();
         }
         self.compare(place.index, latency)
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        report: &MonitoredReport<'_>,
+        now: Nanos,
+        findings: &mut Vec<Finding>,
+    ) -> Sample {
+        let Some((flow, path)) = report.flow_and_path() else {
+            return Sample::NoPath;
+        };
+        match self.observe(flow, path, now) {
+            LatencyOutcome::Normal => Sample::Normal,
+            LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath | LatencyOutcome::TooLong => {
+                Sample::NoSample
+            }
+            LatencyOutcome::Full => Sample::NoRoom,
+            LatencyOutcome::Alarm(LatencyAlarm { latency, average }) => {
+                let path_nodes = PathNodes::new(super::nodes(path));
+                findings.push(Finding {
+                    subject: Subject::Flow(flow),
+                    path: path_nodes,
+                    measured: Measured::Latency { latency, average },
+                    wish: Some(Wish::Entry(PathPorts::new(path))),
+                    targets: Targets::FirstOf(path_nodes),
+                });
+                Sample::Alarm
+            }
+        }
     }
 
     /// Compares a latency with the average at a place, and adds it.

@@ -2,19 +2,21 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::cell::RefCell;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use driver::{FileSystem, Options, Source};
-use fabric::topology::{HostId, PlaneSpec, ProgramSpec, SwitchSpec};
-use fabric::{Node, Simulation, SwitchNode, Topology};
+use fabric::topology::{HostId, LinkSpec, PlaneSpec, ProgramSpec, SwitchSpec};
+use fabric::{Node, NodeCounts, Simulation, SwitchNode, Topology};
 use interp::Interp;
-use packet::Nanos;
+use packet::{Nanos, PortId};
 use reflex::{
-    CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, PlaneDriver,
-    ReflexPlane, SharedDevice, SourceIndex,
+    CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, MonitorIndex,
+    PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
 };
+use support::checksum::internet_checksum;
 use switch::{Device, DeviceConfig};
 
 /// A frame that arrived at a source.
@@ -24,6 +26,10 @@ pub type Arrived = (Nanos, SourceIndex, Vec<u8>);
 pub struct Bed {
     pub simulation: Simulation,
     pub plane: FabricPlane,
+    /// Devices of the switches by their names.
+    pub devices: Vec<(String, SharedDevice)>,
+    /// Names of the hosts.
+    pub hosts: Vec<String>,
     pub reports: Rc<RefCell<Vec<Arrived>>>,
 }
 
@@ -89,6 +95,8 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     Bed {
         simulation,
         plane,
+        devices,
+        hosts,
         reports,
     }
 }
@@ -121,4 +129,140 @@ fn device(spec: &SwitchSpec) -> Device {
         apply_entries::apply_file(&mut device, &entries).unwrap_or_else(|error| panic!("{error}"));
     }
     device
+}
+
+/// A frame that a [`Generator`] received.
+#[derive(Clone, Debug)]
+pub struct Delivered {
+    pub at: Nanos,
+    pub bytes: Vec<u8>,
+}
+
+/// A node in the place of a host that sends given frames at given times, and keeps what it
+/// receives.
+pub struct Generator {
+    frames: std::vec::IntoIter<(Nanos, Vec<u8>)>,
+    next: Option<(Nanos, Vec<u8>)>,
+    ready: Vec<(Nanos, Vec<u8>)>,
+    delivered: Rc<RefCell<Vec<Delivered>>>,
+    made: u64,
+    sent: u64,
+}
+
+impl Generator {
+    /// Creates a node that sends these frames, in the order of their times.
+    pub fn new(mut frames: Vec<(Nanos, Vec<u8>)>) -> Generator {
+        frames.sort_by_key(|(at, _)| *at);
+        let mut frames = frames.into_iter();
+        Generator {
+            next: frames.next(),
+            frames,
+            ready: Vec::new(),
+            delivered: Rc::default(),
+            made: 0,
+            sent: 0,
+        }
+    }
+
+    /// Puts it in the place of a host. Returns what it receives.
+    pub fn replace(self, bed: &mut Bed, host: &str) -> Rc<RefCell<Vec<Delivered>>> {
+        let delivered = Rc::clone(&self.delivered);
+        let at = bed.hosts.iter().position(|name| name == host);
+        let host = HostId(at.expect("the host is in the topology"));
+        let replaced = bed.simulation.replace_host(host, Box::new(self));
+        replaced.expect("nothing runs yet");
+        delivered
+    }
+}
+
+impl Node for Generator {
+    fn attach(&mut self, _: PortId, _: &LinkSpec) {}
+
+    fn receive(&mut self, _: PortId, bytes: &[u8], at: Nanos) {
+        let bytes = bytes.to_vec();
+        self.delivered.borrow_mut().push(Delivered { at, bytes });
+    }
+
+    fn step(&mut self, now: Nanos) {
+        while let Some(next) = self.next.take_if(|(at, _)| *at <= now) {
+            self.made += 1;
+            self.ready.push(next);
+            self.next = self.frames.next();
+        }
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        self.next.as_ref().map(|(at, _)| *at)
+    }
+
+    fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
+        for (at, frame) in self.ready.drain(..) {
+            self.sent += 1;
+            take(PortId(0), &frame, at);
+        }
+    }
+
+    fn tally(&self) -> NodeCounts {
+        let received = self.delivered.borrow().len() as u64;
+        NodeCounts {
+            received,
+            delivered: received,
+            made: self.made,
+            sent: self.sent,
+            held: self.made - self.sent,
+            ..NodeCounts::default()
+        }
+    }
+}
+
+/// A UDP frame for the host with this MAC address, of this length.
+pub fn udp_frame(mac: [u8; 6], from: ([u8; 4], u16), to: ([u8; 4], u16), bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes.max(60)];
+    frame[..6].copy_from_slice(&mac);
+    frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, 0x77, 0x08, 0x00]);
+    let length = (frame.len() - 14) as u16;
+    let ip = &mut frame[14..];
+    ip[0] = 0x45;
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    (ip[8], ip[9]) = (64, 17);
+    ip[12..16].copy_from_slice(&from.0);
+    ip[16..20].copy_from_slice(&to.0);
+    let checksum = internet_checksum(&ip[..20]);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    ip[20..22].copy_from_slice(&from.1.to_be_bytes());
+    ip[22..24].copy_from_slice(&to.1.to_be_bytes());
+    ip[24..26].copy_from_slice(&(length - 20).to_be_bytes());
+    frame
+}
+
+/// Addresses and ports of a frame of [`udp_frame`]: source, destination, and their ports.
+pub fn flow_of(frame: &[u8]) -> (Ipv4Addr, Ipv4Addr, u16, u16) {
+    let address = |at: usize| {
+        let octets: [u8; 4] = frame[at..at + 4].try_into().expect("four bytes");
+        Ipv4Addr::from(octets)
+    };
+    let port = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    (address(26), address(30), port(34), port(36))
+}
+
+/// Checks that each datagram and each report is counted once.
+pub fn check_counts(plane: &ReflexPlane) {
+    let counts = plane.counts();
+    let taken = counts.not_allowed + counts.malformed + counts.repeated + counts.accepted;
+    assert_eq!(counts.received, taken, "{counts:?}");
+    let classified = counts.classified + counts.unclassified;
+    assert_eq!(counts.reports, classified, "{counts:?}");
+    for at in 0..plane.loops().monitors.len() {
+        let counts = plane.monitor_counts(MonitorIndex(at));
+        let none = counts.no_path + counts.no_sample + counts.no_room;
+        let samples = counts.normal + counts.alarms;
+        assert_eq!(counts.reports, samples + none, "{counts:?}");
+    }
+}
+
+/// Returns a topology without its traffic and faults.
+pub fn without_traffic(fabric: &str) -> String {
+    let sections = fabric.split_inclusive("\n\n");
+    let kept = sections.filter(|it| !it.contains("[[traffic]]") && !it.contains("[[fault]]"));
+    kept.collect()
 }
