@@ -165,6 +165,8 @@ pub enum DecisionRefusal {
     NotOnPath,
     /// Each port of the permission is one that the packet took.
     NoPort,
+    /// Each other port of the permission would make a loop, or lead nowhere.
+    UnsafePath,
     /// The store has no leader.
     NoQuorum,
     /// Too many requests wait at the store.
@@ -179,13 +181,14 @@ pub enum DecisionRefusal {
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 11] = [
+    pub const ALL: [DecisionRefusal; 12] = [
         DecisionRefusal::Held,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
         DecisionRefusal::NoKey,
         DecisionRefusal::NotOnPath,
         DecisionRefusal::NoPort,
+        DecisionRefusal::UnsafePath,
         DecisionRefusal::NoQuorum,
         DecisionRefusal::Busy,
         DecisionRefusal::StoreFull,
@@ -202,6 +205,7 @@ impl DecisionRefusal {
             DecisionRefusal::NoKey => "no_key",
             DecisionRefusal::NotOnPath => "not_on_path",
             DecisionRefusal::NoPort => "no_port",
+            DecisionRefusal::UnsafePath => "unsafe_path",
             DecisionRefusal::NoQuorum => "no_quorum",
             DecisionRefusal::Busy => "busy",
             DecisionRefusal::StoreFull => "store_full",
@@ -224,6 +228,9 @@ impl fmt::Display for DecisionRefusal {
             }
             DecisionRefusal::NotOnPath => "not on path: no permission is for a node of the path",
             DecisionRefusal::NoPort => "no port: the packet took each port of the permission",
+            DecisionRefusal::UnsafePath => {
+                "unsafe path: each other port would make a loop, or lead nowhere"
+            }
             DecisionRefusal::NoQuorum => "no quorum: the store has no leader",
             DecisionRefusal::Busy => "busy: too many requests wait at the store",
             DecisionRefusal::StoreFull => "store full: the store has no room for the entry",

@@ -117,11 +117,32 @@ impl Permission {
         self.node
     }
 
-    /// Decides about a change for a subject. Nothing changes before [`Permission::made`].
+    /// Returns its declaration.
+    pub(crate) fn spec(&self) -> &ReflexSpec {
+        &self.spec
+    }
+
+    /// Returns the ports that it may send a subject to.
+    pub(crate) fn ports(&self) -> &[u32] {
+        match &self.spec.change {
+            ChangeSpec::Entry(entry) => &entry.ports,
+            ChangeSpec::Meter { .. } | ChangeSpec::Register { .. } => &[],
+        }
+    }
+
+    /// Returns the port that a subject is sent to by its last change.
+    pub(crate) fn port_of(&self, subject: &Subject) -> Option<u32> {
+        let state = self.places.get(&self.place(subject)?)?;
+        state.setting.port().filter(|_| state.is_made)
+    }
+
+    /// Decides about a change for a subject, without these ports. Nothing changes before
+    /// [`Permission::made`].
     pub(crate) fn decide(
         &mut self,
         subject: &Subject,
         wish: &Wish,
+        unsafe_ports: &[u32],
         now: Nanos,
     ) -> Result<ElementWrite, DecisionRefusal> {
         let place = self.place(subject).ok_or(DecisionRefusal::NoKey)?;
@@ -135,7 +156,7 @@ impl Permission {
             return Err(DecisionRefusal::Entries);
         }
         let setting = match wish {
-            Wish::Entry(path) => self.entry(path, state)?,
+            Wish::Entry(path) => self.entry((path, unsafe_ports), state)?,
             Wish::Rate(rate) => Setting::Rate(*rate),
             Wish::Value(value) => Setting::Value(*value),
         };
@@ -175,7 +196,7 @@ impl Permission {
     /// element sent the packet, and none by which it did.
     fn entry(
         &self,
-        path: &PathPorts,
+        (path, unsafe_ports): (&PathPorts, &[u32]),
         state: Option<PlaceState>,
     ) -> Result<Setting, DecisionRefusal> {
         let ChangeSpec::Entry(entry) = &self.spec.change else {
@@ -201,11 +222,15 @@ impl Permission {
         let at = ports.iter().position(|port| Some(*port) == used);
         let start = at.map_or(0, |at| at + 1);
         let next = (0..ports.len()).map(|step| ports[(start + step) % ports.len()]);
-        let next = next
-            .filter(|port| !taken(*port))
-            .find(|port| Some(*port) != used);
-        let port = next.ok_or(DecisionRefusal::NoPort)?;
-        Ok(Setting::Action(Some(port)))
+        let others = next.filter(|port| !taken(*port) && Some(*port) != used);
+        let mut refusal = DecisionRefusal::NoPort;
+        for port in others {
+            if !unsafe_ports.contains(&port) {
+                return Ok(Setting::Action(Some(port)));
+            }
+            refusal = DecisionRefusal::UnsafePath;
+        }
+        Err(refusal)
     }
 
     /// Notes that the store took a change.
@@ -373,7 +398,7 @@ mod tests {
         let stack = IntStack::new(Instructions(0xc000), 8, &entry).expect("one hop");
         let path = ReportedPath::new(stack, None, None, false);
         let wish = Wish::Entry(PathPorts::new(&path));
-        let write = permission.decide(&Subject::Flow(flow), &wish, Nanos(now))?;
+        let write = permission.decide(&Subject::Flow(flow), &wish, &[], Nanos(now))?;
         permission.made(&write, Nanos(now));
         Ok(write)
     }

@@ -4,6 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use consensus::{ElementChange, ElementId, Key, LogIndex, Term};
+use fabric::Topology;
+use fabric::topology::SwitchId;
 use packet::Nanos;
 use support::rng::mix;
 use telemetry::{
@@ -12,6 +14,7 @@ use telemetry::{
 
 use crate::classify::ReportFacts;
 use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, Subject};
+use crate::detour_check::DetourCheck;
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
 use crate::monitor::microburst::Burst;
@@ -120,12 +123,19 @@ struct Pending {
     write: ElementWrite,
 }
 
+/// The topology that detours are checked against, and the switches of elements.
+struct Routes {
+    check: DetourCheck,
+    switches: Vec<SwitchId>,
+}
+
 /// A reflex plane without threads, clock and I/O. Times never decrease.
 pub struct ReflexPlane {
     loops: Loops,
     sources: Vec<Source>,
     monitors: Vec<Monitor>,
     permissions: Vec<Permission>,
+    routes: Option<Routes>,
     store: ReplicaGroup,
     deliveries: Vec<Delivery>,
     commands: VecDeque<ElementCommand>,
@@ -164,6 +174,7 @@ impl ReflexPlane {
             sources: sources.collect(),
             monitors: monitors.collect(),
             permissions: permissions.collect(),
+            routes: None,
             store: store.expect("the check of the file limits the nodes of a store"),
             deliveries: vec![Delivery::default(); elements],
             commands: VecDeque::new(),
@@ -181,6 +192,24 @@ impl ReflexPlane {
     /// Returns the declarations.
     pub fn loops(&self) -> &Loops {
         &self.loops
+    }
+
+    /// Has detours of flows checked against a topology ([`DetourCheck`]).
+    ///
+    /// # Errors
+    /// The topology has no switch with the name of this element's device.
+    pub fn set_topology(&mut self, topology: &Topology) -> Result<(), ElementIndex> {
+        let elements = self.loops.elements.iter().enumerate();
+        let switches = elements.map(|(at, element)| {
+            let mut switches = topology.switches.iter();
+            let found = switches.position(|switch| switch.name == element.device);
+            found.map(SwitchId).ok_or(ElementIndex(at))
+        });
+        self.routes = Some(Routes {
+            switches: switches.collect::<Result<_, _>>()?,
+            check: DetourCheck::new(topology),
+        });
+        Ok(())
     }
 
     /// Takes the payload of a datagram that arrived at a source.
@@ -360,8 +389,9 @@ impl ReflexPlane {
         subject: &Subject,
         wish: &Wish,
     ) -> Result<DecidedChange, DecisionRefusal> {
+        let unsafe_ports = self.unsafe_ports(reflex, subject);
         let permission = &mut self.permissions[reflex.0];
-        let write = permission.decide(subject, wish, now)?;
+        let write = permission.decide(subject, wish, &unsafe_ports, now)?;
         let setting = write.setting.ok_or(DecisionRefusal::NoKey)?;
         self.request(&write, Some(decision))?;
         self.permissions[reflex.0].made(&write, now);
@@ -372,6 +402,26 @@ impl ReflexPlane {
             committed: None,
             answered: None,
         })
+    }
+
+    /// Returns the ports of a permission that would send a flow into a loop or to nowhere.
+    fn unsafe_ports(&self, reflex: ReflexIndex, subject: &Subject) -> Vec<u32> {
+        let (Some(routes), Some(flow)) = (&self.routes, subject.flow()) else {
+            return Vec::new();
+        };
+        let switch_of = |permission: &Permission| routes.switches[permission.spec().element.0];
+        let managed = |switch: SwitchId| {
+            let mut own = self.permissions.iter().filter(|it| switch_of(it) == switch);
+            own.find_map(|permission| permission.port_of(subject))
+        };
+        let permission = &self.permissions[reflex.0];
+        let own = switch_of(permission);
+        let ports = permission.ports().iter().copied();
+        let is_unsafe = |port: &u32| {
+            let way = routes.check.check((own, *port), flow.destination, &managed);
+            way.is_err()
+        };
+        ports.filter(is_unsafe).collect()
     }
 
     /// Requests a write at the store.

@@ -157,6 +157,33 @@ fn commands_reach_the_element_while_one_replica_is_away() {
 }
 
 #[test]
+fn a_port_that_leads_to_another_host_is_never_chosen() {
+    let with_ports = |ports: &'static str| {
+        move |fabric: String, loops: String| (fabric, loops.replace("[3, 4]", ports))
+    };
+    let bed = run(with_ports("[3, 2, 4]"));
+    let element = bed.plane.get().element_counts(ElementIndex(0));
+    assert_eq!(element.applied, 64);
+    for decision in decisions(&bed) {
+        if let Outcome::Made(made) = decision.outcome {
+            assert_eq!(made.setting, Setting::Action(Some(4)), "{decision:?}");
+        }
+    }
+    // Without another way, nothing changes, and each refusal has its reason.
+    let bed = run(with_ports("[3, 2]"));
+    let element = bed.plane.get().element_counts(ElementIndex(0));
+    assert_eq!(element.applied, 0, "{element:?}");
+    let decisions = decisions(&bed);
+    let unsafe_path = Outcome::Refused(DecisionRefusal::UnsafePath);
+    assert!(!decisions.is_empty());
+    assert!(
+        decisions
+            .iter()
+            .all(|decision| decision.outcome == unsafe_path)
+    );
+}
+
+#[test]
 fn a_replay_of_the_reports_repeats_the_decisions() {
     let bed = run(|fabric, loops| (fabric, loops));
     let loops = bed.plane.get().plane().loops().clone();

@@ -10,9 +10,11 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use ::reflex::{Loops, MAX_FILE_BYTES};
+use ::reflex::{Loops, MAX_FILE_BYTES, ReflexPlane};
 use clap::{Args, Subcommand};
 use command::args::read_text;
+use command::topology::read as read_topology;
+use packet::Nanos;
 use runtime::ProcessSetup;
 
 use crate::{Ended, out};
@@ -89,6 +91,25 @@ fn by_source(loops: &Loops, given: &[String]) -> Result<Vec<Option<PathBuf>>, St
         }
     }
     Ok(files)
+}
+
+/// Creates the plane of a loop file. Detours are checked against its topology, if it names one.
+fn plane(loops: Loops, file: &Path, start: Nanos) -> Result<ReflexPlane, String> {
+    let topology = loops.topology.as_ref();
+    let topology = topology.map(|topology| file.with_file_name("").join(topology));
+    let mut plane = ReflexPlane::new(loops, start);
+    if let Some(path) = topology {
+        plane
+            .set_topology(&read_topology(&path)?)
+            .map_err(|element| {
+                let device = &plane.loops().elements[element.0].device;
+                format!(
+                    "{}: there is no switch {device}, which the loop file changes",
+                    path.display()
+                )
+            })?;
+    }
+    Ok(plane)
 }
 
 /// Reads a loop file.

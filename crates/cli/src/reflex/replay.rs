@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::reflex::{AcceptingElement, CommandTarget, PlaneDriver, ReflexPlane, SourceIndex, datagram};
+use ::reflex::{AcceptingElement, CommandTarget, PlaneDriver, SourceIndex, datagram};
 use clap::Args;
 use command::captures::{Captures, Input};
 use packet::{Nanos, PortId};
@@ -57,7 +57,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let elements = loops.elements.iter();
     let elements = elements.map(|_| Box::<AcceptingElement>::default() as Box<dyn CommandTarget>);
     let elements = elements.collect();
-    let mut driver = PlaneDriver::new(ReflexPlane::new(loops, start), elements);
+    let mut driver = PlaneDriver::new(super::plane(loops, &options.loops, start)?, elements);
     let (mut packets, mut others, mut last) = (0u64, 0u64, start);
     let mut line = LiveLine::new();
     loop {

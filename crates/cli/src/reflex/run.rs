@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ::reflex::{
     CommandTarget, ElementIndex, FabricElement, FabricPlane, FrameObserver, Loops, ManagedElement,
-    PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
+    PlaneDriver, SharedDevice, SourceIndex,
 };
 use clap::Args;
 use command::switches::{Maker, SwitchPlane};
@@ -83,7 +83,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     });
     let mut simulation = simulation.map_err(|error| error.to_string())?;
     let elements = elements(&loops, &devices)?;
-    let plane = ReflexPlane::new(loops, Nanos::ZERO);
+    let plane = super::plane(loops, &options.loops, Nanos::ZERO)?;
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
     let wanted = super::by_source(plane.get().plane().loops(), &options.capture)?;
     let captures = wanted.into_iter().map(|file| {

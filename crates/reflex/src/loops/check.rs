@@ -69,6 +69,7 @@ impl Check {
         let loops = Loops {
             name: file.name.clone().unwrap_or_else(|| "loops".to_owned()),
             seed: file.seed,
+            topology: file.topology.as_ref().map(|text| text.get_ref().into()),
             elements: file
                 .elements
                 .iter()

@@ -9,6 +9,8 @@ pub(super) struct File {
     pub(super) name: Option<String>,
     #[serde(default)]
     pub(super) seed: u64,
+    /// File of the topology that detours are checked against.
+    pub(super) topology: Option<Text>,
     #[serde(default, rename = "element")]
     pub(super) elements: Vec<Spanned<Element>>,
     #[serde(default, rename = "source")]

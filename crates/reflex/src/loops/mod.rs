@@ -6,6 +6,7 @@ mod check_reflex;
 mod file;
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use consensus::Ack;
 use packet::Nanos;
@@ -50,6 +51,8 @@ pub struct Loops {
     pub name: String,
     /// Seed of elections and of hashes.
     pub seed: u64,
+    /// Path of the topology that detours are checked against, relative to the loop file.
+    pub topology: Option<PathBuf>,
     /// The switches that loops may change.
     pub elements: Vec<ElementSpec>,
     /// The places that reports come from.

@@ -61,6 +61,7 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
         .map(|host| host.name.clone())
         .collect();
     let mut devices = Vec::new();
+    let checked = loops.topology.is_some().then(|| topology.clone());
     let simulation = Simulation::new(topology, &mut |spec| {
         let device = SharedDevice::new(device(spec));
         devices.push((spec.name.clone(), device.clone()));
@@ -77,7 +78,11 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
         Box::new(FabricElement::new(device, managed)) as Box<dyn CommandTarget>
     });
     let elements = elements.collect();
-    let plane = ReflexPlane::new(loops.clone(), Nanos::ZERO);
+    let mut plane = ReflexPlane::new(loops.clone(), Nanos::ZERO);
+    if let Some(topology) = checked {
+        let set = plane.set_topology(&topology);
+        set.expect("the topology has all elements");
+    }
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
     let reports: Rc<RefCell<Vec<Arrived>>> = Rc::default();
     for (at, source) in loops.sources.iter().enumerate() {
