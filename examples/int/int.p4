@@ -329,6 +329,28 @@ control IntIngress(inout headers_t hdr,
         size = 1024;
     }
 
+    // Flows that may send at a rate of their own only.
+    direct_meter<bit<2>>(MeterType.bytes) flow_rate;
+    bit<2> flow_color = 0;
+
+    action police() {
+        flow_rate.read(flow_color);
+    }
+
+    table policed {
+        key = {
+            hdr.ipv4.src      : exact;
+            hdr.ipv4.dst      : exact;
+            hdr.ipv4.protocol : exact;
+            meta.l4_src       : exact;
+            meta.l4_dst       : exact;
+        }
+        actions = { police; NoAction; }
+        default_action = NoAction();
+        meters = flow_rate;
+        size = 4096;
+    }
+
     action route(Port port) {
         standard_metadata.egress_spec = port;
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
@@ -426,6 +448,10 @@ control IntIngress(inout headers_t hdr,
         if (hdr.ipv4.isValid() && !hdr.shim.isValid()) {
             blocked.apply();
             tenants.apply();
+            policed.apply();
+            if (flow_color == 2) {
+                drop();
+            }
         }
 #endif
         forward.apply();

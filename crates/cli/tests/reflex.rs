@@ -105,3 +105,28 @@ fn a_table_that_the_switch_lacks_is_named() {
         run.err
     );
 }
+
+#[test]
+fn decisions_of_each_kind_are_shown_in_words_and_as_json() {
+    let parts = [
+        ("spreader", "33 peers, limit 32", "\"peers\":33"),
+        ("routing_loop", "node 1 twice", "\"revisited\":1"),
+        ("rate_limit", "limit 400 Mbit/s", "\"rate_limit\":50000000"),
+        ("tuning", "objective 200 us", "\"objective\":200000"),
+    ];
+    for (name, words, key) in parts {
+        let loops = lab::example(&format!("reflex/{name}/loops.toml"));
+        let fabric = lab::example(&format!("reflex/{name}/fabric.toml"));
+        let check = said(&["reflex", "check", &loops]);
+        assert_eq!(check.status, Some(0), "{}", check.err);
+        let run = said(&["reflex", "run", &loops, "--fabric", &fabric]);
+        assert_eq!(run.status, Some(0), "{}", run.err);
+        assert!(run.out.contains(words), "{}", run.out);
+        let run = said(&["reflex", "run", &loops, "--fabric", &fabric, "--json"]);
+        let json = run.json();
+        let first = &json["decisions"][0];
+        let text = first.to_string();
+        assert!(text.contains(key), "{text}");
+        assert!(first["answered"].is_u64(), "{text}");
+    }
+}

@@ -92,6 +92,15 @@ pub enum Measured {
         /// The rate that each edge may have.
         share: u64,
     },
+    /// Queueing of a port.
+    Queueing {
+        /// Time in the node that 99 of 100 packets did not exceed.
+        delay: Nanos,
+        /// The objective.
+        objective: Nanos,
+        /// Mean length of frames.
+        mean_bytes: u32,
+    },
     /// Share of a flow in a queue.
     Burst {
         /// Node of the queue.

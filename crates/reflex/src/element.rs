@@ -9,8 +9,8 @@ use exec::ExternState;
 use ir::{
     ActionCall, CounterUnit, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId,
 };
-use packet::Nanos;
-use switch::{Action, Change, ControlError, Device, EntryId, TableEntry};
+use packet::{Nanos, PortId};
+use switch::{Action, Change, ControlError, Device, EntryId, QueueConfig, TableEntry};
 use table::{FieldMatch, MeterConfig};
 
 use crate::loops::{ChangeSpec, ElementIndex, EntrySpec, KeyPart, Loops, ReflexIndex, ReflexSpec};
@@ -84,6 +84,8 @@ pub enum BindReason {
     Width(String, u32),
     /// The table has no such action.
     NoAction(String),
+    /// The table has no direct meter of bytes.
+    NoDirectMeter(String),
     /// The action has not one parameter, and ports are given.
     Parameters(String),
     /// The action has parameters, and no ports are given.
@@ -138,6 +140,12 @@ impl fmt::Display for BindError {
                     "the table has no action {action}; name one of its actions"
                 )
             }
+            BindReason::NoDirectMeter(table) => {
+                write!(
+                    f,
+                    "{table} has no direct meter of bytes, which `meter_rate` sets"
+                )
+            }
             BindReason::Parameters(action) => {
                 write!(f, "action {action} has not one parameter, the port")
             }
@@ -164,6 +172,8 @@ enum Managed {
     Meter(ExternId, u64),
     /// A register, with the width of its cells.
     Register(ExternId, u32),
+    /// The queue of a port.
+    Queue(PortId),
 }
 
 /// A managed table of an element.
@@ -178,6 +188,8 @@ struct ManagedTable {
     port_width: Option<u32>,
     /// Entries of other owners may be replaced.
     replace: bool,
+    /// Rates of the direct meter of its entries.
+    meter: Option<MeterConfig>,
     /// Metadata of its entries: the permission's name.
     owner: Box<[u8]>,
 }
@@ -193,6 +205,8 @@ enum Installed {
     Meter(ExternId, u32, Option<MeterConfig>),
     /// Gives a cell its former value.
     Register(ExternId, u32, Vec<Value>),
+    /// Gives a queue its former depth.
+    Queue(PortId, usize),
 }
 
 /// Counts of an element.
@@ -323,6 +337,14 @@ impl ManagedElement {
                 let value = Value::truncated(value.into(), *width);
                 Some(write_register(device, (*register, cell), value, before)?)
             }
+            (Managed::Queue(port), WritePlace::Cell(_), Some(Setting::Value(depth))) => {
+                let former = match before {
+                    Some(Installed::Queue(_, former)) => *former,
+                    _ => device.queue(*port).depth,
+                };
+                set_depth(device, *port, usize::try_from(depth).unwrap_or(usize::MAX))?;
+                Some(Installed::Queue(*port, former))
+            }
             _ => None,
         };
         let Some(installed) = written else {
@@ -363,6 +385,7 @@ fn restore(device: &mut Device, installed: Installed) -> Result<(), ControlError
         Installed::Meter(meter, cell, None) => {
             device.apply(Change::ResetMeter(meter, Some(cell)))?;
         }
+        Installed::Queue(port, depth) => set_depth(device, port, depth)?,
         Installed::Register(register, cell, values) => {
             device.apply(Change::WriteRegister(register, Some(cell), values))?;
         }
@@ -440,7 +463,7 @@ fn write_entry(
         priority: None,
         action,
         idle_timeout: None,
-        meter: None,
+        meter: managed.meter,
         counter: None,
     };
     let added = device.apply(Change::Insert(table, entry))?;
@@ -465,13 +488,28 @@ fn write_meter(
             _ => None,
         },
     };
-    let config = MeterConfig::SingleRate {
+    let config = meter_config(rate, burst);
+    device.apply(Change::SetMeter(meter, Some(cell), config))?;
+    Ok(Installed::Meter(meter, cell, former))
+}
+
+/// Returns a meter of two colours, green and red.
+fn meter_config(rate: u64, burst: u64) -> MeterConfig {
+    MeterConfig::SingleRate {
         cir: rate,
         cburst: burst,
         eburst: 0,
+    }
+}
+
+/// Sets the number of packets that a port's queue has room for.
+fn set_depth(device: &mut Device, port: PortId, depth: usize) -> Result<(), ControlError> {
+    let queue = QueueConfig {
+        depth,
+        ..device.queue(port)
     };
-    device.apply(Change::SetMeter(meter, Some(cell), config))?;
-    Ok(Installed::Meter(meter, cell, former))
+    device.apply(Change::SetQueue(port, queue))?;
+    Ok(())
 }
 
 /// Writes a register's cell.
@@ -508,6 +546,7 @@ fn bind(reflex: &ReflexSpec, program: &Program) -> Result<Managed, BindError> {
             let owner = format!("reflex {}", reflex.name).into_bytes().into();
             bind_table(entry, owner, program).map(Managed::Table)
         }
+        ChangeSpec::Queue(port) => Ok(Managed::Queue(PortId(*port))),
         ChangeSpec::Meter { name, cell, burst } => match object(name) {
             Some((id, object)) => match &object.kind {
                 ExternKind::Meter {
@@ -574,6 +613,13 @@ fn bind_table(
         }
         keys.push((width, is_prefix));
     }
+    if entry.meter.is_some() {
+        let meter = table.direct_meter.map(|id| &program.externs[id].kind);
+        let of_bytes = CounterUnit::Bytes;
+        if !matches!(meter, Some(ExternKind::DirectMeter { unit }) if *unit == of_bytes) {
+            return Err(BindReason::NoDirectMeter(table.name.clone()));
+        }
+    }
     let action = table
         .actions
         .iter()
@@ -600,6 +646,7 @@ fn bind_table(
         action,
         port_width,
         replace: entry.replace,
+        meter: entry.meter.map(|(rate, burst)| meter_config(rate, burst)),
         owner,
     })
 }

@@ -51,7 +51,7 @@ pub use loops::{
     BurstFlows, ChangeSpec, Compare, ElementIndex, ElementSpec, EntrySpec, KeyPart, LatencyMeasure,
     Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec,
     RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourceSpec, SpreaderSpec,
-    StoreSpec,
+    StoreSpec, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};

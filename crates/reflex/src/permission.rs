@@ -59,7 +59,7 @@ pub(crate) enum Wish {
     Entry(PathPorts),
     /// A rate of the permission's meter, in bytes a second.
     Rate(u64),
-    /// A value of the permission's register.
+    /// A value of the permission's register or queue.
     Value(u64),
 }
 
@@ -189,6 +189,7 @@ impl Permission {
             ChangeSpec::Meter { cell, .. } | ChangeSpec::Register { cell, .. } => {
                 Some(WritePlace::Cell(*cell))
             }
+            ChangeSpec::Queue(port) => Some(WritePlace::Cell(*port)),
         }
     }
 
@@ -365,6 +366,7 @@ mod tests {
                 action: "via".to_owned(),
                 ports: vec![3, 4, 5],
                 replace: false,
+                meter: None,
             }),
             rate,
             entries,

@@ -134,7 +134,7 @@ pub(crate) fn is_in(address: Ipv4Addr, network: Ipv4Addr, length: u8) -> bool {
 pub enum WritePlace {
     /// The entry of a table with this key.
     Entry(EntryKey),
-    /// This cell of a meter or register.
+    /// This cell of a meter or register, or the queue of this port.
     Cell(u32),
 }
 
@@ -145,7 +145,7 @@ pub enum Setting {
     Action(Option<u32>),
     /// The meter has this rate, in bytes a second.
     Rate(u64),
-    /// The register's cell has this value.
+    /// The register's cell has this value, or the queue has room for this number of packets.
     Value(u64),
 }
 

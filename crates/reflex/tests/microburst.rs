@@ -31,7 +31,7 @@ const CULPRITS: u16 = 100;
 type Frames = Vec<(Nanos, Vec<u8>)>;
 
 /// Frames of the victims, and of the bursts: two flows with other shares in each.
-fn frames() -> [Frames; 2] {
+fn frames(count: u64) -> [Frames; 2] {
     let add = |frames: &mut Frames, at: u64, host: u8, port: u16, bytes: usize| {
         let to = [10, 0, 2, host];
         let mac = [2, 0, 0, 0, 2, host];
@@ -40,11 +40,11 @@ fn frames() -> [Frames; 2] {
         frames.push((Nanos(at), frame));
     };
     let (mut victims, mut bursts) = (Frames::new(), Frames::new());
-    for number in 0..BURSTS * PERIOD / VICTIM_INTERVAL {
+    for number in 0..count * PERIOD / VICTIM_INTERVAL {
         let at = START + number * VICTIM_INTERVAL;
         add(&mut victims, at, 1, number as u16 % 8, VICTIM_BYTES);
     }
-    for burst in 0..BURSTS {
+    for burst in 0..count {
         for number in 0..BURST_PACKETS {
             let at = START + burst * PERIOD + 500_000 + number * BURST_INTERVAL;
             // An even mix: up to half of the packets.
@@ -62,16 +62,16 @@ fn frames() -> [Frames; 2] {
     [victims, bursts]
 }
 
-fn run(edit: impl Fn(String) -> String) -> (Bed, Vec<Delivered>) {
+fn run(count: u64, edit: impl Fn(String) -> String) -> (Bed, Vec<Delivered>) {
     let mut bed = bed("microburst", |fabric, loops| {
         (without_traffic(&fabric), edit(loops))
     });
-    let [victims, bursts] = frames();
+    let [victims, bursts] = frames(count);
     Generator::new(victims).replace(&mut bed, "h1");
     Generator::new(bursts).replace(&mut bed, "h2");
     let received = Generator::new(Vec::new()).replace(&mut bed, "h3");
     Generator::new(Vec::new()).replace(&mut bed, "h4");
-    let end = Nanos(START + BURSTS * PERIOD + 10_000_000);
+    let end = Nanos(START + count * PERIOD + 10_000_000);
     bed.simulation.run_until(end).unwrap();
     bed.simulation.check_conservation().unwrap();
     check_counts(bed.plane.get().plane());
@@ -89,7 +89,7 @@ fn report_only(loops: String) -> String {
 
 /// Peak of a burst in the queue to spine1 by a model of the queue: bytes of each flow.
 fn peaks() -> Vec<HashMap<u16, u64>> {
-    let [victims, bursts] = frames();
+    let [victims, bursts] = frames(BURSTS);
     // At 10 Gbit/s a byte takes 0.8 ns, and all links have the same delay.
     let arrivals = victims.into_iter().chain(bursts).map(|(at, frame)| {
         let arrived = at.0 + frame.len() as u64 * 4 / 5;
@@ -133,7 +133,7 @@ fn p99(received: &[Delivered]) -> u64 {
 
 #[test]
 fn all_bursts_are_found_with_their_shares_and_victims_wait_half_as_long_with_detours() {
-    let (bed, without) = run(report_only);
+    let (bed, without) = run(BURSTS, report_only);
     let driver = bed.plane.get();
     let bursts: Vec<_> = driver.plane().bursts(MonitorIndex(0)).collect();
     assert_eq!(bursts.len() as u64, BURSTS);
@@ -161,7 +161,7 @@ fn all_bursts_are_found_with_their_shares_and_victims_wait_half_as_long_with_det
     let decisions = driver.plane().decisions().count();
     assert!(decisions > 0);
 
-    let (bed, with) = run(|loops| loops);
+    let (bed, with) = run(BURSTS, |loops| loops);
     assert_eq!(with.len(), without.len());
     let (before, after) = (p99(&without), p99(&with));
     assert!(2 * after <= before, "{before} ns, with detours {after} ns");
@@ -193,4 +193,51 @@ fn all_bursts_are_found_with_their_shares_and_victims_wait_half_as_long_with_det
     assert!(culprits <= BURSTS, "{culprits}");
     // Each flow is back on its way before the next burst.
     assert_eq!(driver.plane().counts().ended, detours);
+}
+
+#[test]
+fn culprits_are_limited_at_their_edge_and_the_bursts_become_small() {
+    const COUNT: u64 = 10;
+    let (bed, before) = run(COUNT, report_only);
+    let bytes = |bed: &Bed| {
+        let driver = bed.plane.get();
+        let bursts = driver.plane().bursts(MonitorIndex(0));
+        bursts.map(|burst| burst.bytes).collect::<Vec<u64>>()
+    };
+    let without = bytes(&bed);
+    let (bed, after) = run(COUNT, |loops| {
+        let edits = [
+            ("flows_of = \"victims\"", "flows_of = \"culprits\""),
+            ("IntIngress.detour", "IntIngress.policed"),
+            ("IntIngress.via", "IntIngress.police"),
+            (
+                "ports = [3, 4]",
+                "meter_rate = \"100 Mbit/s\"\nburst = \"3 KB\"",
+            ),
+        ];
+        edits.into_iter().fold(loops, |loops, (from, to)| {
+            assert!(loops.contains(from), "{from}");
+            loops.replace(from, to)
+        })
+    });
+    let with = bytes(&bed);
+    assert_eq!(
+        (without.len(), with.len()),
+        (COUNT as usize, COUNT as usize)
+    );
+    for (with, without) in with.iter().zip(&without) {
+        assert!(2 * with <= *without, "{with} {without}");
+    }
+    assert_eq!(before.len(), after.len());
+    assert!(2 * p99(&after) <= p99(&before));
+    let decisions: Vec<Decision> = bed.plane.get().plane().decisions().copied().collect();
+    assert!(!decisions.is_empty());
+    for decision in decisions {
+        let flow = decision.subject.flow().expect("it is about a flow");
+        assert!(flow.ports.unwrap().source >= CULPRITS, "{decision:?}");
+        let Outcome::Made(made) = decision.outcome else {
+            panic!("{decision:?}");
+        };
+        assert_eq!(made.setting, Setting::Action(None));
+    }
 }

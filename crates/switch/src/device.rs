@@ -224,6 +224,11 @@ impl Device {
         &self.configuration
     }
 
+    /// Returns the configuration of a port's queues.
+    pub fn queue(&self, port: PortId) -> QueueConfig {
+        self.core.queues.config(port)
+    }
+
     /// Returns the multicast groups and clone sessions.
     pub fn replication(&self) -> &ReplicationEngine {
         &self.replication

@@ -32,6 +32,11 @@ pub(super) enum ShownMeasured {
         rate_limit: u64,
         share: u64,
     },
+    Queueing {
+        delay: u64,
+        objective: u64,
+        mean_bytes: u32,
+    },
     Burst {
         queue_node: u32,
         queue_port: u32,
@@ -59,6 +64,15 @@ impl ShownMeasured {
                 rate,
                 rate_limit: limit,
                 share,
+            },
+            Measured::Queueing {
+                delay,
+                objective,
+                mean_bytes,
+            } => ShownMeasured::Queueing {
+                delay: delay.0,
+                objective: objective.0,
+                mean_bytes,
             },
             Measured::Burst {
                 node,
@@ -89,6 +103,15 @@ pub(super) fn measured(measured: &Measured) -> String {
             byte_rate(rate),
             byte_rate(limit),
             byte_rate(share)
+        ),
+        Measured::Queueing {
+            delay,
+            objective,
+            mean_bytes,
+        } => format!(
+            "{} of packets of {mean_bytes} bytes, objective {}",
+            time(delay),
+            time(objective)
         ),
         Measured::Burst {
             node,
@@ -139,6 +162,13 @@ pub(super) fn kind(kind: &MonitorKind) -> String {
             byte_rate(spec.limit),
             time(spec.every)
         ),
+        MonitorKind::Tuning(spec) => format!(
+            "queueing of node {}, port {}, of {} at most for 99 of 100 packets, every {}",
+            spec.node,
+            spec.port,
+            time(spec.objective),
+            time(spec.every)
+        ),
         MonitorKind::Microburst(spec) => {
             let flows = match spec.flows {
                 BurstFlows::Victims => "victims",
@@ -168,19 +198,24 @@ pub(super) fn reflex(reflex: &ReflexSpec, loops: &Loops) -> String {
                 [] => String::new(),
                 prefixes => format!(", prefixes {}", prefixes.join(", ")),
             };
+            let meter = entry
+                .meter
+                .map(|(rate, _)| format!(", each at {}", byte_rate(rate)));
+            let meter = meter.unwrap_or_default();
             let (action, table, entries) = (&entry.action, &entry.table, reflex.entries);
             let replace = match entry.replace {
                 true => ", also entries of others",
                 false => "",
             };
             format!(
-                "{action} of {table} in {element}{ports}{prefixes}, at most {entries} entries{replace}"
+                "{action} of {table} in {element}{ports}{prefixes}{meter}, at most {entries} entries{replace}"
             )
         }
         ChangeSpec::Meter { name, cell, burst } => format!(
             "rate of {name}, cell {cell}, in {element}, bursts of {}",
             amount::bytes(*burst)
         ),
+        ChangeSpec::Queue(port) => format!("room of the queue of port {port} in {element}"),
         ChangeSpec::Register { name, cell } => format!("{name}, cell {cell}, in {element}"),
     };
     let life = reflex

@@ -106,13 +106,13 @@ impl Check {
                     && other.change.object() == object
                     && other.change.cell() == reflex.change.cell()
             };
-            let given = file.reflexes[at].get_ref();
-            let object = given.object();
-            if let (Some(object), Some(_)) = (object, reflexes[..at].iter().find(is_same)) {
-                let element = given.element.get_ref();
-                let message = format!("another reflex changes {} of {element}", object.get_ref());
-                let mend = "let one reflex change a table or a cell; monitors can share it";
-                self.mistakes.at(object, message, mend);
+            if reflexes[..at].iter().any(|other| is_same(&other)) {
+                let name = &file.reflexes[at].get_ref().name;
+                let element = file.reflexes[at].get_ref().element.get_ref();
+                let object = reflex.change.object();
+                let message = format!("another reflex changes {object} of {element}");
+                let mend = "let one reflex change a table, cell or queue; monitors can share it";
+                self.mistakes.at(name, message, mend);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The check of monitors: the settings of each kind, and the permissions that fit it.
 
 use packet::Nanos;
+use telemetry::IntNodeId;
 use toml_file::{FileMistake, Quantity, Spanned, Text};
 
 use super::check::{Check, Names};
@@ -9,6 +10,7 @@ use super::file;
 use super::{
     BurstFlows, ChangeSpec, Compare, KeyPart, LatencyMeasure, Loops, MicroburstSpec, MonitorKind,
     MonitorSpec, PathLatencySpec, RateLimitSpec, ReflexIndex, RoutingLoopSpec, SpreaderSpec,
+    TuningSpec,
 };
 use crate::classify::ReportRule;
 use crate::monitor::microburst::{MAX_PACKETS, MAX_QUEUES};
@@ -38,6 +40,9 @@ const MAX_LIMIT: u64 = 1_000_000_000_000;
 const SHARE: u32 = 25;
 /// Time in which a flow of a queue is remembered, by default.
 const RECENT: Nanos = Nanos::from_millis(1);
+/// Thresholds of a queue by default, in packets.
+const LEAST: u32 = 4;
+const MOST: u32 = 1000;
 /// Queues of a monitor, and packets of a queue, by default.
 const QUEUES: usize = 64;
 const PACKETS: usize = 2048;
@@ -50,14 +55,16 @@ enum Kind {
     Loops,
     RateLimit,
     Microburst,
+    Tuning,
 }
 
-const KINDS: [(&str, Option<Kind>); 5] = [
+const KINDS: [(&str, Option<Kind>); 6] = [
     ("path_latency", Some(Kind::PathLatency)),
     ("spreader", Some(Kind::Spreader)),
     ("loops", Some(Kind::Loops)),
     ("rate_limit", Some(Kind::RateLimit)),
     ("microburst", Some(Kind::Microburst)),
+    ("tuning", Some(Kind::Tuning)),
 ];
 
 impl Kind {
@@ -68,6 +75,7 @@ impl Kind {
             Kind::Spreader => &["host", "distinct", "peers", "within", "hosts"],
             Kind::Loops => &["ttl_reason"],
             Kind::RateLimit => &["limit", "every"],
+            Kind::Tuning => &["node", "port", "objective", "every", "least", "most"],
             Kind::Microburst => &[
                 "above", "flows_of", "share", "entitled", "recent", "queues", "packets",
             ],
@@ -93,6 +101,7 @@ impl Check {
                     .then(|| self.mistakes.number(&monitor.ttl_reason, 0, 0)),
             }),
             Some(Kind::RateLimit) => MonitorKind::RateLimit(self.rate_limit(monitor)),
+            Some(Kind::Tuning) => MonitorKind::Tuning(self.tuning(monitor)),
             Some(Kind::Microburst) => MonitorKind::Microburst(self.microburst(monitor)),
         };
         MonitorSpec {
@@ -281,18 +290,23 @@ impl Check {
             self.mistakes
                 .at(text, message, "write 8 bit/s to 1000 Gbit/s");
         }
+        RateLimitSpec {
+            limit: read.unwrap_or(8) / 8,
+            every: self.every(monitor),
+        }
+    }
+
+    /// Reads the length of an interval.
+    fn every(&mut self, monitor: &file::Monitor) -> Nanos {
         let every = self.time(monitor.every.as_ref(), EVERY);
         if let Some(given) = &monitor.every
             && (every == Nanos::ZERO || every > MAX_EVERY)
         {
-            let message = format!("rates cannot be measured over \"{}\"", given.get_ref());
-            let mend = "write a time up to 60 s in which each edge sends 50 packets or more";
+            let message = format!("nothing can be measured over \"{}\"", given.get_ref());
+            let mend = "write a time up to 60 s in which 50 packets or more come";
             self.mistakes.at(given, message, mend);
         }
-        RateLimitSpec {
-            limit: read.unwrap_or(8) / 8,
-            every,
-        }
+        every
     }
 
     fn microburst(&mut self, monitor: &file::Monitor) -> MicroburstSpec {
@@ -320,6 +334,35 @@ impl Check {
             recent: self.time(monitor.recent.as_ref(), RECENT),
             queues: self.bounded(&monitor.queues, QUEUES, MAX_QUEUES),
             packets: self.bounded(&monitor.packets, PACKETS, MAX_PACKETS),
+        }
+    }
+
+    fn tuning(&mut self, monitor: &file::Monitor) -> TuningSpec {
+        let mend = "write the node ID and the port of the queue, as in node = 1 and port = 3";
+        let (node, port) = (monitor.node.as_ref(), monitor.port.as_ref());
+        self.needed(node, monitor, "the monitor has no `node`", mend);
+        self.needed(port, monitor, "the monitor has no `port`", mend);
+        let mend = "write the time that 99 of 100 packets may be in the node, as in \
+                    objective = \"100 us\"";
+        let objective = monitor.objective.as_ref();
+        let objective = self.needed(objective, monitor, "the monitor has no objective", mend);
+        let least = self.mistakes.number(&monitor.least, 1, LEAST);
+        let most = self.mistakes.number(&monitor.most, 1, MOST);
+        if let (Some(given), true) = (
+            monitor.least.as_ref().or(monitor.most.as_ref()),
+            least > most,
+        ) {
+            let message = format!("thresholds from {least} to {most} packets are none");
+            self.mistakes
+                .at(given, message, "let `least` be at most `most`");
+        }
+        TuningSpec {
+            node: IntNodeId(self.mistakes.number(&monitor.node, 0, 0)),
+            port: self.mistakes.number(&monitor.port, 0, 0),
+            objective: self.time(objective, Nanos::ZERO),
+            every: self.every(monitor),
+            least,
+            most: most.max(least),
         }
     }
 
@@ -361,11 +404,20 @@ impl Check {
                 _ => None,
             };
             let (fits, needs) = match &monitor.kind {
-                MonitorKind::PathLatency(_)
-                | MonitorKind::Loops(_)
-                | MonitorKind::Microburst(_) => (
+                MonitorKind::PathLatency(_) | MonitorKind::Loops(_) => (
                     entry.is_some_and(|entry| !entry.ports.is_empty()),
                     "a table and `ports`".to_owned(),
+                ),
+                MonitorKind::Microburst(_) => (
+                    entry.is_some_and(|entry| entry.ports.is_empty() == entry.meter.is_some()),
+                    "a table, and either `ports` or `meter_rate`".to_owned(),
+                ),
+                MonitorKind::Tuning(_) => (
+                    matches!(
+                        reflex.change,
+                        ChangeSpec::Queue(_) | ChangeSpec::Register { .. }
+                    ),
+                    "a `queue` or a `register`".to_owned(),
                 ),
                 MonitorKind::Spreader(spec) => {
                     let mut names = KEY_PARTS.iter();

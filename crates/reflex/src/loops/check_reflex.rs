@@ -49,18 +49,20 @@ impl Check {
 
     fn change(&mut self, reflex: &file::Reflex) -> ChangeSpec {
         let objects = [&reflex.table, &reflex.meter, &reflex.register];
-        let given: Vec<&Text> = objects.into_iter().flatten().collect();
-        if given.len() != 1 {
-            let message = match given.len() {
+        let given = objects.into_iter().flatten().count() + reflex.queue.iter().count();
+        if given != 1 {
+            let message = match given {
                 0 => "the reflex changes nothing".to_owned(),
                 _ => "the reflex changes several objects".to_owned(),
             };
-            let mend = "give it one of `table`, `meter` and `register`";
+            let mend = "give it one of `table`, `meter`, `register` and `queue`";
             self.mistakes.at(&reflex.name, message, mend);
         }
-        if reflex.table.is_some() || given.is_empty() {
+        if reflex.table.is_some() || given == 0 {
             self.refuse(&reflex.cell, "cell", "`meter` or `register`");
-            self.refuse(&reflex.burst, "burst", "`meter`");
+            if reflex.meter_rate.is_none() {
+                self.refuse(&reflex.burst, "burst", "`meter` or `meter_rate`");
+            }
             return ChangeSpec::Entry(self.entry(reflex));
         }
         self.refuse(&reflex.key, "key", "`table`");
@@ -68,23 +70,19 @@ impl Check {
         self.refuse(&reflex.action, "action", "`table`");
         self.refuse(&reflex.ports, "ports", "`table`");
         self.refuse(&reflex.replace, "replace", "`table`");
+        self.refuse(&reflex.meter_rate, "meter_rate", "`table`");
+        if let Some(queue) = &reflex.queue {
+            self.refuse(&reflex.cell, "cell", "`meter` or `register`");
+            self.refuse(&reflex.burst, "burst", "`meter`");
+            return ChangeSpec::Queue(self.mistakes.number(&Some(queue.clone()), 0, 0));
+        }
         let cell = self.mistakes.number(&reflex.cell, 0, 0u32);
         match (&reflex.meter, &reflex.register) {
-            (Some(meter), _) => {
-                let burst = reflex.burst.as_ref();
-                let burst = burst.and_then(|text| self.mistakes.quantity(text, Quantity::Size));
-                let burst = burst.unwrap_or(BURST);
-                if let (Some(given), 0) = (&reflex.burst, burst) {
-                    let message = "a meter without a burst lets no packet pass".to_owned();
-                    let mend = "write the size of a packet or more, as in burst = \"15 KB\"";
-                    self.mistakes.at(given, message, mend);
-                }
-                ChangeSpec::Meter {
-                    name: meter.get_ref().clone(),
-                    cell,
-                    burst,
-                }
-            }
+            (Some(meter), _) => ChangeSpec::Meter {
+                name: meter.get_ref().clone(),
+                cell,
+                burst: self.burst(reflex.burst.as_ref()),
+            },
             (None, register) => {
                 self.refuse(&reflex.burst, "burst", "`meter`");
                 let register = register.as_ref();
@@ -94,6 +92,18 @@ impl Check {
                 }
             }
         }
+    }
+
+    /// Reads the size of a meter's burst.
+    fn burst(&mut self, given: Option<&Text>) -> u64 {
+        let read = given.and_then(|text| self.mistakes.quantity(text, Quantity::Size));
+        let burst = read.unwrap_or(BURST);
+        if let (Some(given), 0) = (given, burst) {
+            let message = "a meter without a burst lets no packet pass".to_owned();
+            let mend = "write the size of a packet or more, as in burst = \"15 KB\"";
+            self.mistakes.at(given, message, mend);
+        }
+        burst
     }
 
     /// Adds a mistake if a setting is given.
@@ -135,6 +145,9 @@ impl Check {
             self.mistakes
                 .at(given, message, "add \"ip.dst\" to `key`, or remove them");
         }
+        let rate = reflex.meter_rate.as_ref();
+        let rate = rate.and_then(|text| self.mistakes.quantity(text, Quantity::Rate));
+        let meter = rate.map(|rate| (rate / 8, self.burst(reflex.burst.as_ref())));
         let text = |text: &Option<Text>| text.as_ref().map(|it| it.get_ref().clone());
         EntrySpec {
             table: text(&reflex.table).unwrap_or_default(),
@@ -143,6 +156,7 @@ impl Check {
             action: text(&reflex.action).unwrap_or_default(),
             ports: self.ports(reflex.ports.as_ref()),
             replace: reflex.replace.as_ref().is_some_and(|it| *it.get_ref()),
+            meter,
         }
     }
 

@@ -82,6 +82,11 @@ pub(super) struct Monitor {
     pub(super) recent: Option<Text>,
     pub(super) queues: Option<Spanned<i64>>,
     pub(super) packets: Option<Spanned<i64>>,
+    pub(super) node: Option<Spanned<i64>>,
+    pub(super) port: Option<Spanned<i64>>,
+    pub(super) objective: Option<Text>,
+    pub(super) least: Option<Spanned<i64>>,
+    pub(super) most: Option<Spanned<i64>>,
 }
 
 impl Monitor {
@@ -111,6 +116,11 @@ impl Monitor {
             ("recent", span(&self.recent)),
             ("queues", span(&self.queues)),
             ("packets", span(&self.packets)),
+            ("node", span(&self.node)),
+            ("port", span(&self.port)),
+            ("objective", span(&self.objective)),
+            ("least", span(&self.least)),
+            ("most", span(&self.most)),
         ];
         let given = all
             .into_iter()
@@ -133,22 +143,16 @@ pub(super) struct Reflex {
     pub(super) action: Option<Text>,
     pub(super) ports: Option<Spanned<Vec<Spanned<i64>>>>,
     pub(super) replace: Option<Spanned<bool>>,
+    pub(super) meter_rate: Option<Text>,
     pub(super) meter: Option<Text>,
     pub(super) register: Option<Text>,
+    pub(super) queue: Option<Spanned<i64>>,
     pub(super) cell: Option<Spanned<i64>>,
     pub(super) burst: Option<Text>,
     pub(super) rate: Option<Text>,
     pub(super) entries: Option<Spanned<i64>>,
     pub(super) hold: Option<Text>,
     pub(super) life: Option<Text>,
-}
-
-impl Reflex {
-    /// Returns the name of what it changes: the first that is given.
-    pub(super) fn object(&self) -> Option<&Text> {
-        let object = self.table.as_ref().or(self.meter.as_ref());
-        object.or(self.register.as_ref())
-    }
 }
 
 #[derive(Deserialize)]

@@ -117,6 +117,8 @@ pub enum MonitorKind {
     RateLimit(RateLimitSpec),
     /// A queue holds more bytes than a threshold.
     Microburst(MicroburstSpec),
+    /// The queueing of a port is above an objective, or its queue is too short.
+    Tuning(TuningSpec),
 }
 
 impl MonitorKind {
@@ -128,6 +130,7 @@ impl MonitorKind {
             MonitorKind::Loops(_) => "loops",
             MonitorKind::RateLimit(_) => "rate_limit",
             MonitorKind::Microburst(_) => "microburst",
+            MonitorKind::Tuning(_) => "tuning",
         }
     }
 }
@@ -180,6 +183,23 @@ pub struct MicroburstSpec {
     pub queues: usize,
     /// Packets of a queue at most.
     pub packets: usize,
+}
+
+/// Settings of the monitor that tunes a port's threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TuningSpec {
+    /// The node.
+    pub node: IntNodeId,
+    /// Its port.
+    pub port: u16,
+    /// Time in the node that 99 of 100 packets should not exceed.
+    pub objective: Nanos,
+    /// Time between two thresholds.
+    pub every: Nanos,
+    /// The lowest threshold, in packets.
+    pub least: u32,
+    /// The highest threshold, in packets.
+    pub most: u32,
 }
 
 /// Flows of a burst that decisions are about.
@@ -271,20 +291,24 @@ pub enum ChangeSpec {
         /// Its cell.
         cell: u32,
     },
+    /// The most packets in the queue of this port.
+    Queue(u32),
 }
 
 impl ChangeSpec {
-    /// Returns the cell, of meters and registers.
+    /// Returns the cell, of meters and registers, or the port.
     pub fn cell(&self) -> Option<u32> {
         match self {
             ChangeSpec::Entry(_) => None,
+            ChangeSpec::Queue(port) => Some(*port),
             ChangeSpec::Meter { cell, .. } | ChangeSpec::Register { cell, .. } => Some(*cell),
         }
     }
 
-    /// Returns the name of the table, meter or register.
+    /// Returns the name of the table, meter or register, or that it is a queue.
     pub fn object(&self) -> &str {
         match self {
+            ChangeSpec::Queue(_) => "queue",
             ChangeSpec::Entry(entry) => &entry.table,
             ChangeSpec::Meter { name, .. } | ChangeSpec::Register { name, .. } => name,
         }
@@ -307,6 +331,8 @@ pub struct EntrySpec {
     pub ports: Vec<u32>,
     /// Entries that others made may be replaced.
     pub replace: bool,
+    /// Rate in bytes a second, and burst in bytes, of the direct meter of its entries.
+    pub meter: Option<(u64, u64)>,
 }
 
 /// Value of a table's key, from a flow.

@@ -6,6 +6,7 @@ pub(crate) mod path_latency;
 pub(crate) mod rate_limit;
 pub(crate) mod routing_loops;
 pub(crate) mod spreader;
+pub(crate) mod tuning;
 
 use packet::Nanos;
 use telemetry::{FlowKey, IntNodeId, PacketKind, ReportView, ReportedHops, ReportedPath};
@@ -19,6 +20,7 @@ use path_latency::PathLatencyMonitor;
 use rate_limit::RateLimitMonitor;
 use routing_loops::RoutingLoopMonitor;
 use spreader::SpreaderMonitor;
+use tuning::TuningMonitor;
 
 /// Report as monitors see it.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +126,7 @@ pub(crate) enum Detector {
     Loops(RoutingLoopMonitor),
     RateLimit(RateLimitMonitor),
     Microburst(MicroburstMonitor),
+    Tuning(TuningMonitor),
 }
 
 impl Detector {
@@ -137,6 +140,7 @@ impl Detector {
                 Detector::Spreader(SpreaderMonitor::new(spec.clone(), seed))
             }
             MonitorKind::Loops(spec) => Detector::Loops(RoutingLoopMonitor::new(*spec)),
+            MonitorKind::Tuning(spec) => Detector::Tuning(TuningMonitor::new(*spec)),
             MonitorKind::RateLimit(spec) => Detector::RateLimit(RateLimitMonitor::new(*spec)),
             MonitorKind::Microburst(spec) => {
                 Detector::Microburst(MicroburstMonitor::new(spec.clone(), seed))
@@ -158,6 +162,7 @@ impl Detector {
             Detector::Loops(monitor) => monitor.take(report, findings),
             Detector::RateLimit(monitor) => monitor.take(report, now, findings),
             Detector::Microburst(monitor) => monitor.take(report, findings),
+            Detector::Tuning(monitor) => monitor.take(report, now, findings),
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use driver::{FileSystem, Options, Source};
 use fabric::topology::{HostId, LinkSpec, PlaneSpec, ProgramSpec, SwitchSpec};
 use fabric::{Node, NodeCounts, Simulation, SwitchNode, Topology};
 use interp::Interp;
+use ir::Program;
 use packet::{Nanos, PortId};
 use reflex::{
     CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, MonitorIndex,
@@ -106,6 +108,28 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     }
 }
 
+thread_local! {
+    /// Programs that were compiled: switches of a test share them.
+    static PROGRAMS: RefCell<HashMap<PathBuf, Arc<Program>>> = RefCell::default();
+}
+
+fn program(path: &Path) -> Arc<Program> {
+    let known = PROGRAMS.with_borrow(|programs| programs.get(path).cloned());
+    if let Some(program) = known {
+        return program;
+    }
+    let files = FileSystem::default();
+    let source = Source::File {
+        path,
+        files: &files,
+    };
+    let compiled = driver::compile(&source, &Options::default());
+    let program = compiled.into_result();
+    let program = Arc::new(program.unwrap_or_else(|error| panic!("{error}")));
+    PROGRAMS.with_borrow_mut(|programs| programs.insert(path.to_owned(), Arc::clone(&program)));
+    program
+}
+
 fn device(spec: &SwitchSpec) -> Device {
     let PlaneSpec::Alone(function) = &spec.plane else {
         panic!("the example has virtual data planes");
@@ -113,18 +137,7 @@ fn device(spec: &SwitchSpec) -> Device {
     let ProgramSpec::File(path) = &function.program else {
         panic!("the example has chains");
     };
-    let files = FileSystem::default();
-    let source = Source::File {
-        path,
-        files: &files,
-    };
-    let compiled = driver::compile(&source, &Options::default());
-    let program = Arc::new(
-        compiled
-            .into_result()
-            .unwrap_or_else(|error| panic!("{error}")),
-    );
-    let device = Device::new(program, &Interp, &DeviceConfig::default());
+    let device = Device::new(program(path), &Interp, &DeviceConfig::default());
     let mut device = device.unwrap_or_else(|error| panic!("{error}"));
     if let Some(path) = &function.entries {
         let program = Arc::clone(device.program());
