@@ -29,6 +29,8 @@ pub enum ElementAnswer {
     Has(LogIndex, WriteResult),
     /// It saw a leader of this later term, and did nothing.
     OldTerm(Term),
+    /// It may have lost changes: it gets all of the store's again.
+    Restarted,
 }
 
 impl ElementAnswer {

@@ -45,12 +45,15 @@ pub use fabric_node::{
     FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
 };
 pub use loops::{
-    Compare, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES,
-    MonitorIndex, MonitorKind, MonitorSpec, PathLatencySpec, ReflexIndex, ReflexSpec, SourceIndex,
-    SourceSpec, StoreSpec,
+    Compare, ElementDevice, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Listen, Loops,
+    MAX_FILE_BYTES, MonitorIndex, MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec,
+    ReflexIndex, ReflexSpec, SourceIndex, SourceSpec, StoreSpec,
 };
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
-pub use store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
+pub use store::{
+    CAPACITY, LogDisk, LogDiskError, ReplicaGroup, ReplicaState, RequestId, StoreEvent,
+    StoreRefusal, StoredNode, cluster_name,
+};
 pub use write::{EntryKey, KeyBytes, TableWrite};

@@ -1,6 +1,7 @@
 //! Permissions at run time: what a monitor may still change.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use packet::Nanos;
 use telemetry::{FlowKey, IntNodeId, ReportedPath};
@@ -112,6 +113,21 @@ impl Permission {
         self.made += usize::from(!before.is_some_and(|before| before.is_made));
     }
 
+    /// Notes an entry that the store has and that another process, or this one before it was started
+    /// again, made.
+    pub(crate) fn adopt(&mut self, write: &TableWrite) {
+        let state = EntryState {
+            changed: Nanos::ZERO,
+            port: write.port,
+            is_pending: false,
+            is_made: true,
+        };
+        if let Entry::Vacant(place) = self.entries.entry(write.key) {
+            place.insert(state);
+            self.made += 1;
+        }
+    }
+
     /// Notes that the element has the last change of an entry.
     pub(crate) fn done(&mut self, key: &EntryKey) {
         if let Some(state) = self.entries.get_mut(key) {
@@ -159,6 +175,7 @@ mod tests {
             key: vec![KeyPart::Destination, KeyPart::DestinationPort],
             action: "via".to_owned(),
             ports: vec![3, 4, 5],
+            line: 1,
             rate,
             entries,
             hold: Nanos(1000),

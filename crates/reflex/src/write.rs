@@ -56,6 +56,15 @@ impl EntryKey {
         Some(key)
     }
 
+    /// Returns the key of these values. `None` if there are too many, or one is too long.
+    pub fn of_parts<'p>(parts: impl Iterator<Item = &'p [u8]>) -> Option<EntryKey> {
+        let mut key = EntryKey::default();
+        for part in parts {
+            key.push(KeyBytes::new(part)?)?;
+        }
+        Some(key)
+    }
+
     fn push(&mut self, part: KeyBytes) -> Option<()> {
         *self.parts.get_mut(usize::from(self.count))? = part;
         self.count += 1;
