@@ -10,11 +10,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use lab::cables::Cables;
 use lab::{Directory, Running, example, polyplane, said};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4rt::client::{Client, Endpoint};
+use packet::Frame;
+use port::Port;
 use reflex_runtime::{ControlClient, KeyOperation};
+use support::checksum::internet_checksum;
 use telemetry::{
     Associations, EmbeddedInt, Exporter, Hop, HopTime, Instructions, IntContents, IntNodeId,
     IntStack, NextProtocol, PacketKind, ReportEvent, ReportHeader, ReportVersion, ReportWriter,
@@ -98,6 +102,27 @@ impl Sender {
 
     /// Sends a report of a packet that five nodes took `latency` nanoseconds each for.
     fn send(&mut self, flow: u16, latency: u32) {
+        let report = self.report(flow, latency);
+        let sent = self.socket.send_to(&report, ("127.0.0.1", self.to));
+        sent.expect("the machine sends to itself");
+    }
+
+    /// Returns a frame with a report.
+    fn frame(&mut self, flow: u16, latency: u32) -> Vec<u8> {
+        let report = self.report(flow, latency);
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        frame.extend((28 + report.len() as u16).to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 9, 10, 9, 0, 99]);
+        let checksum = internet_checksum(&frame[14..]);
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend([0x80, 0, 0x7f, 0xfe]);
+        frame.extend((8 + report.len() as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(report);
+        frame
+    }
+
+    fn report(&mut self, flow: u16, latency: u32) -> Vec<u8> {
         let mut entries = Vec::new();
         for hop in 1..=5u32 {
             entries.extend(hop.to_be_bytes());
@@ -139,8 +164,7 @@ impl Sender {
         let mut out = Vec::new();
         let mut writer = ReportWriter::new(&header, &mut out);
         writer.event(&event).expect("one report fits");
-        let sent = self.socket.send_to(&out, ("127.0.0.1", self.to));
-        sent.expect("the machine sends to itself");
+        out
     }
 
     /// Sends reports of a flow, of which the last one is slow.
@@ -253,7 +277,9 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         dir.file("store")
     );
     let file = dir.with("loops.toml", loops(&listen, &address, &store));
-    let mut plane = Plane::start(&["run", &file], dir.file("sock"));
+    let capture = format!("{listen}={}", dir.file("reports.pcap"));
+    let run = ["run", &file, "--capture", &capture];
+    let mut plane = Plane::start(&run, dir.file("sock"));
     wait_for("a connection", || {
         (plane.show()["disconnected"] == serde_json::json!([])).then_some(())
     });
@@ -299,7 +325,7 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
     plane.kill();
     drop(running);
     let (running, _) = switch(&address);
-    let plane = Plane::start(&["run", &file], dir.file("sock"));
+    let plane = Plane::start(&run, dir.file("sock"));
     wait_for("the entry from the disk", || {
         (detours(&address) == [expected.clone()]).then_some(())
     });
@@ -335,9 +361,111 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         shown.out,
         shown.err
     );
+    let live = plane.show()["decisions"].clone();
     plane.running.signal("TERM");
     let mut plane = plane;
     assert!(plane.running.0.wait().unwrap().success());
+
+    // A replay of what the second process received makes its decisions.
+    let replay = said(&["reflex", "replay", &file, "--in", &capture, "--json"]);
+    let replay = replay.json()["decisions"].clone();
+    for part in [
+        "at", "monitor", "flow", "path", "latency", "average", "port",
+    ] {
+        assert_eq!(live[0][part], replay[0][part], "{part}");
+    }
+    assert_eq!(replay.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_store_whose_disk_is_full_refuses_by_name_and_goes_on_with_room() {
+    let dir = Directory::new("reflex-full");
+    let disk = dir.0.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let size = std::ffi::CString::new("size=16777216").unwrap();
+    let flags = rustix::mount::MountFlags::NODEV;
+    if let Err(error) = rustix::mount::mount("tmpfs", &disk, "tmpfs", flags, size.as_c_str()) {
+        return println!("skipped: a small file system cannot be mounted: {error}");
+    }
+    let [reports] = free_ports();
+    let text = format!(
+        "[[source]]\nlisten = \"udp:127.0.0.1:{reports}\"\n\
+         from = [{{ node = 9, address = \"127.0.0.1\" }}]\n\
+         [[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\nabove = \"1 us\"\n\
+         [store]\nnodes = [\"a\"]\nkeep = \"disk\"\ndir = \"disk\"\n"
+    );
+    let file = dir.with("loops.toml", text);
+    let mut plane = Plane::start(&["run", &file], dir.file("sock"));
+    plane.operate(&put("key", 1));
+    let ballast = disk.join("ballast");
+    let mut fill = std::fs::File::create(&ballast).unwrap();
+    while std::io::Write::write(&mut fill, &[1; 4096]).is_ok() {}
+    let mut number = 1;
+    let refused = wait_for("a refusal", || {
+        number += 1;
+        let mut client = plane.client();
+        let put = put(&format!("key {}", number % 500), number);
+        client.operate(put).err().map(|error| error.to_string())
+    });
+    let is_named = refused.contains("make room") || refused.contains("timeout");
+    assert!(is_named, "{refused}");
+    let shown = plane.show()["disk"].clone();
+    let shown = shown.as_str().expect("the disk is full");
+    assert!(shown.contains("no space is left"), "{shown}");
+    // An open file keeps its room.
+    drop(fill);
+    std::fs::remove_file(&ballast).unwrap();
+    plane.operate(&put("key", 2));
+    plane.kill();
+    let plane = Plane::start(&["run", &file], dir.file("sock"));
+    assert_eq!(plane.operate(&get("key")).as_deref(), Some("2"));
+    drop(plane);
+    let _ = rustix::mount::unmount(&disk, rustix::mount::UnmountFlags::DETACH);
+}
+
+#[test]
+fn reports_are_received_at_interfaces_by_each_driver() {
+    let Some(mut cables) = Cables::new(2) else {
+        return;
+    };
+    let dir = Directory::new("reflex-interfaces");
+    let source = |listen: &str| {
+        format!(
+            "[[source]]\nlisten = \"{listen}\"\nint_dscp = 23\n\
+             from = [{{ node = 9, address = \"10.9.0.9\" }}]\n"
+        )
+    };
+    let monitor = "[[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\n\
+                   above = \"10 us\"\n";
+    let text = source("packet:port0") + &source("xdp:port1") + monitor;
+    let file = dir.with("loops.toml", text);
+    let start = || Plane::start(&["run", &file], dir.file("sock"));
+    let plane = cables.switch.run(start).unwrap();
+    plane.client();
+    let mut sender = Sender::new(0);
+    for _ in 0..WINDOW {
+        for end in 0..2 {
+            let frame = sender.frame(1000 + end as u16, 100);
+            cables.ends[end].tx(&[Frame::from_bytes(&frame).unwrap()]);
+        }
+    }
+    let other = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5, 1, 2, 3, 4];
+    cables.ends[0].tx(&[Frame::from_bytes(&other).unwrap()]);
+    let state = wait_for("all reports", || {
+        let state = plane.show();
+        let is_all = state["counts"]["received"] == 2 * WINDOW && state["counts"]["others"] == 1;
+        is_all.then_some(state)
+    });
+    assert_eq!(state["counts"]["accepted"], 2 * WINDOW);
+    assert_eq!(state["monitors"][0]["normal"], 2 * WINDOW);
+}
+
+/// Returns the place of the member that leads.
+fn leader_of(members: &[Plane]) -> usize {
+    wait_for("a leader", || {
+        let leads = |member: &Plane| member.show()["nodes"][0]["role"] == "leader";
+        members.iter().position(leads)
+    })
 }
 
 #[test]
@@ -370,12 +498,7 @@ fn killed_members_lose_no_acknowledged_write_and_commands_go_on() {
             members[at % 3].operate(&put(&key, number));
             acknowledged.insert(key, number);
         }
-        let leader = wait_for("a leader", || {
-            members.iter().position(|member| {
-                let nodes = member.show()["nodes"].clone();
-                nodes[0]["role"] == "leader"
-            })
-        });
+        let leader = leader_of(&members);
         members[leader].kill();
         // The others go on without it.
         for at in 0..10 {
@@ -395,6 +518,19 @@ fn killed_members_lose_no_acknowledged_write_and_commands_go_on() {
             (detours(&address).len() == usize::from(round) + 1).then_some(())
         });
     }
+    // A member that was stopped, and not killed, follows the one that leads meanwhile.
+    let leader = leader_of(&members);
+    members[leader].running.signal("STOP");
+    let other = (leader + 1) % 3;
+    members[other].operate(&put("paused", 1));
+    members[leader].running.signal("CONT");
+    wait_for("it follows", || {
+        (members[leader].show()["nodes"][0]["role"] == "follower").then_some(())
+    });
+    members[leader].operate(&put("paused", 2));
+    assert_eq!(members[other].operate(&get("paused")).as_deref(), Some("2"));
+    sender.slow_flow(2000);
+    wait_for("an entry", || (detours(&address).len() == 4).then_some(()));
     let lines = said(&[
         "reflex",
         "kv",

@@ -39,6 +39,8 @@ pub struct ProcessOptions {
     pub node: Option<usize>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
+    /// File of a capture of each source; missing ones have none.
+    pub captures: Vec<Option<PathBuf>>,
     /// Time without work after which the thread sleeps.
     pub spin: Duration,
 }
@@ -139,7 +141,12 @@ impl PlaneProcess {
         let node = options.node.map(|at| loops.store.nodes[at].as_str());
         let sources = loops.sources.iter();
         let sources = sources.map(|source| OpenSource::open(source, &options.folder, node));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let mut sources = sources.collect::<Result<Vec<_>, _>>()?;
+        for (at, file) in options.captures.iter().enumerate() {
+            if let (Some(file), Some(source)) = (file, sources.get_mut(at)) {
+                source.record(file, &loops.sources[at])?;
+            }
+        }
         let addresses = &loops.store.addresses;
         let members = options.node.map(|at| MemberSocket::open(addresses, at));
         let members = members.transpose()?;
@@ -272,6 +279,15 @@ impl PlaneProcess {
                 &mut poller,
             )?;
         }
+    }
+
+    /// Completes the captures of sources.
+    ///
+    /// # Errors
+    /// The first error of writing one.
+    pub fn finish(&mut self) -> Result<(), ProcessError> {
+        let finished = self.sources.iter_mut().map(OpenSource::finish);
+        finished.collect::<Vec<_>>().into_iter().collect()
     }
 
     fn captures_are_over(&self) -> bool {

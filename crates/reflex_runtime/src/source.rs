@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{PcapReader, Port, PortDriver, PortError, bind_datagrams, open_interface};
+use port::{PcapReader, PcapWriter, Port, PortDriver, PortError, bind_datagrams, open_interface};
 use reflex::{Listen, SourceSpec, datagram};
+use support::checksum::internet_checksum;
 
 use crate::error::ProcessError;
 
@@ -14,6 +15,10 @@ use crate::error::ProcessError;
 const BATCH: usize = 256;
 /// Bytes of a datagram at most.
 const MAX_DATAGRAM: usize = 65_536;
+/// Bytes of headers.
+const ETHERNET: usize = 14;
+const IP: usize = 20;
+const UDP: usize = 8;
 /// Time between two attempts to open an interface again.
 const REOPEN: Nanos = Nanos::from_secs(1);
 
@@ -23,6 +28,42 @@ pub(crate) struct OpenSource {
     udp_port: u16,
     /// Frames that are no datagrams of the source.
     pub(crate) others: u64,
+    recording: Option<Recording>,
+}
+
+/// Capture of what a source receives, with the first error.
+struct Recording {
+    writer: PcapWriter,
+    frame: Vec<u8>,
+    to: Ipv4Addr,
+    error: Option<String>,
+}
+
+impl Recording {
+    /// Writes a datagram as an Ethernet frame without a UDP checksum.
+    fn write(&mut self, now: Nanos, (from, port): (Ipv4Addr, u16), payload: &[u8]) {
+        let length = IP + UDP + payload.len();
+        let (Ok(total), None) = (u16::try_from(length), &self.error) else {
+            return;
+        };
+        let frame = &mut self.frame;
+        frame.clear();
+        frame.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+        frame.extend([0x45, 0]);
+        frame.extend(total.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend(from.octets());
+        frame.extend(self.to.octets());
+        let checksum = internet_checksum(&frame[ETHERNET..]);
+        frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend(port.to_be_bytes());
+        frame.extend(port.to_be_bytes());
+        frame.extend((total - IP as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend_from_slice(payload);
+        let written = self.writer.write(frame, now);
+        self.error = written.err().map(|error| error.to_string());
+    }
 }
 
 enum Kind {
@@ -124,13 +165,48 @@ impl OpenSource {
             kind,
             udp_port: spec.udp_port,
             others: 0,
+            recording: None,
         })
+    }
+
+    /// Writes what it receives to a capture, too.
+    pub(crate) fn record(&mut self, file: &Path, spec: &SourceSpec) -> Result<(), ProcessError> {
+        let writer = PcapWriter::create(file).map_err(ProcessError::new)?;
+        let to = match &spec.listen {
+            Listen::Udp(address) => *address.ip(),
+            _ => Ipv4Addr::UNSPECIFIED,
+        };
+        self.recording = Some(Recording {
+            writer,
+            frame: Vec::new(),
+            to,
+            error: None,
+        });
+        Ok(())
+    }
+
+    /// Completes its capture.
+    pub(crate) fn finish(&mut self) -> Result<(), ProcessError> {
+        let Some(recording) = self.recording.take() else {
+            return Ok(());
+        };
+        let finished = recording.writer.finish().map_err(ProcessError::new);
+        recording
+            .error
+            .map_or(finished, |error| Err(ProcessError(error)))
     }
 
     /// Passes sender and payload of each datagram that waits to `take`. Returns the number of
     /// frames and datagrams.
     pub(crate) fn receive(&mut self, now: Nanos, mut take: impl FnMut(Ipv4Addr, &[u8])) -> usize {
         let (udp_port, others) = (self.udp_port, &mut self.others);
+        let recording = &mut self.recording;
+        let mut take = |from, payload: &[u8]| {
+            if let Some(recording) = recording {
+                recording.write(now, (from, udp_port), payload);
+            }
+            take(from, payload);
+        };
         let mut frame =
             |bytes: &[u8]| match datagram(bytes).filter(|(_, port, _)| *port == udp_port) {
                 Some((from, _, payload)) => take(from, payload),

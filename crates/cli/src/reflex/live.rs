@@ -57,6 +57,8 @@ pub(super) struct LiveRun<'a> {
     pub(super) node: Option<usize>,
     pub(super) time: Option<Duration>,
     pub(super) json: bool,
+    /// File of a capture of each source.
+    pub(super) captures: Vec<Option<PathBuf>>,
 }
 
 pub(super) fn member(options: &MemberOptions, early: &ProcessSetup) -> Result<Ended, String> {
@@ -80,6 +82,7 @@ pub(super) fn member(options: &MemberOptions, early: &ProcessSetup) -> Result<En
         node: Some(node),
         time: options.seconds,
         json: options.json,
+        captures: Vec::new(),
     };
     self::run(loops, &run, &options.live, early)
 }
@@ -102,6 +105,7 @@ pub(super) fn run(
         node: run.node,
         control: options.control.clone(),
         spin: Duration::from_micros(options.spin),
+        captures: run.captures.clone(),
     };
     early.begin_work();
     let process = PlaneProcess::open(loops, &process_options);
@@ -129,7 +133,8 @@ pub(super) fn run(
     printer.line.clear();
     // A signal ends a run well.
     let _ = early.take_signal();
-    ran.map_err(|error| error.to_string())?;
+    let finished = process.finish();
+    ran.and(finished).map_err(|error| error.to_string())?;
     let counts = process.counts();
     match run.json {
         true => out::json_line(&show::state(process.driver(), counts, start, process.now())),

@@ -42,9 +42,9 @@ pub(crate) struct Options {
     /// one at a signal.
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Write what arrives at a source's host to a capture, for `polyplane reflex replay`. Give one
-    /// for each source.
-    #[arg(long, value_name = "HOST=FILE", requires = "fabric")]
+    /// Write what arrives at a source (a host's name, or its `listen`) to a capture, for
+    /// `polyplane reflex replay`. Give one for each source.
+    #[arg(long, value_name = "SOURCE=FILE")]
     capture: Vec<String>,
     #[command(flatten)]
     choice: Choice,
@@ -82,6 +82,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             node: None,
             time: options.seconds,
             json: options.json,
+            captures: super::by_source(&loops, &options.capture)?,
         };
         return live::run(loops, &run, &options.live, early);
     };
