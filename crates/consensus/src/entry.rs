@@ -166,6 +166,12 @@ impl Entry {
         }
     }
 
+    /// Reads the bytes of one entry. `None` if they are none.
+    pub fn read(bytes: &[u8]) -> Option<Entry> {
+        let mut from = Reader::new(bytes);
+        Entry::decode(&mut from).filter(|_| from.is_empty())
+    }
+
     /// Reads one entry. `None` if the bytes are no entry.
     pub(crate) fn decode(from: &mut Reader<'_>) -> Option<Entry> {
         let (term, time) = (Term(from.u64()?), from.u64()?);
@@ -182,7 +188,7 @@ impl Entry {
     }
 }
 
-fn encode_request(request: &Request, out: &mut Vec<u8>) {
+pub(crate) fn encode_request(request: &Request, out: &mut Vec<u8>) {
     let kind = match request.operation {
         Operation::OpenSession => 2,
         Operation::Get(_) => 3,
@@ -229,7 +235,7 @@ fn encode_request(request: &Request, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_request(kind: u8, from: &mut Reader<'_>) -> Option<Request> {
+pub(crate) fn decode_request(kind: u8, from: &mut Reader<'_>) -> Option<Request> {
     let (client, sequence) = (ClientId(from.u64()?), from.u64()?);
     let operation = match kind {
         2 => Operation::OpenSession,

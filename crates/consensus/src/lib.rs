@@ -33,6 +33,7 @@
 #[cfg(test)]
 extern crate self as consensus;
 
+mod client_message;
 mod entry;
 mod fence;
 mod ids;
@@ -46,6 +47,7 @@ mod sim;
 mod state;
 mod wire;
 
+pub use client_message::{ClientBody, ClientMessage};
 pub use entry::{
     ChangeBytes, ElementId, Entry, KEY_BYTES, Key, MAX_CHANGE, MAX_ENTRY, MAX_VALUE, Operation,
     Payload, Request, ShortBytes, StoredValue,

@@ -222,38 +222,40 @@ impl<'a> Entries<'a> {
     }
 }
 
-impl<'a> PeerMessage<'a> {
-    /// Appends the encoded message, at most [`MAX_MESSAGE`] bytes.
-    pub fn encode(&self, cluster: u64, out: &mut Vec<u8>) {
+/// Header of a message, without what its checks need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MessageHeader {
+    pub(crate) kind: u8,
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) term: Term,
+}
+
+impl MessageHeader {
+    /// Appends a message with this header and the body that `body` appends.
+    pub(crate) fn encode(&self, cluster: u64, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
         let begin = out.len();
         out.put_u32(0);
         out.put_u8(VERSION);
-        out.put_u8(self.body.kind());
+        out.put_u8(self.kind);
         out.put_u16(0);
         out.put_u64(cluster);
         out.put_u64(self.from.0);
         out.put_u64(self.to.0);
         out.put_u64(self.term.0);
-        self.body.encode(out);
+        body(out);
         let len = (out.len() - begin) as u16;
         out[begin + 6..begin + 8].copy_from_slice(&len.to_le_bytes());
         let crc = crc32c(&out[begin + 4..]);
         out[begin..begin + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads and checks a message.
-    ///
-    /// # Errors
-    /// The bytes are no message of this cluster.
-    pub fn decode(cluster: u64, bytes: &'a [u8]) -> Result<PeerMessage<'a>, MessageError> {
-        PeerMessage::decode_checked(cluster, bytes, true)
-    }
-
-    pub(crate) fn decode_checked(
+    /// Checks a message up to its body, which is the rest of the reader.
+    pub(crate) fn decode(
         cluster: u64,
-        bytes: &'a [u8],
+        bytes: &[u8],
         checks_crc: bool,
-    ) -> Result<PeerMessage<'a>, MessageError> {
+    ) -> Result<(MessageHeader, Reader<'_>), MessageError> {
         let mut from = Reader::new(bytes);
         if bytes.len() < HEADER || bytes.len() > MAX_MESSAGE {
             return Err(MessageError::Length);
@@ -274,17 +276,50 @@ impl<'a> PeerMessage<'a> {
         if sender != cluster {
             return Err(MessageError::Cluster(sender));
         }
-        PeerMessage::fields(kind, &mut from)
-            .filter(|_| from.is_empty())
-            .ok_or(MessageError::Fields)
+        let mut number = || from.u64().ok_or(MessageError::Length);
+        let header = MessageHeader {
+            kind,
+            from: NodeId(number()?),
+            to: NodeId(number()?),
+            term: Term(number()?),
+        };
+        Ok((header, from))
+    }
+}
+
+impl<'a> PeerMessage<'a> {
+    /// Appends the encoded message, at most [`MAX_MESSAGE`] bytes.
+    pub fn encode(&self, cluster: u64, out: &mut Vec<u8>) {
+        let header = MessageHeader {
+            kind: self.body.kind(),
+            from: self.from,
+            to: self.to,
+            term: self.term,
+        };
+        header.encode(cluster, out, |out| self.body.encode(out));
     }
 
-    fn fields(kind: u8, from: &mut Reader<'a>) -> Option<PeerMessage<'a>> {
-        Some(PeerMessage {
-            from: NodeId(from.u64()?),
-            to: NodeId(from.u64()?),
-            term: Term(from.u64()?),
-            body: MessageBody::decode(kind, from)?,
+    /// Reads and checks a message.
+    ///
+    /// # Errors
+    /// The bytes are no message of this cluster.
+    pub fn decode(cluster: u64, bytes: &'a [u8]) -> Result<PeerMessage<'a>, MessageError> {
+        PeerMessage::decode_checked(cluster, bytes, true)
+    }
+
+    pub(crate) fn decode_checked(
+        cluster: u64,
+        bytes: &'a [u8],
+        checks_crc: bool,
+    ) -> Result<PeerMessage<'a>, MessageError> {
+        let (header, mut from) = MessageHeader::decode(cluster, bytes, checks_crc)?;
+        let body = MessageBody::decode(header.kind, &mut from);
+        let body = body.filter(|_| from.is_empty());
+        Ok(PeerMessage {
+            from: header.from,
+            to: header.to,
+            term: header.term,
+            body: body.ok_or(MessageError::Fields)?,
         })
     }
 }

@@ -182,6 +182,8 @@ pub enum DecisionRefusal {
     Busy,
     /// The store has no room for the entry.
     StoreFull,
+    /// The store's leader cannot keep entries on its disk.
+    Disk,
     /// The switch refused the entry: its table is full, or has the entry already.
     SwitchRefused,
     /// The switch's table has keys of other widths.
@@ -190,7 +192,7 @@ pub enum DecisionRefusal {
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 12] = [
+    pub const ALL: [DecisionRefusal; 13] = [
         DecisionRefusal::Held,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
@@ -201,6 +203,7 @@ impl DecisionRefusal {
         DecisionRefusal::NoQuorum,
         DecisionRefusal::Busy,
         DecisionRefusal::StoreFull,
+        DecisionRefusal::Disk,
         DecisionRefusal::SwitchRefused,
         DecisionRefusal::WrongKey,
     ];
@@ -218,6 +221,7 @@ impl DecisionRefusal {
             DecisionRefusal::NoQuorum => "no_quorum",
             DecisionRefusal::Busy => "busy",
             DecisionRefusal::StoreFull => "store_full",
+            DecisionRefusal::Disk => "disk",
             DecisionRefusal::SwitchRefused => "switch_refused",
             DecisionRefusal::WrongKey => "wrong_key",
         }
@@ -243,6 +247,7 @@ impl fmt::Display for DecisionRefusal {
             DecisionRefusal::NoQuorum => "no quorum: the store has no leader",
             DecisionRefusal::Busy => "busy: too many requests wait at the store",
             DecisionRefusal::StoreFull => "store full: the store has no room for the entry",
+            DecisionRefusal::Disk => "disk: the store's leader cannot keep entries on its disk",
             DecisionRefusal::SwitchRefused => {
                 "switch refused: the table is full, or another owner made the entry"
             }

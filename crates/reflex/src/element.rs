@@ -34,6 +34,8 @@ pub enum ElementAnswer {
     Has(LogIndex, WriteResult),
     /// It saw a leader of this later term, and did nothing.
     OldTerm(Term),
+    /// It may have lost changes: it gets all of the store's again.
+    Restarted,
 }
 
 impl ElementAnswer {
@@ -92,6 +94,8 @@ pub enum BindReason {
     NoPorts(String),
     /// A port does not fit the action's parameter.
     Port(u32),
+    /// The element is a P4Runtime server, and the change is no plain entry of a table.
+    NotByP4Runtime,
 }
 
 impl fmt::Display for BindError {
@@ -101,6 +105,10 @@ impl fmt::Display for BindError {
             BindReason::NoTable(table) => write!(
                 f,
                 "the element's program has no table {table}; `polyplane p4info` lists its tables"
+            ),
+            BindReason::NotByP4Runtime => f.write_str(
+                "P4Runtime servers get entries of tables only, without `replace` and meters; \
+                 change a table, or a switch of the topology",
             ),
             BindReason::Const(table) => {
                 write!(f, "entries of {table} are const; name another table")

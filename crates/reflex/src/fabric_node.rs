@@ -74,10 +74,12 @@ impl FabricElement {
 }
 
 impl CommandTarget for FabricElement {
-    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer {
+    fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer> {
         let element = &mut self.element;
-        self.device
-            .with(|device| element.take(device, term, change))
+        let answer = self
+            .device
+            .with(|device| element.take(device, term, change));
+        Some(answer)
     }
 
     fn counts(&self) -> ElementCounts {

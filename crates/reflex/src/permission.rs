@@ -1,5 +1,6 @@
 //! Permissions at run time: what a monitor may still change.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use packet::Nanos;
@@ -120,14 +121,6 @@ impl Permission {
     /// Returns its declaration.
     pub(crate) fn spec(&self) -> &ReflexSpec {
         &self.spec
-    }
-
-    /// Returns the ports that it may send a subject to.
-    pub(crate) fn ports(&self) -> &[u32] {
-        match &self.spec.change {
-            ChangeSpec::Entry(entry) => &entry.ports,
-            ChangeSpec::Meter { .. } | ChangeSpec::Register { .. } => &[],
-        }
     }
 
     /// Returns the port that a subject is sent to by its last change.
@@ -255,6 +248,25 @@ impl Permission {
         self.prolong(write.place, now);
     }
 
+    /// Notes a place that the store has and that another process, or this one before it was started
+    /// again, changed. Its life begins anew.
+    pub(crate) fn adopt(&mut self, write: &ElementWrite, now: Nanos) {
+        let Some(setting) = write.setting else {
+            return;
+        };
+        if let Entry::Vacant(place) = self.places.entry(write.place) {
+            place.insert(PlaceState {
+                changed: Nanos::ZERO,
+                end: now,
+                setting,
+                is_pending: false,
+                is_made: true,
+            });
+            self.made += 1;
+            self.prolong(write.place, now);
+        }
+    }
+
     /// Begins the life of a place anew.
     fn prolong(&mut self, place: WritePlace, now: Nanos) {
         let (Some(life), Some(state)) = (self.spec.life, self.places.get_mut(&place)) else {
@@ -368,6 +380,7 @@ mod tests {
                 replace: false,
                 meter: None,
             }),
+            line: 1,
             rate,
             entries,
             hold: Nanos(1000),

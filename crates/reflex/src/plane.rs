@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use consensus::{ElementChange, ElementId, Key, LogIndex, Term};
+use consensus::{ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term};
 use fabric::Topology;
 use fabric::topology::SwitchId;
 use packet::Nanos;
@@ -16,7 +16,7 @@ use crate::classify::ReportFacts;
 use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, Subject};
 use crate::detour_check::DetourCheck;
 use crate::element::{ElementAnswer, WriteResult};
-use crate::loops::{ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
+use crate::loops::{ElementDevice, ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
 use crate::monitor::microburst::Burst;
 use crate::monitor::{Detector, Finding, MonitoredReport, Sample, Targets};
 use crate::permission::{Permission, Wish};
@@ -27,6 +27,8 @@ use crate::write::ElementWrite;
 const MAX_DECISIONS: usize = 65_536;
 /// Time without an answer, beyond the delays of the way, after which commands are sent again.
 const RESEND: Nanos = Nanos::from_millis(1);
+/// The same for a P4Runtime server: its connection loses no command, and its answer can take long.
+const SERVER_RESEND: Nanos = Nanos::from_millis(1000);
 /// Commands that are sent again at once.
 const RESEND_COMMANDS: usize = 64;
 
@@ -147,6 +149,10 @@ pub struct ReflexPlane {
     proposed: HashMap<Key, Pending>,
     /// Committed changes by element and index that are not answered, in order.
     sent: Vec<VecDeque<(LogIndex, Pending)>>,
+    /// Term of a leader of this process that elements do not know yet.
+    leading: Option<Term>,
+    /// Answers to operations on keys.
+    answers: VecDeque<(RequestId, RequestAnswer)>,
     counts: PlaneCounts,
     /// What one report shows, in place of an allocation for each.
     findings: Vec<Finding>,
@@ -155,6 +161,13 @@ pub struct ReflexPlane {
 impl ReflexPlane {
     /// Creates a plane. All memory of monitors is allocated at once.
     pub fn new(loops: Loops, now: Nanos) -> ReflexPlane {
+        let store = ReplicaGroup::new(&loops.store, loops.seed, now);
+        let store = store.expect("the check of the file limits the nodes of a store");
+        ReflexPlane::with_store(loops, store)
+    }
+
+    /// Creates a plane with the replicas of its process.
+    pub fn with_store(loops: Loops, store: ReplicaGroup) -> ReflexPlane {
         let seed = loops.seed;
         let sources = loops.sources.iter().map(|source| Source {
             tracker: SequenceTracker::new(64 * source.from.len()),
@@ -168,14 +181,13 @@ impl ReflexPlane {
             let node = loops.elements[reflex.element.0].node;
             Permission::new(ReflexIndex(at), reflex, node)
         });
-        let store = ReplicaGroup::new(&loops.store, seed, now);
         let elements = loops.elements.len();
         ReflexPlane {
             sources: sources.collect(),
             monitors: monitors.collect(),
             permissions: permissions.collect(),
             routes: None,
-            store: store.expect("the check of the file limits the nodes of a store"),
+            store,
             deliveries: vec![Delivery::default(); elements],
             commands: VecDeque::new(),
             decisions: VecDeque::new(),
@@ -183,6 +195,8 @@ impl ReflexPlane {
             requests: HashMap::new(),
             proposed: HashMap::new(),
             sent: vec![VecDeque::new(); elements],
+            leading: None,
+            answers: VecDeque::new(),
             counts: PlaneCounts::default(),
             findings: Vec::new(),
             loops,
@@ -197,12 +211,14 @@ impl ReflexPlane {
     /// Has detours of flows checked against a topology ([`DetourCheck`]).
     ///
     /// # Errors
-    /// The topology has no switch with the name of this element's device.
+    /// The topology has no switch for this element.
     pub fn set_topology(&mut self, topology: &Topology) -> Result<(), ElementIndex> {
         let elements = self.loops.elements.iter().enumerate();
         let switches = elements.map(|(at, element)| {
             let mut switches = topology.switches.iter();
-            let found = switches.position(|switch| switch.name == element.device);
+            // A P4Runtime server has the element's own name in the topology.
+            let name = element.device.switch().unwrap_or(&element.name);
+            let found = switches.position(|switch| switch.name == name);
             found.map(SwitchId).ok_or(ElementIndex(at))
         });
         self.routes = Some(Routes {
@@ -393,7 +409,7 @@ impl ReflexPlane {
         let permission = &mut self.permissions[reflex.0];
         let write = permission.decide(subject, wish, &unsafe_ports, now)?;
         let setting = write.setting.ok_or(DecisionRefusal::NoKey)?;
-        self.request(&write, Some(decision))?;
+        self.request_write(&write, Some(decision))?;
         self.permissions[reflex.0].made(&write, now);
         Ok(DecidedChange {
             reflex,
@@ -416,7 +432,7 @@ impl ReflexPlane {
         };
         let permission = &self.permissions[reflex.0];
         let own = switch_of(permission);
-        let ports = permission.ports().iter().copied();
+        let ports = permission.spec().change.ports().iter().copied();
         let is_unsafe = |port: &u32| {
             let way = routes.check.check((own, *port), flow.destination, &managed);
             way.is_err()
@@ -425,7 +441,7 @@ impl ReflexPlane {
     }
 
     /// Requests a write at the store.
-    fn request(
+    fn request_write(
         &mut self,
         write: &ElementWrite,
         decision: Option<(DecisionId, MonitorIndex)>,
@@ -436,6 +452,7 @@ impl ReflexPlane {
         let request = request.map_err(|refusal| match refusal {
             StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
             StoreRefusal::Busy => DecisionRefusal::Busy,
+            StoreRefusal::Disk => DecisionRefusal::Disk,
         })?;
         let write = *write;
         let id = decision.map(|(id, _)| id);
@@ -449,7 +466,7 @@ impl ReflexPlane {
     fn end_lives(&mut self, now: Nanos) {
         for at in 0..self.permissions.len() {
             while let Some(write) = self.permissions[at].next_end(now) {
-                match self.request(&write, None) {
+                match self.request_write(&write, None) {
                     Ok(()) => self.counts.ended += 1,
                     Err(_) => self.permissions[at].retry(write.place, now),
                 }
@@ -465,10 +482,12 @@ impl ReflexPlane {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
                 StoreEvent::Committed(id) => {
-                    if let Some((_, Some(decision))) = self.requests.remove(&id) {
+                    if let Some((name, decision)) = self.requests.remove(&id) {
                         self.update(decision, |made| made.committed = Some(now));
+                        self.leave_to_leader(&name);
                     }
                 }
+                StoreEvent::Answered(id, answer) => self.answers.push_back((id, answer)),
                 StoreEvent::Full(id) => {
                     let request = self.requests.remove(&id);
                     let pending = request.and_then(|(name, _)| self.proposed.remove(&name));
@@ -476,7 +495,11 @@ impl ReflexPlane {
                         self.refuse(&pending, DecisionRefusal::StoreFull);
                     }
                 }
-                StoreEvent::Leading => self.send_all_again(now),
+                StoreEvent::Leading => {
+                    self.leading = self.store.leading().map(|(_, term)| term);
+                    self.adopt_entries(now);
+                    self.send_all_again(now);
+                }
             }
         }
         for at in 0..self.deliveries.len() {
@@ -485,6 +508,31 @@ impl ReflexPlane {
                 .is_some_and(|deadline| deadline <= now)
             {
                 self.send_again(now, ElementIndex(at));
+            }
+        }
+    }
+
+    /// Ends what this process knows of a committed change if the leader is in another one, which
+    /// sends it to the element.
+    fn leave_to_leader(&mut self, name: &Key) {
+        if self.store.leading().is_none()
+            && let Some(pending) = self.proposed.remove(name)
+        {
+            let ReflexIndex(reflex) = pending.write.reflex;
+            self.permissions[reflex].done(&pending.write);
+        }
+    }
+
+    /// Counts the entries of the store in their permissions.
+    fn adopt_entries(&mut self, now: Nanos) {
+        for at in 0..self.deliveries.len() {
+            let element = id_of(ElementIndex(at));
+            for change in self.store.changes_of(element) {
+                let write = change.change.and_then(|it| ElementWrite::decode(it.get()));
+                let Some(write) = write else { continue };
+                if let Some(permission) = self.permissions.get_mut(write.reflex.0) {
+                    permission.adopt(&write, now);
+                }
             }
         }
     }
@@ -505,10 +553,14 @@ impl ReflexPlane {
                 self.update(decision, |made| made.log_index = Some(change.index));
             }
         }
-        let delay = self.loops.elements[element.0].delay;
+        let spec = &self.loops.elements[element.0];
+        let resend = match spec.device {
+            ElementDevice::Switch(_) => spec.delay + spec.delay + RESEND,
+            ElementDevice::P4Runtime(_) => SERVER_RESEND,
+        };
         let delivery = &mut self.deliveries[element.0];
         delivery.newest = delivery.newest.max(change.index);
-        delivery.deadline = Some(now + delay + delay + RESEND);
+        delivery.deadline = Some(now + resend);
         self.counts.commands += 1;
         self.commands.push_back(ElementCommand {
             element,
@@ -545,9 +597,16 @@ impl ReflexPlane {
 
     /// Takes an element's answer to a command.
     pub fn answer(&mut self, now: Nanos, element: ElementIndex, answer: ElementAnswer) {
-        let ElementAnswer::Has(index, last) = answer else {
+        let (index, last) = match answer {
+            ElementAnswer::Has(index, last) => (index, last),
             // A leader of a later term is there, and sends again.
-            return;
+            ElementAnswer::OldTerm(_) => return,
+            ElementAnswer::Restarted => {
+                let delivery = &mut self.deliveries[element.0];
+                (delivery.answered, delivery.newest) = (LogIndex(0), LogIndex(0));
+                self.send_again(now, element);
+                return;
+            }
         };
         let delivery = &mut self.deliveries[element.0];
         if index <= delivery.answered {
@@ -614,6 +673,39 @@ impl ReflexPlane {
         Some(&mut self.decisions[place.ok()?].outcome)
     }
 
+    /// Returns the decision with a number, unless it was dropped or is only counted.
+    pub fn decision(&self, id: DecisionId) -> Option<&Decision> {
+        let place = self
+            .decisions
+            .binary_search_by_key(&id, |decision| decision.id);
+        self.decisions.get(place.ok()?)
+    }
+
+    /// Returns true if an element has all changes of the store, which a leader of this process has
+    /// committed.
+    pub fn is_settled(&self, element: ElementIndex) -> bool {
+        let answered = self.deliveries[element.0].answered;
+        self.store.leads_with_all() && self.store.change_after(id_of(element), answered).is_none()
+    }
+
+    /// Returns the term of a leader of this process, once.
+    pub fn take_leading(&mut self) -> Option<Term> {
+        self.leading.take()
+    }
+
+    /// Requests an operation on a key of the store. [`ReflexPlane::next_answer`] has the answer.
+    ///
+    /// # Errors
+    /// The store takes no request now.
+    pub fn request(&mut self, operation: Operation) -> Result<RequestId, StoreRefusal> {
+        self.store.request(operation)
+    }
+
+    /// Returns the next answer to an operation on a key.
+    pub fn next_answer(&mut self) -> Option<(RequestId, RequestAnswer)> {
+        self.answers.pop_front()
+    }
+
     /// Passes each command to `take`, in order.
     pub fn drain_commands(&mut self, mut take: impl FnMut(ElementCommand)) {
         while let Some(command) = self.commands.pop_front() {
@@ -622,7 +714,7 @@ impl ReflexPlane {
     }
 
     /// Returns the decisions, oldest first. Those that were `held` are only counted.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+    pub fn decisions(&self) -> impl DoubleEndedIterator<Item = &Decision> {
         self.decisions.iter()
     }
 
@@ -670,7 +762,12 @@ impl ReflexPlane {
         self.sources[source.0].tracker.untracked()
     }
 
-    /// Returns the store, for tests of faults.
+    /// Returns the store.
+    pub fn store(&self) -> &ReplicaGroup {
+        &self.store
+    }
+
+    /// Returns the store, for messages of other processes and for tests of faults.
     pub fn store_mut(&mut self) -> &mut ReplicaGroup {
         &mut self.store
     }

@@ -12,8 +12,27 @@ use crate::plane::{ElementCommand, ReflexPlane};
 
 /// An element as commands reach it.
 pub trait CommandTarget {
-    /// Takes a command of the leader of a term.
-    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer;
+    /// Takes a command of the leader of a term. `None` if the answer comes later, by
+    /// [`CommandTarget::next_answer`].
+    fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer>;
+
+    /// Returns an answer that came later.
+    fn next_answer(&mut self) -> Option<ElementAnswer> {
+        None
+    }
+
+    /// Takes the notice that a leader of this process begins to send commands.
+    fn lead(&mut self, term: Term) {
+        let _ = term;
+    }
+
+    /// Takes the notice that it has all changes of the store, after [`ElementAnswer::Restarted`].
+    fn settled(&mut self) {}
+
+    /// Returns whether commands reach it now.
+    fn is_connected(&self) -> bool {
+        true
+    }
 
     /// Returns its counts.
     fn counts(&self) -> ElementCounts;
@@ -32,11 +51,12 @@ pub struct AcceptingElement {
 }
 
 impl CommandTarget for AcceptingElement {
-    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer {
+    fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer> {
         let admission = self.fence.admit(term, change.previous, change.index);
         self.counts.count(admission);
         self.counts.applied += u64::from(admission == Admission::Apply);
-        ElementAnswer::of(admission, change, WriteResult::Applied)
+        let answer = ElementAnswer::of(admission, change, WriteResult::Applied);
+        Some(answer)
     }
 
     fn counts(&self) -> ElementCounts {
@@ -50,6 +70,8 @@ struct Attached {
     delay: Nanos,
     commands: VecDeque<(Nanos, ElementCommand)>,
     answers: VecDeque<(Nanos, ElementAnswer)>,
+    /// It gets all changes again.
+    is_restarted: bool,
 }
 
 /// A plane with its elements. It has no thread and no clock.
@@ -68,6 +90,7 @@ impl PlaneDriver {
             delay: spec.delay,
             commands: VecDeque::new(),
             answers: VecDeque::new(),
+            is_restarted: false,
         });
         PlaneDriver {
             elements: elements.collect(),
@@ -90,7 +113,13 @@ impl PlaneDriver {
             for (at, attached) in self.elements.iter_mut().enumerate() {
                 while let Some((due, command)) = take_due(&mut attached.commands, now) {
                     let answer = attached.target.take(command.term, &command.change);
-                    attached.answers.push_back((due + attached.delay, answer));
+                    let answer = answer.map(|answer| (due + attached.delay, answer));
+                    attached.answers.extend(answer);
+                }
+                while let Some(answer) = attached.target.next_answer() {
+                    is_changed = true;
+                    attached.is_restarted |= answer == ElementAnswer::Restarted;
+                    self.plane.answer(now, ElementIndex(at), answer);
                 }
                 while let Some((_, answer)) = take_due(&mut attached.answers, now) {
                     is_changed = true;
@@ -98,6 +127,17 @@ impl PlaneDriver {
                 }
             }
             self.plane.step(now);
+            if let Some(term) = self.plane.take_leading() {
+                for attached in &mut self.elements {
+                    attached.target.lead(term);
+                }
+            }
+            for (at, attached) in self.elements.iter_mut().enumerate() {
+                if attached.is_restarted && self.plane.is_settled(ElementIndex(at)) {
+                    attached.is_restarted = false;
+                    attached.target.settled();
+                }
+            }
             let elements = &mut self.elements;
             self.plane.drain_commands(|command| {
                 is_changed = true;
@@ -141,6 +181,18 @@ impl PlaneDriver {
     /// Returns the counts of an element.
     pub fn element_counts(&self, element: ElementIndex) -> ElementCounts {
         self.elements[element.0].target.counts()
+    }
+
+    /// Returns whether commands reach an element now.
+    pub fn is_connected(&self, element: ElementIndex) -> bool {
+        self.elements[element.0].target.is_connected()
+    }
+
+    /// Returns whether each element has all changes that a leader of this process committed.
+    pub fn is_settled(&self) -> bool {
+        let mut all = 0..self.elements.len();
+        let mut idle = self.elements.iter().map(|it| it.commands.is_empty());
+        idle.all(|is_idle| is_idle) && all.all(|at| self.plane.is_settled(ElementIndex(at)))
     }
 
     /// Returns the words of an element's last refusal.

@@ -30,8 +30,8 @@ impl KeyBytes {
         Some(key)
     }
 
-    /// Returns the first `prefix` bits of a value. `None` if it has fewer bits.
-    fn prefix_of(bytes: &[u8], prefix: u8) -> Option<KeyBytes> {
+    /// Returns the first `prefix` bits of a value. `None` if it has fewer bits, or is too long.
+    pub fn prefix_of(bytes: &[u8], prefix: u8) -> Option<KeyBytes> {
         let mut key = KeyBytes::new(bytes).filter(|key| prefix <= key.prefix)?;
         key.prefix = prefix;
         for (at, byte) in key.bytes.iter_mut().enumerate() {
@@ -101,6 +101,15 @@ impl EntryKey {
     pub fn of_host(host: IpAddr) -> Option<EntryKey> {
         let mut key = EntryKey::default();
         key.push(address(host)?)?;
+        Some(key)
+    }
+
+    /// Returns the key of these values. `None` if there are too many.
+    pub fn of_parts(parts: impl Iterator<Item = KeyBytes>) -> Option<EntryKey> {
+        let mut key = EntryKey::default();
+        for part in parts {
+            key.push(part)?;
+        }
         Some(key)
     }
 

@@ -95,7 +95,7 @@ impl KeptState {
     /// The file is damaged, has another version, or cannot be read.
     pub fn open(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
         let name = medium.name();
-        let database = open(&*medium, true).map_err(|error| OpenError(error.message))?;
+        let database = open_database(&*medium, true).map_err(|error| OpenError(error.message))?;
         let version = version(&database).map_err(|error| damaged(&name, &error))?;
         match version {
             Some(VERSION) => Ok(KeptState { medium, database }),
@@ -215,7 +215,7 @@ fn all(database: &Database) -> Result<impl Iterator<Item = Pair> + use<>, redb::
     }))
 }
 
-fn damaged(name: &str, error: &dyn fmt::Display) -> OpenError {
+pub(crate) fn damaged(name: &str, error: &dyn fmt::Display) -> OpenError {
     OpenError(format!(
         "{name} is damaged: {error}; put a copy in its place, or move the file away to begin without state"
     ))
@@ -241,7 +241,10 @@ pub fn prepare(database: &Database) -> Result<(), StorageError> {
 }
 
 /// Opens a file. A panic of the database on a damaged file becomes an error too.
-fn open(medium: &dyn Medium, is_checked: bool) -> Result<Database, StorageError> {
+pub(crate) fn open_database(
+    medium: &dyn Medium,
+    is_checked: bool,
+) -> Result<Database, StorageError> {
     let mut builder = Builder::new();
     builder
         .set_cache_size(CACHE_BYTES)
@@ -259,7 +262,7 @@ fn open(medium: &dyn Medium, is_checked: bool) -> Result<Database, StorageError>
 }
 
 /// Converts an error of the database to a message for users.
-fn told(name: &str, error: redb::Error) -> StorageError {
+pub(crate) fn told(name: &str, error: redb::Error) -> StorageError {
     let is_full = matches!(&error, redb::Error::Io(error) if is_full(error));
     let message = match &error {
         _ if is_full => format!("{name}: no space is left on the disk; make room there"),
@@ -292,7 +295,7 @@ impl Disk {
     pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open(&*self.medium, false)?,
+            None => open_database(&*self.medium, false)?,
         };
         match write(&database, batches) {
             Ok(()) => {

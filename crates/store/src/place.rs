@@ -5,9 +5,11 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use consensus::{Capacity, Saved};
 use redb::{Builder, Database, DatabaseError};
 
 use crate::disk::{KeptState, Medium, OpenError, prepare};
+use crate::raft_log::{LogOwner, RaftLog};
 
 /// State directory. No other process can use it while this value, or a device's state opened from
 /// it, exists.
@@ -20,6 +22,9 @@ pub struct Directory {
 
 /// File of a POF switch.
 const POF_FILE: &str = "pof.redb";
+
+/// File of a node of a replicated log.
+const RAFT_FILE: &str = "raft.redb";
 
 /// Maximum length of a valid `lock` file in bytes: a process id.
 const MAX_LOCK: u64 = 32;
@@ -125,16 +130,32 @@ impl Directory {
         self.path.join(POF_FILE).exists()
     }
 
+    /// Returns the log of a node, and what it keeps; `None` if the node was never started.
+    ///
+    /// # Errors
+    /// As [`RaftLog::open`].
+    pub fn raft_log(
+        &self,
+        owner: LogOwner,
+        capacity: Capacity,
+    ) -> Result<(RaftLog, Option<Saved>), OpenError> {
+        RaftLog::open(Box::new(self.medium(RAFT_FILE)?), owner, capacity)
+    }
+
     fn file(&self, name: &str) -> Result<KeptState, OpenError> {
+        KeptState::open(Box::new(self.medium(name)?))
+    }
+
+    /// Returns a file, and creates it if there is none.
+    fn medium(&self, name: &str) -> Result<InFile, OpenError> {
         let path = self.path.join(name);
         if !path.exists() {
             self.make(&path)?;
         }
-        let medium = InFile {
+        Ok(InFile {
             path,
             _lock: self.lock.clone(),
-        };
-        KeptState::open(Box::new(medium))
+        })
     }
 
     /// Creates a file atomically: it is complete before it gets its name.

@@ -1,8 +1,10 @@
 //! `polyplane reflex`: loops from telemetry reports to changes of switches.
 //!
-//! The crate `reflex` has the plane. This module reads files, runs the plane in a simulated fabric
-//! or over captures, and prints decisions.
+//! The crate `reflex` has the plane, `reflex_runtime` its process. This module reads files, runs the
+//! plane in a simulated fabric, over captures or on real sources, and prints decisions.
 
+mod control;
+mod live;
 mod measured;
 mod replay;
 mod run;
@@ -26,7 +28,10 @@ use crate::{Ended, out};
                   switch gets it.\n\nExamples:\n  \
                   polyplane reflex check examples/reflex/slow_link/loops.toml\n  \
                   polyplane reflex run examples/reflex/slow_link/loops.toml --fabric examples/reflex/slow_link/fabric.toml --capture collector=reports.pcap\n  \
-                  polyplane reflex replay examples/reflex/slow_link/loops.toml --in collector=reports.pcap\n\n\
+                  polyplane reflex replay examples/reflex/slow_link/loops.toml --in collector=reports.pcap\n  \
+                  polyplane reflex run loops.toml --control plane.sock      sources and switches that are real\n  \
+                  polyplane reflex member loops.toml --name a --control a.sock   one of several processes\n  \
+                  polyplane reflex kv put threshold 20 --control plane.sock\n\n\
                   docs/reference/reflex.md has the file. Exit status: 0, also if there is no decision; 1 for errors in what was given, 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -38,10 +43,18 @@ pub(crate) struct Options {
 enum Command {
     /// Check a loop file and print what it declares.
     Check(CheckOptions),
-    /// Run loops in a simulated fabric and print the decisions.
+    /// Run loops on real sources and switches, or in a simulated fabric, and print the decisions.
     Run(run::Options),
+    /// Run one node of a store in several processes, with its plane.
+    Member(live::MemberOptions),
     /// Run loops over captured reports by the captures' times and print the decisions.
     Replay(replay::Options),
+    /// Print the state of a running plane.
+    Show(control::ShowOptions),
+    /// Print what a running plane does, until it ends.
+    Watch(control::WatchOptions),
+    /// Read or change a key of the store of a running plane.
+    Kv(control::KeyOptions),
 }
 
 #[derive(Args)]
@@ -65,6 +78,10 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             Ok(Ended::Well)
         }
         Command::Run(options) => run::run(options, early),
+        Command::Member(options) => live::member(options, early),
+        Command::Show(options) => control::show(options),
+        Command::Watch(options) => control::watch(options, early),
+        Command::Kv(options) => control::key(options),
         Command::Replay(options) => replay::run(options, early),
     }
 }
@@ -75,41 +92,45 @@ fn by_source(loops: &Loops, given: &[String]) -> Result<Vec<Option<PathBuf>>, St
     for text in given {
         let Some((host, file)) = text.split_once('=').filter(|(_, file)| !file.is_empty()) else {
             return Err(format!(
-                "\"{text}\" is no host with a file: write HOST=FILE, as in collector=reports.pcap"
+                "\"{text}\" is no source with a file: write SOURCE=FILE, as in collector=reports.pcap"
             ));
         };
         let mut sources = loops.sources.iter();
-        let Some(source) = sources.position(|source| source.host == host) else {
-            let hosts: Vec<&str> = loops.sources.iter().map(|it| it.host.as_str()).collect();
+        let Some(source) = sources.position(|source| source.listen.to_string() == host) else {
+            let all = loops.sources.iter().map(|it| it.listen.to_string());
             return Err(format!(
-                "no source is at host {host}; sources are at {}",
-                hosts.join(", ")
+                "no source is at {host}; sources are at {}",
+                all.collect::<Vec<_>>().join(", ")
             ));
         };
         if files[source].replace(PathBuf::from(file)).is_some() {
-            return Err(format!("host {host} is given twice"));
+            return Err(format!("source {host} is given twice"));
         }
     }
     Ok(files)
 }
 
-/// Creates the plane of a loop file. Detours are checked against its topology, if it names one.
+/// Creates the plane of a loop file.
 fn plane(loops: Loops, file: &Path, start: Nanos) -> Result<ReflexPlane, String> {
-    let topology = loops.topology.as_ref();
-    let topology = topology.map(|topology| file.with_file_name("").join(topology));
     let mut plane = ReflexPlane::new(loops, start);
-    if let Some(path) = topology {
-        plane
-            .set_topology(&read_topology(&path)?)
-            .map_err(|element| {
-                let device = &plane.loops().elements[element.0].device;
-                format!(
-                    "{}: there is no switch {device}, which the loop file changes",
-                    path.display()
-                )
-            })?;
-    }
+    set_topology(&mut plane, file)?;
     Ok(plane)
+}
+
+/// Has detours checked against the topology of the loop file, if it names one.
+fn set_topology(plane: &mut ReflexPlane, file: &Path) -> Result<(), String> {
+    let Some(topology) = &plane.loops().topology else {
+        return Ok(());
+    };
+    let path = file.with_file_name("").join(topology);
+    let set = plane.set_topology(&read_topology(&path)?);
+    set.map_err(|element| {
+        let name = &plane.loops().elements[element.0].name;
+        format!(
+            "{}: there is no switch for the element {name}",
+            path.display()
+        )
+    })
 }
 
 /// Reads a loop file.

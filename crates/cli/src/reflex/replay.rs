@@ -32,8 +32,9 @@ pub(crate) struct Options {
     /// The loop file.
     #[arg(value_name = "LOOPS.toml")]
     loops: PathBuf,
-    /// The host of a source, and the capture of what arrived there. Give one for each source.
-    #[arg(long = "in", value_name = "HOST=FILE", required = true)]
+    /// A source (a host's name, or its `listen`), and the capture of what arrived there. Give one
+    /// for each source.
+    #[arg(long = "in", value_name = "SOURCE=FILE", required = true)]
     inputs: Vec<String>,
     /// Write JSON: each decision, and the counts.
     #[arg(long)]
@@ -45,8 +46,8 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let files = super::by_source(&loops, &options.inputs)?;
     let inputs = files.into_iter().enumerate().map(|(at, file)| {
         let file = file.ok_or_else(|| {
-            let host = &loops.sources[at].host;
-            format!("the reports at {host} are missing: add --in {host}=FILE")
+            let place = &loops.sources[at].listen;
+            format!("the reports at {place} are missing: add --in {place}=FILE")
         })?;
         let port = PortId(at as u32);
         Ok(Input { port, file })

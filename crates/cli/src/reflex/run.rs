@@ -1,9 +1,11 @@
-//! `polyplane reflex run`: loops in a simulated fabric.
+//! `polyplane reflex run`: loops in a simulated fabric. [`super::live`] has real sources.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::reflex::{
     CommandTarget, ElementIndex, FabricElement, FabricPlane, FrameObserver, Loops, ManagedElement,
@@ -12,37 +14,55 @@ use ::reflex::{
 use clap::Args;
 use command::switches::{Maker, SwitchPlane};
 use command::topology::run_simulation;
-use fabric::topology::HostId;
-use fabric::{Node, Simulation, SwitchNode};
+use fabric::topology::{HostId, NodeId, SwitchId};
+use fabric::{Node, Simulation, SwitchNode, Topology};
 use packet::Nanos;
 use port::PcapWriter;
 use runtime::ProcessSetup;
 
+use super::live;
 use super::show::Report;
 use crate::engine::Choice;
 use crate::fabric::read as read_topology;
 use crate::{Ended, out};
+
+/// Simulated time by default.
+const SIMULATED: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// The loop file.
     #[arg(value_name = "LOOPS.toml")]
     loops: PathBuf,
-    /// The topology, with a host in the place of each source (docs/reference/topology.md).
+    /// Simulate this topology, with a host in the place of each source
+    /// (docs/reference/topology.md). Without it, sources and switches are real.
     #[arg(long, value_name = "TOPO.toml")]
-    fabric: PathBuf,
-    /// Maximum simulated time in seconds.
-    #[arg(long, value_name = "S", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    seconds: u64,
-    /// Write what arrives at a source's host to a capture, for `polyplane reflex replay`. Give one
-    /// for each source.
-    #[arg(long, value_name = "HOST=FILE")]
+    fabric: Option<PathBuf>,
+    /// Maximum time in seconds, as in 20 or 0.5. A simulated run ends after 600 by default, a real
+    /// one at a signal.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Write what arrives at a source (a host's name, or its `listen`) to a capture, for
+    /// `polyplane reflex replay`. Give one for each source.
+    #[arg(long, value_name = "SOURCE=FILE")]
     capture: Vec<String>,
     #[command(flatten)]
     choice: Choice,
-    /// Write JSON: each decision, and the counts.
+    #[command(flatten)]
+    live: live::LiveOptions,
+    /// Write JSON: each decision, and the counts. In a real run an event a line, then the counts.
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a time in seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse::<f64>()
+        .ok()
+        .filter(|it| *it > 0.0 && *it <= 1e6);
+    let time = seconds.map(Duration::from_secs_f64);
+    time.ok_or_else(|| "write a number of seconds up to 1000000, as in 20 or 0.5".to_owned())
 }
 
 /// A capture of what arrives at a source, and the first error.
@@ -56,21 +76,34 @@ type SharedCapture = Rc<RefCell<Capture>>;
 
 pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let loops = super::read(&options.loops)?;
-    let topology = read_topology(&options.fabric)?;
+    let Some(fabric) = &options.fabric else {
+        let run = live::LiveRun {
+            file: &options.loops,
+            node: None,
+            time: options.seconds,
+            json: options.json,
+            captures: super::by_source(&loops, &options.capture)?,
+        };
+        return live::run(loops, &run, &options.live, early);
+    };
+    let topology = read_topology(fabric)?;
+    check_names(&loops, &options.loops, &topology, fabric)?;
     let hosts: Vec<String> = topology.hosts.iter().map(|it| it.name.clone()).collect();
     let sources = loops.sources.iter();
     let sources = sources.map(|source| {
-        let host = hosts.iter().position(|host| *host == source.host);
-        host.map(HostId).ok_or_else(|| {
-            let (file, host) = (options.fabric.display(), &source.host);
-            format!("{file} has no host {host}; the loop file gets reports there")
-        })
+        let name = source.listen.host();
+        let host = hosts.iter().position(|host| Some(host.as_str()) == name);
+        host.map(HostId)
+            .ok_or_else(|| format!("{} is no host of the topology", source.listen))
     });
     let sources: Vec<HostId> = sources.collect::<Result<_, _>>()?;
     let mut maker = Maker::new(options.choice, topology.seed);
     let mut devices: Vec<(String, SharedDevice)> = Vec::new();
     let simulation = Simulation::new(topology, &mut |spec| {
-        let is_element = loops.elements.iter().any(|it| it.device == spec.name);
+        let is_element = loops
+            .elements
+            .iter()
+            .any(|it| it.device.switch() == Some(&spec.name));
         if !is_element {
             return maker.make(spec);
         }
@@ -100,7 +133,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         let replaced = simulation.replace_host(host, Box::new(node));
         replaced.map_err(|error| error.to_string())?;
     }
-    let end = Nanos::from_secs(options.seconds);
+    let end = options.seconds.unwrap_or(SIMULATED).into();
     let (signal, _) = run_simulation(&mut simulation, end, &|| early.take_signal())?;
     simulation
         .check_conservation()
@@ -122,6 +155,79 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
 }
 
+/// Checks that hosts, switches and ports that the loops name are in the topology.
+///
+/// # Errors
+/// All that are not, each with its line.
+fn check_names(
+    loops: &Loops,
+    loops_file: &Path,
+    topology: &Topology,
+    fabric: &Path,
+) -> Result<(), String> {
+    let (file, fabric) = (loops_file.display(), fabric.display());
+    let mut mistakes = Vec::new();
+    for source in &loops.sources {
+        let (line, listen) = (source.line, &source.listen);
+        let hosts: Vec<&str> = topology.hosts.iter().map(|it| it.name.as_str()).collect();
+        match listen.host() {
+            None => mistakes.push(format!(
+                "{file}:{line}: error: {listen} is real, and {fabric} is simulated\n  = hint: write listen = \"host:NAME\", or take --fabric away"
+            )),
+            Some(host) if !hosts.contains(&host) => mistakes.push(format!(
+                "{file}:{line}: error: {fabric} has no host {host}\n  = hint: one of: {}",
+                hosts.join(", ")
+            )),
+            Some(_) => {}
+        }
+    }
+    let switches: Vec<&str> = topology
+        .switches
+        .iter()
+        .map(|it| it.name.as_str())
+        .collect();
+    for (at, element) in loops.elements.iter().enumerate() {
+        let line = element.line;
+        let Some(name) = element.device.switch() else {
+            mistakes.push(format!(
+                "{file}:{line}: error: element {} is a real switch, and {fabric} is simulated\n  = hint: name a switch of the topology, or take --fabric away",
+                element.name
+            ));
+            continue;
+        };
+        let Some(switch) = switches.iter().position(|it| *it == name) else {
+            mistakes.push(format!(
+                "{file}:{line}: error: {fabric} has no switch {name}\n  = hint: one of: {}",
+                switches.join(", ")
+            ));
+            continue;
+        };
+        let linked = linked_ports(topology, SwitchId(switch));
+        for reflex in loops.reflexes.iter().filter(|it| it.element.0 == at) {
+            let ports = reflex.change.ports().iter();
+            for port in ports.filter(|port| !linked.contains(port)) {
+                let all: Vec<String> = linked.iter().map(u32::to_string).collect();
+                mistakes.push(format!(
+                    "{file}:{}: error: port {port} of {name} has no link in {fabric}\n  = hint: ports with links: {}",
+                    reflex.line,
+                    all.join(", ")
+                ));
+            }
+        }
+    }
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(mistakes.join("\n")),
+    }
+}
+
+/// Returns the numbers of the ports of a switch that have links.
+fn linked_ports(topology: &Topology, switch: SwitchId) -> BTreeSet<u32> {
+    let ends = topology.links.iter().flat_map(|link| &link.ends);
+    let own = ends.filter(|end| end.node == NodeId::Switch(switch));
+    own.map(|end| end.port.0).collect()
+}
+
 /// Joins each element with its switch.
 fn elements(
     loops: &Loops,
@@ -129,11 +235,12 @@ fn elements(
 ) -> Result<Vec<Box<dyn CommandTarget>>, String> {
     let elements = loops.elements.iter().enumerate();
     let elements = elements.map(|(at, element)| {
-        let mut found = devices.iter().filter(|(name, _)| *name == element.device);
+        let name = element.device.switch();
+        let mut found = devices.iter().filter(|(it, _)| Some(it.as_str()) == name);
         let Some((_, device)) = found.next() else {
-            let (name, device) = (&element.name, &element.device);
             return Err(format!(
-                "element {name}: the topology has no switch {device}"
+                "element {}: it is no switch of the topology",
+                element.name
             ));
         };
         let program = device.with(|device| Arc::clone(device.program()));

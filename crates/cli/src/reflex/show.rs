@@ -1,13 +1,16 @@
 //! Loop files, decisions and counts as text and JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::reflex::{
     Burst, Decision, DecisionRefusal, ElementIndex, Loops, MonitorIndex, Outcome, PlaneDriver,
     ReflexIndex, Setting, SourceIndex, Subject,
 };
+use consensus::RaftRole;
 use packet::Nanos;
+use reflex_runtime::{PlaneEvent, ProcessCounts};
 use serde::Serialize;
+use serde_json::{Value, json};
 use support::text_table::table;
 use telemetry::FlowKey;
 
@@ -34,7 +37,11 @@ impl Declared {
         Declared {
             name: loops.name.clone(),
             elements: loops.elements.iter().map(|it| it.name.clone()).collect(),
-            sources: loops.sources.iter().map(|it| it.host.clone()).collect(),
+            sources: loops
+                .sources
+                .iter()
+                .map(|it| it.listen.to_string())
+                .collect(),
             monitors: loops.monitors.iter().map(|it| it.name.clone()).collect(),
             reflexes: loops.reflexes.iter().map(|it| it.name.clone()).collect(),
             store: loops.store.nodes.clone(),
@@ -51,9 +58,9 @@ pub(super) fn declared(loops: &Loops) -> String {
             .iter()
             .map(|(node, _)| node.to_string())
             .collect();
-        let (host, port) = (&source.host, source.udp_port);
+        let (place, port) = (&source.listen, source.udp_port);
         text += &format!(
-            "source at {host}, UDP port {port}: nodes {}\n",
+            "source at {place}, UDP port {port}: nodes {}\n",
             nodes.join(", ")
         );
     }
@@ -105,8 +112,14 @@ struct ShownDecision {
     log_index: Option<u64>,
     answered: Option<u64>,
     refused: Option<&'static str>,
+    /// The subject, the measurement, the change and the result in words.
     #[serde(skip)]
-    words: [String; 3],
+    subject: String,
+    #[serde(skip)]
+    measured_text: String,
+    #[serde(skip)]
+    setting: Option<String>,
+    result: String,
 }
 
 /// A burst of a queue. Times are nanoseconds of the node's clock.
@@ -207,7 +220,8 @@ struct ShownCounts {
 #[derive(Serialize)]
 pub(super) struct Report {
     name: String,
-    /// Time of its end, in nanoseconds.
+    /// Times of its start and its end, in nanoseconds.
+    start: u64,
     end: u64,
     counts: ShownCounts,
     monitors: Vec<ShownMonitor>,
@@ -258,6 +272,7 @@ impl Report {
         });
         Report {
             name: loops.name.clone(),
+            start: 0,
             end: end.0,
             counts: ShownCounts {
                 received: counts.received,
@@ -290,30 +305,14 @@ impl Report {
         self
     }
 
+    /// Sets the time of the start, which times in texts are relative to.
+    pub(super) fn with_start(mut self, start: Nanos) -> Report {
+        self.start = start.0;
+        self
+    }
+
     pub(super) fn text(&self) -> String {
-        let head = ["at", "monitor", "subject", "path", "measured", "result"];
-        let rows = self.decisions.iter().take(MAX_SHOWN).map(|decision| {
-            let path: Vec<String> = decision.path.iter().map(ToString::to_string).collect();
-            let [subject, measured, result] = decision.words.clone();
-            vec![
-                time(Nanos(decision.at)),
-                decision.monitor.clone(),
-                subject,
-                path.join(" "),
-                measured,
-                result,
-            ]
-        });
-        let mut text = match self.decisions.is_empty() {
-            true => String::new(),
-            false => table(&head, rows) + "\n",
-        };
-        if let Some(more @ 1..) = self.decisions.len().checked_sub(MAX_SHOWN) {
-            text += &format!(
-                "and {}; --json has all\n\n",
-                amount::count(more as u64, "more decision")
-            );
-        }
+        let mut text = self.decisions_text();
         let counts = &self.counts;
         let received = amount::count(counts.received, "datagram");
         let reports = amount::count(counts.classified, "report");
@@ -377,11 +376,276 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Returns the decisions as a table: one row for those of a monitor, path and result.
+    fn decisions_text(&self) -> String {
+        let mut groups: Vec<Vec<&ShownDecision>> = Vec::new();
+        let mut places: HashMap<GroupKey<'_>, usize> = HashMap::new();
+        for decision in &self.decisions {
+            let key = (
+                &decision.monitor[..],
+                &decision.path[..],
+                decision.reflex.as_deref(),
+                decision.setting.as_deref(),
+                decision.refused,
+                decision.answered.is_some(),
+            );
+            let place = *places.entry(key).or_insert(groups.len());
+            match groups.get_mut(place) {
+                Some(group) => group.push(decision),
+                None => groups.push(vec![decision]),
+            }
+        }
+        let head = ["at", "monitor", "subject", "path", "measured", "result"];
+        let at = |decision: &ShownDecision| time(Nanos(decision.at.saturating_sub(self.start)));
+        let rows = groups.iter().take(MAX_SHOWN).map(|group| {
+            let (first, last) = (group[0], group[group.len() - 1]);
+            let path: Vec<String> = first.path.iter().map(ToString::to_string).collect();
+            let subjects: HashSet<&str> = group.iter().map(|it| &it.subject[..]).collect();
+            let [when, subject] = match group.len() {
+                1 => [at(first), first.subject.clone()],
+                count => {
+                    let more = match subjects.len() {
+                        1 => first.subject.clone(),
+                        subjects => format!("{subjects} subjects, as {}", first.subject),
+                    };
+                    let decisions = amount::count(count as u64, "decision");
+                    [
+                        format!("{} to {}", at(first), at(last)),
+                        format!("{decisions} about {more}"),
+                    ]
+                }
+            };
+            vec![
+                when,
+                first.monitor.clone(),
+                subject,
+                path.join(" "),
+                first.measured_text.clone(),
+                result_of(group),
+            ]
+        });
+        let mut text = match groups.is_empty() {
+            true => String::new(),
+            false => table(&head, rows) + "\n",
+        };
+        if let Some(more @ 1..) = groups.len().checked_sub(MAX_SHOWN) {
+            let kinds = amount::count(more as u64, "more kind");
+            text += &format!("and {kinds} of decisions; --json has all\n\n");
+        }
+        text
+    }
+}
+
+/// What decisions of one row have in common: monitor, path, permission, change, refusal, and whether
+/// the element answered.
+type GroupKey<'d> = (
+    &'d str,
+    &'d [u32],
+    Option<&'d str>,
+    Option<&'d str>,
+    Option<&'static str>,
+    bool,
+);
+
+/// Returns the result of like decisions, with the longest times.
+fn result_of(group: &[&ShownDecision]) -> String {
+    let (Some(reflex), Some(setting)) = (&group[0].reflex, &group[0].setting) else {
+        return group[0].result.clone();
+    };
+    let longest = |end: fn(&ShownDecision) -> Option<u64>| {
+        let times = group.iter().map(|it| Some(end(it)?.saturating_sub(it.at)));
+        let longest = times.collect::<Option<Vec<u64>>>();
+        let longest = longest.and_then(|times| times.into_iter().max());
+        longest.map_or("not yet".to_owned(), |longest| time(Nanos(longest)))
+    };
+    let (committed, done) = (longest(|it| it.committed), longest(|it| it.answered));
+    format!("{reflex}: {setting}, committed after {committed}, done after {done}")
+}
+
+/// Returns an event of a run as JSON.
+pub(super) fn event(driver: &PlaneDriver, event: &PlaneEvent) -> Value {
+    let loops = driver.plane().loops();
+    match event {
+        PlaneEvent::Decision(decision) => {
+            json!({ "event": "decision", "decision": shown(loops, decision) })
+        }
+        PlaneEvent::Leader(Some((node, term))) => {
+            json!({ "event": "leader", "node": loops.store.nodes[*node], "term": term.0 })
+        }
+        PlaneEvent::Leader(None) => json!({ "event": "no_leader" }),
+        PlaneEvent::Element(element, is_connected, reason) => json!({
+            "event": match is_connected { true => "connected", false => "disconnected" },
+            "element": loops.elements[element.0].name,
+            "reason": reason,
+        }),
+        PlaneEvent::Disk(Some(error)) => json!({
+            "event": "disk", "is_full": error.is_full, "error": error.message,
+        }),
+        PlaneEvent::Disk(None) => json!({ "event": "disk", "error": null }),
+    }
+}
+
+/// Returns an event, as JSON, in words.
+pub(super) fn event_text(event: &Value) -> String {
+    let word = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let about = |decision: &Value| match (&decision["flow"], &decision["host"]) {
+        (Value::String(flow), _) => flow.clone(),
+        (_, Value::String(host)) => host.clone(),
+        _ => "all flows".to_owned(),
+    };
+    let decision = &event["decision"];
+    match event["event"].as_str() {
+        Some("decision") => format!(
+            "decision {} of {}: {}: {}",
+            decision["number"],
+            word(&decision["monitor"]),
+            about(decision),
+            word(&decision["result"])
+        ),
+        Some("leader") => format!(
+            "node {} leads the store in term {}",
+            word(&event["node"]),
+            event["term"]
+        ),
+        Some("no_leader") => "the store has no leader".to_owned(),
+        Some("connected") => format!("element {}: connected", word(&event["element"])),
+        Some("disconnected") => format!(
+            "element {}: not connected: {}",
+            word(&event["element"]),
+            word(&event["reason"])
+        ),
+        Some("disk") if event["error"].is_null() => "the store keeps entries again".to_owned(),
+        Some("disk") => format!("the store cannot keep entries: {}", word(&event["error"])),
+        _ => event.to_string(),
+    }
+}
+
+/// A node of the store in a running process.
+#[derive(Serialize)]
+struct ShownNode {
+    name: String,
+    role: &'static str,
+    term: u64,
+    leader: Option<String>,
+    commit: u64,
+    last: u64,
+}
+
+/// State of a running plane.
+#[derive(Serialize)]
+struct ShownState {
+    #[serde(flatten)]
+    report: Report,
+    nodes: Vec<ShownNode>,
+    /// Error of the disk, if entries cannot be kept.
+    disk: Option<String>,
+    /// Names of elements that commands do not reach.
+    disconnected: Vec<String>,
+    strangers: u64,
+    unsent: u64,
+}
+
+/// Returns the state of a running plane as JSON.
+pub(super) fn state(
+    driver: &PlaneDriver,
+    counts: ProcessCounts,
+    start: Nanos,
+    now: Nanos,
+) -> Value {
+    let plane = driver.plane();
+    let loops = plane.loops();
+    let nodes = plane.store().states().map(|state| ShownNode {
+        name: loops.store.nodes[state.node].clone(),
+        role: match state.role {
+            RaftRole::Leader => "leader",
+            RaftRole::Follower => "follower",
+            RaftRole::PreCandidate | RaftRole::Candidate => "candidate",
+        },
+        term: state.term.0,
+        leader: state.leader.map(|at| loops.store.nodes[at].clone()),
+        commit: state.commit.0,
+        last: state.last.0,
+    });
+    let elements = loops.elements.iter().enumerate();
+    let disconnected = elements.filter(|(at, _)| !driver.is_connected(ElementIndex(*at)));
+    let state = ShownState {
+        report: Report::new(driver, now)
+            .with_start(start)
+            .with_others(counts.others),
+        nodes: nodes.collect(),
+        disk: plane.store().disk_error().map(|error| error.message),
+        disconnected: disconnected.map(|(_, it)| it.name.clone()).collect(),
+        strangers: counts.strangers,
+        unsent: counts.unsent,
+    };
+    serde_json::to_value(state).unwrap_or_default()
+}
+
+/// Returns the state of a running plane, as JSON, in words.
+pub(super) fn state_text(state: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or("nobody").to_owned();
+    let list = |key: &str| state[key].as_array().cloned().unwrap_or_default();
+    let since = state["end"].as_u64().unwrap_or(0) - state["start"].as_u64().unwrap_or(0);
+    let mut text = format!("{}, for {}\n", word(&state["name"]), time(Nanos(since)));
+    for node in list("nodes") {
+        text += &format!(
+            "node {}: {} in term {}, led by {}; committed {} of {} entries\n",
+            word(&node["name"]),
+            word(&node["role"]),
+            node["term"],
+            word(&node["leader"]),
+            node["commit"],
+            node["last"]
+        );
+    }
+    if let Some(error) = state["disk"].as_str() {
+        text += &format!("the store cannot keep entries: {error}\n");
+    }
+    let counts = &state["counts"];
+    text += &format!(
+        "{} datagrams received, {} reports for monitors\n",
+        counts["received"], counts["classified"]
+    );
+    for monitor in list("monitors") {
+        text += &format!(
+            "monitor {}: {} reports, {} alarms, {} changes\n",
+            word(&monitor["name"]),
+            monitor["reports"],
+            monitor["alarms"],
+            monitor["made"]
+        );
+    }
+    let disconnected = list("disconnected");
+    for element in list("elements") {
+        let is_away = disconnected.contains(&element["name"]);
+        text += &format!(
+            "element {}: {}, {} changes applied, {} refused",
+            word(&element["name"]),
+            match is_away {
+                true => "not connected",
+                false => "connected",
+            },
+            element["applied"],
+            element["refused"]
+        );
+        if let Some(reason) = element["last_refusal"].as_str() {
+            text += &format!(" ({reason})");
+        }
+        text += "\n";
+    }
+    text
+}
+
 fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
     let made = match decision.outcome {
         Outcome::Made(change) => Some(change),
         Outcome::Reported | Outcome::Refused(_) => None,
     };
+    let setting = made.map(|change| measured::setting(change.setting));
     let result = match decision.outcome {
         Outcome::Reported => "reported".to_owned(),
         Outcome::Refused(refusal) => refusal.to_string(),
@@ -392,7 +656,7 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             };
             let committed = since(change.committed);
             let answered = since(change.answered);
-            let setting = measured::setting(change.setting);
+            let setting = setting.as_deref().unwrap_or_default();
             format!("{name}: {setting}, committed after {committed}, done after {answered}")
         }
     };
@@ -426,11 +690,10 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             Outcome::Refused(refusal) => Some(refusal.name()),
             Outcome::Reported | Outcome::Made(_) => None,
         },
-        words: [
-            subject(&decision.subject),
-            measured::measured(&decision.measured),
-            result,
-        ],
+        subject: subject(&decision.subject),
+        measured_text: measured::measured(&decision.measured),
+        setting,
+        result,
     }
 }
 

@@ -241,6 +241,11 @@ impl RaftNode {
         self.state.change_after(element, after)
     }
 
+    /// Returns the changes that make what an element has, in order of their indices.
+    pub fn changes_of(&self, element: ElementId) -> Vec<ElementChange> {
+        self.state.changes_of(element)
+    }
+
     /// Returns the index up to which an element confirmed its changes by an entry.
     pub fn confirmed(&self, element: ElementId) -> LogIndex {
         self.state.confirmed(element)

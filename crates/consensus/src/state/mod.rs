@@ -298,6 +298,22 @@ impl State {
         })
     }
 
+    /// Returns the changes that make what an element has, in order of their indices.
+    pub(crate) fn changes_of(&self, element: ElementId) -> Vec<ElementChange> {
+        let cells = self.table.cells().iter();
+        let cells = cells.filter(|cell| cell.kind == CellKind::Change && cell.element == element);
+        let changes = cells.map(|cell| ElementChange {
+            element,
+            key: cell.key,
+            change: Some(cell.value),
+            previous: cell.previous,
+            index: cell.index,
+        });
+        let mut changes: Vec<ElementChange> = changes.collect();
+        changes.sort_by_key(|change| change.index);
+        changes
+    }
+
     /// Returns the index of the last change that an element confirmed by an entry.
     pub(crate) fn confirmed(&self, element: ElementId) -> LogIndex {
         let head = self.table.get(&Name::of_element(element));

@@ -35,8 +35,8 @@ pub enum RequestAnswer {
 }
 
 impl RequestAnswer {
-    /// Bytes of an encoded answer at most.
-    fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends the encoding.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             RequestAnswer::Done => out.put_u8(0),
             RequestAnswer::Opened(client) => {
@@ -61,7 +61,7 @@ impl RequestAnswer {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Option<RequestAnswer> {
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Option<RequestAnswer> {
         Some(match from.u8()? {
             0 => RequestAnswer::Done,
             1 => RequestAnswer::Opened(ClientId(from.u64()?)),

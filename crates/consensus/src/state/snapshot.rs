@@ -3,8 +3,9 @@
 //! A snapshot is a sequence of items: the head, the sessions, the cells of the table. A piece has
 //! the used ones among consecutive items, each with its number.
 
-use super::sessions::Session;
-use super::table::{BeforeChange, Cell};
+use super::Capacity;
+use super::sessions::{MAX_SESSIONS, Session};
+use super::table::{BeforeChange, Cell, Table};
 use crate::ids::{LogIndex, Term};
 use crate::members::Membership;
 use crate::message::MAX_PIECE;
@@ -41,6 +42,31 @@ impl Snapshot {
     /// Returns the index of the last entry that the snapshot includes.
     pub const fn index(&self) -> LogIndex {
         self.index
+    }
+
+    /// Returns the term of that entry.
+    pub const fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Returns the snapshot that these pieces are, each with its first item and the item after its
+    /// last one. `None` if they are not those of a snapshot of a state with this room.
+    pub fn from_pieces<'p>(
+        capacity: Capacity,
+        (index, term): (LogIndex, Term),
+        pieces: impl Iterator<Item = (u64, u64, &'p [u8])>,
+    ) -> Option<Snapshot> {
+        let sessions = capacity.sessions.min(MAX_SESSIONS);
+        let mut snapshot = Snapshot::new(sessions, Table::cells_for(capacity.keys));
+        (snapshot.index, snapshot.term) = (index, term);
+        let mut end = 0;
+        for (first, next, bytes) in pieces {
+            if first != end || !snapshot.read_piece(first, next, bytes) {
+                return None;
+            }
+            end = next;
+        }
+        (end == snapshot.items()).then_some(snapshot)
     }
 
     /// Returns the number of items.

@@ -129,11 +129,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// Returns the number of cells of a table with room for `max_used` names.
+    pub(crate) fn cells_for(max_used: usize) -> usize {
+        max_used.max(1).saturating_mul(2).next_power_of_two()
+    }
+
     /// Creates a table with room for `max_used` names. At most half of its cells are used.
     pub(crate) fn new(max_used: usize, seed: u64) -> Table {
-        let cells = max_used.max(1).saturating_mul(2).next_power_of_two();
         Table {
-            cells: vec![Cell::default(); cells].into(),
+            cells: vec![Cell::default(); Table::cells_for(max_used)].into(),
             used: 0,
             max_used,
             seed,

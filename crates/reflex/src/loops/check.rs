@@ -1,7 +1,7 @@
 //! The check of a loop file: resolves names, reads quantities and rules.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use consensus::{Ack, MAX_MEMBERS};
 use packet::Nanos;
@@ -10,7 +10,8 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    ElementIndex, ElementSpec, Loops, MonitorSpec, ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
+    ElementDevice, ElementIndex, ElementSpec, Listen, Loops, MonitorSpec, P4RuntimeDevice,
+    ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
 };
 
 /// UDP port of telemetry reports by default.
@@ -19,6 +20,13 @@ const REPORT_PORT: u16 = 32766;
 const DELAY: Nanos = Nanos::from_micros(2);
 /// Longest time of a command on its way.
 const MAX_DELAY: Nanos = Nanos::from_secs(1);
+/// Least time without a leader until an election, by default: of nodes in memory, which are in one
+/// process, and of nodes on disks, which answer only after a sync. Those in several processes are
+/// on disks; a busy machine stops a process for tens of milliseconds.
+const ELECTION_TIMEOUT: Nanos = Nanos::from_millis(10);
+const DISK_ELECTION_TIMEOUT: Nanos = Nanos::from_millis(200);
+const MIN_ELECTION_TIMEOUT: Nanos = Nanos::from_millis(1);
+
 pub(super) fn check(file: File, mistakes: Mistakes) -> Result<Loops, Vec<FileMistake>> {
     let mut check = Check { mistakes };
     let loops = check.loops(&file);
@@ -60,10 +68,20 @@ impl Check {
         let sources = file.sources.iter().map(|it| self.source(it.get_ref()));
         let sources: Vec<SourceSpec> = sources.collect();
         for (at, source) in sources.iter().enumerate() {
-            if sources[..at].iter().any(|other| other.host == source.host) {
+            let earlier = &mut sources[..at].iter();
+            if earlier.any(|it| it.listen == source.listen && it.node == source.node) {
                 let listen = &file.sources[at].get_ref().listen;
-                let message = format!("host {} has two sources", source.host);
+                let message = format!("{} has two sources", source.listen);
                 self.mistakes.at(listen, message, "give it one");
+            }
+        }
+        let store = self.store(file.store.as_ref());
+        for source in &file.sources {
+            let node = source.get_ref().node.as_ref();
+            if let Some(node) = node.filter(|node| !store.nodes.contains(node.get_ref())) {
+                let message = format!("the store has no node \"{}\"", node.get_ref());
+                let mend = format!("one of: {}", store.nodes.join(", "));
+                self.mistakes.at(node, message, mend);
             }
         }
         let loops = Loops {
@@ -86,7 +104,7 @@ impl Check {
                 .iter()
                 .map(|it| self.reflex(it.get_ref(), &elements))
                 .collect(),
-            store: self.store(file.store.as_ref()),
+            store,
         };
         self.shared_objects(file, &loops.reflexes);
         self.unused(file, &loops);
@@ -197,7 +215,8 @@ impl Check {
         let device = element.device.as_ref().unwrap_or(&element.name);
         ElementSpec {
             name: element.name.get_ref().clone(),
-            device: device.get_ref().clone(),
+            device: self.device(element, device),
+            line: self.mistakes.line(device),
             node: element
                 .node
                 .is_some()
@@ -223,14 +242,69 @@ impl Check {
         })
     }
 
+    fn device(&mut self, element: &file::Element, device: &Text) -> ElementDevice {
+        let Some(address) = device.get_ref().strip_prefix("p4runtime:") else {
+            let others = [
+                element.device_id.as_ref().map(|it| self.mistakes.line(it)),
+                element
+                    .election_id
+                    .as_ref()
+                    .map(|it| self.mistakes.line(it)),
+                element.role.as_ref().map(|it| self.mistakes.line(it)),
+            ];
+            for line in others.into_iter().flatten() {
+                self.mistakes.add(FileMistake {
+                    line,
+                    message: "this is of P4Runtime servers, and the device is none".to_owned(),
+                    mend: "write device = \"p4runtime:HOST:PORT\", or take this away".to_owned(),
+                });
+            }
+            return ElementDevice::Switch(device.get_ref().clone());
+        };
+        let is_address = address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if !is_address {
+            let message = format!("\"{address}\" is no address of a server");
+            let mend = "write HOST:PORT, as in \"p4runtime:127.0.0.1:9559\"";
+            self.mistakes.at(device, message, mend);
+        }
+        let role = element.role.as_ref();
+        ElementDevice::P4Runtime(P4RuntimeDevice {
+            address: address.to_owned(),
+            device_id: self.mistakes.number(&element.device_id, 0, 1),
+            election_id: self.mistakes.number(&element.election_id, 0, 1),
+            role: role.map_or(String::new(), |role| role.get_ref().clone()),
+        })
+    }
+
+    fn listen(&mut self, listen: &Text) -> Listen {
+        let text = listen.get_ref();
+        let (kind, place) = text.split_once(':').unwrap_or((text, ""));
+        let read = match kind {
+            _ if place.is_empty() => None,
+            "host" => Some(Listen::Host(place.to_owned())),
+            "udp" => place.parse().ok().map(Listen::Udp),
+            "packet" => Some(Listen::Packet(place.to_owned())),
+            "xdp" => Some(Listen::Xdp(place.to_owned())),
+            "pcap" => Some(Listen::Pcap(place.into())),
+            _ => None,
+        };
+        if read.is_none() {
+            let message = format!("\"{text}\" is no place that reports come from");
+            let mend = "write \"host:NAME\" for a host of the topology, \"udp:ADDRESS:PORT\" for \
+                        a socket, \"packet:INTERFACE\" or \"xdp:INTERFACE\" for the frames of an \
+                        interface, or \"pcap:FILE\" for a capture";
+            self.mistakes.at(listen, message, mend);
+        }
+        read.unwrap_or(Listen::Host(String::new()))
+    }
+
     fn source(&mut self, source: &file::Source) -> SourceSpec {
-        let listen = source.listen.get_ref();
-        let host = listen.strip_prefix("host:").filter(|host| !host.is_empty());
-        if host.is_none() {
-            let message = format!("\"{listen}\" is no place that reports come from");
-            let mend = "write the host of the topology that reports are sent to, as in \
-                        \"host:collector\"";
-            self.mistakes.at(&source.listen, message, mend);
+        let listen = self.listen(&source.listen);
+        if let (Listen::Udp(_), Some(port)) = (&listen, &source.udp_port) {
+            let message = "the port of a socket is in its address".to_owned();
+            self.mistakes.at(port, message, "take udp_port away");
         }
         if source.from.get_ref().is_empty() {
             let mend = "list who may send reports, as in [{ node = 1, address = \"10.0.0.1\" }]";
@@ -268,8 +342,13 @@ impl Check {
             (None, None) => IntMarker::None,
         };
         SourceSpec {
-            host: host.unwrap_or_default().to_owned(),
-            udp_port: self.udp_port(&source.udp_port, REPORT_PORT),
+            line: self.mistakes.line(&source.listen),
+            udp_port: match &listen {
+                Listen::Udp(address) => address.port(),
+                _ => self.udp_port(&source.udp_port, REPORT_PORT),
+            },
+            listen,
+            node: source.node.as_ref().map(|node| node.get_ref().clone()),
             from,
             domain: IntDomain::new(marker),
         }
@@ -312,21 +391,104 @@ impl Check {
             return StoreSpec {
                 nodes: ["a", "b", "c"].map(str::to_owned).to_vec(),
                 ack: Ack::Majority,
+                addresses: Vec::new(),
+                dir: None,
+                election_timeout: ELECTION_TIMEOUT,
             };
         };
         let store = store.get_ref();
-        self.names(store.nodes.get_ref().iter(), "node");
-        let nodes = store.nodes.get_ref().iter();
-        let nodes: Vec<String> = nodes.map(|name| name.get_ref().clone()).collect();
+        let list = store.nodes.get_ref();
+        let nodes: Vec<String> = list.iter().map(|it| it.get_ref().name.clone()).collect();
+        for (at, node) in list.iter().enumerate() {
+            let name = &nodes[at];
+            if nodes[..at].contains(name) {
+                let message = format!("there is another node \"{name}\"");
+                self.mistakes
+                    .at(node, message, "give each a name of its own");
+            }
+            // It is the name of a directory, too.
+            let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+            if name.is_empty() || !name.chars().all(is_plain) {
+                let message = format!("\"{name}\" is no name of a node");
+                let mend = "write letters, digits, - and _";
+                self.mistakes.at(node, message, mend);
+            }
+        }
         if nodes.is_empty() || nodes.len() > MAX_MEMBERS {
             let message = format!("a store of {} nodes cannot work", nodes.len());
             let mend = format!("give it 1 to {MAX_MEMBERS} nodes; 3 survive the loss of one");
             self.mistakes.at(&store.nodes, message, mend);
         }
+        let addresses = self.addresses(list);
         let words = [("majority", Ack::Majority), ("all", Ack::All)];
+        let keeps = [("memory", false), ("disk", true)];
+        let on_disk = self.word(store.keep.as_ref(), &keeps);
+        if !addresses.is_empty() && !on_disk {
+            // A node that forgets its vote and comes back under its name can vote twice.
+            let message = "nodes in processes of their own must keep their votes".to_owned();
+            let mend = "write keep = \"disk\" and dir = \"DIRECTORY\" in [store]";
+            self.mistakes.at(&store.nodes, message, mend);
+        }
+        let dir = store.dir.as_ref().map(|dir| dir.get_ref().into());
+        match (&store.keep, &store.dir) {
+            (Some(keep), None) if on_disk => {
+                let message = "a store on disk needs a directory".to_owned();
+                let mend = "write dir = \"DIRECTORY\"; each node has a directory of its own there";
+                self.mistakes.at(keep, message, mend);
+            }
+            (_, Some(dir)) if !on_disk => {
+                let message = "the directory is of a store on disk".to_owned();
+                let mend = "write keep = \"disk\", or take dir away";
+                self.mistakes.at(dir, message, mend);
+            }
+            _ => {}
+        }
+        let timeout = match on_disk {
+            true => DISK_ELECTION_TIMEOUT,
+            false => ELECTION_TIMEOUT,
+        };
+        let election_timeout = self.time(store.election_timeout.as_ref(), timeout);
+        if let Some(given) = &store.election_timeout
+            && election_timeout < MIN_ELECTION_TIMEOUT
+        {
+            let message = format!("\"{}\" is too short for an election", given.get_ref());
+            let mend = "write a time from \"1 ms\" on";
+            self.mistakes.at(given, message, mend);
+        }
         StoreSpec {
             nodes,
             ack: self.word(store.ack.as_ref(), &words),
+            addresses,
+            dir,
+            election_timeout: election_timeout.max(MIN_ELECTION_TIMEOUT),
         }
+    }
+
+    /// Returns the address of each node; empty if none has one.
+    fn addresses(&mut self, nodes: &[Spanned<file::StoreNode>]) -> Vec<SocketAddrV4> {
+        if nodes.iter().all(|node| node.get_ref().address.is_none()) {
+            return Vec::new();
+        }
+        let mut addresses = Vec::new();
+        for node in nodes {
+            let text = node.get_ref().address.as_deref();
+            let address = text.and_then(|text| text.parse::<SocketAddrV4>().ok());
+            match address {
+                Some(address) if addresses.contains(&address) => {
+                    let message = format!("another node has the address {address}");
+                    self.mistakes
+                        .at(node, message, "give each an address of its own");
+                }
+                Some(address) => addresses.push(address),
+                None => {
+                    let name = &node.get_ref().name;
+                    let message = format!("node \"{name}\" has no address that is understood");
+                    let mend = "give each node one, as in { name = \"a\", address = \
+                                \"10.0.0.1:7000\" }, or none";
+                    self.mistakes.at(node, message, mend);
+                }
+            }
+        }
+        addresses
     }
 }

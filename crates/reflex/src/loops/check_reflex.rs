@@ -40,6 +40,10 @@ impl Check {
             name: reflex.name.get_ref().clone(),
             element: ElementIndex(self.resolve(&reflex.element, elements, "element")),
             change: self.change(reflex),
+            line: match &reflex.ports {
+                Some(ports) => self.mistakes.line(ports),
+                None => self.mistakes.line(&reflex.name),
+            },
             rate: self.rate(reflex.rate.as_ref()),
             entries: self.bounded(&reflex.entries, ENTRIES, MAX_ENTRIES),
             hold: self.hold(reflex.hold.as_ref()),

@@ -5,7 +5,8 @@ mod check_monitor;
 mod check_reflex;
 mod file;
 
-use std::net::Ipv4Addr;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
 use consensus::Ack;
@@ -70,19 +71,95 @@ pub struct Loops {
 pub struct ElementSpec {
     /// Its name.
     pub name: String,
-    /// The switch's name in the topology.
-    pub device: String,
+    /// The switch.
+    pub device: ElementDevice,
     /// Its node in paths; the first node of each path if it is not given.
     pub node: Option<IntNodeId>,
     /// Time of a command on its way to it, and of the answer.
     pub delay: Nanos,
+    /// Line of the device in the file, from 1.
+    pub line: usize,
+}
+
+/// The switch of an element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElementDevice {
+    /// A switch of the topology, by its name.
+    Switch(String),
+    /// A device of a P4Runtime server.
+    P4Runtime(P4RuntimeDevice),
+}
+
+impl ElementDevice {
+    /// Returns the switch's name in the topology.
+    pub fn switch(&self) -> Option<&str> {
+        match self {
+            ElementDevice::Switch(name) => Some(name),
+            ElementDevice::P4Runtime(_) => None,
+        }
+    }
+}
+
+/// A device of a P4Runtime server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct P4RuntimeDevice {
+    /// Address of the server, `HOST:PORT`.
+    pub address: String,
+    /// Number of the device.
+    pub device_id: u64,
+    /// High half of the election ID. The low half grows with the store's term.
+    pub election_id: u64,
+    /// The role; empty for the default role.
+    pub role: String,
+}
+
+/// A place that reports are received at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A host of the topology. The plane takes its place.
+    Host(String),
+    /// A UDP socket.
+    Udp(SocketAddrV4),
+    /// Frames of a network interface, by raw sockets.
+    Packet(String),
+    /// Frames of a network interface, by AF_XDP.
+    Xdp(String),
+    /// Frames of a capture, at its times.
+    Pcap(PathBuf),
+}
+
+impl Listen {
+    /// Returns the host of the topology.
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Listen::Host(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Formats the place by its name on the command line: a host's name, or the text of the file.
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Listen::Host(name) => f.write_str(name),
+            Listen::Udp(address) => write!(f, "udp:{address}"),
+            Listen::Packet(name) => write!(f, "packet:{name}"),
+            Listen::Xdp(name) => write!(f, "xdp:{name}"),
+            Listen::Pcap(path) => write!(f, "pcap:{}", path.display()),
+        }
+    }
 }
 
 /// A place that reports come from.
 #[derive(Clone, Debug)]
 pub struct SourceSpec {
-    /// The host of the topology that reports are sent to. The plane takes its place.
-    pub host: String,
+    /// The place that reports are sent to.
+    pub listen: Listen,
+    /// Line of the place in the file, from 1.
+    pub line: usize,
+    /// The store's node in the process that listens; all processes listen if it is not given.
+    pub node: Option<String>,
     /// UDP destination port of reports.
     pub udp_port: u16,
     /// Nodes that may send reports, with their addresses.
@@ -260,6 +337,8 @@ pub struct ReflexSpec {
     pub element: ElementIndex,
     /// What it changes.
     pub change: ChangeSpec,
+    /// Line of its ports in the file, or of its name, from 1.
+    pub line: usize,
     /// Changes a second, in bursts of at most a hundredth of them.
     pub rate: u64,
     /// Entries at most.
@@ -302,6 +381,14 @@ impl ChangeSpec {
             ChangeSpec::Entry(_) => None,
             ChangeSpec::Queue(port) => Some(*port),
             ChangeSpec::Meter { cell, .. } | ChangeSpec::Register { cell, .. } => Some(*cell),
+        }
+    }
+
+    /// Returns the ports that packets of an entry may be sent to.
+    pub fn ports(&self) -> &[u32] {
+        match self {
+            ChangeSpec::Entry(entry) => &entry.ports,
+            ChangeSpec::Meter { .. } | ChangeSpec::Register { .. } | ChangeSpec::Queue(_) => &[],
         }
     }
 
@@ -357,6 +444,12 @@ pub struct StoreSpec {
     pub nodes: Vec<String>,
     /// Replicas that must have a change before its decision counts as committed.
     pub ack: Ack,
+    /// Address of each replica, if each is in a process of its own; else empty.
+    pub addresses: Vec<SocketAddrV4>,
+    /// Directory that keeps votes and entries; `None` keeps them in memory.
+    pub dir: Option<PathBuf>,
+    /// Least time without a leader until an election.
+    pub election_timeout: Nanos,
 }
 
 impl KeyPart {

@@ -72,7 +72,9 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     let mut simulation = simulation.unwrap_or_else(|error| panic!("{error}"));
     let elements = loops.elements.iter().enumerate();
     let elements = elements.map(|(at, element)| {
-        let mut found = devices.iter().filter(|(name, _)| *name == element.device);
+        let mut found = devices
+            .iter()
+            .filter(|(name, _)| element.device.switch() == Some(name));
         let device = found.next().expect("the element is a switch").1.clone();
         let program = device.with(|device| Arc::clone(device.program()));
         let managed = ManagedElement::new(&loops, ElementIndex(at), &program);
@@ -88,7 +90,9 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
     let reports: Rc<RefCell<Vec<Arrived>>> = Rc::default();
     for (at, source) in loops.sources.iter().enumerate() {
-        let host = hosts.iter().position(|host| *host == source.host);
+        let host = hosts
+            .iter()
+            .position(|host| Some(host.as_str()) == source.listen.host());
         let host = HostId(host.expect("the source is a host"));
         let (source, arrived) = (SourceIndex(at), Rc::clone(&reports));
         let observe = move |frame: &[u8], at: Nanos| {

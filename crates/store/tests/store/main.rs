@@ -7,3 +7,4 @@ mod switches;
 
 mod faults;
 mod packets;
+mod raft_log;

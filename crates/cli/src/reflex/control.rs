@@ -1,0 +1,144 @@
+//! `polyplane reflex show`, `watch` and `kv`: a running plane by its control socket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use port::Poller;
+use reflex_runtime::{ControlClient, KeyOperation};
+use runtime::ProcessSetup;
+use serde_json::json;
+
+use super::show;
+use crate::{Ended, out};
+
+/// Address of a running plane.
+#[derive(Args)]
+struct Plane {
+    /// The UNIX socket of a running plane (`polyplane reflex run --control PATH`).
+    #[arg(long, value_name = "PATH", global = true, required = false)]
+    control: Option<PathBuf>,
+}
+
+impl Plane {
+    fn connect(&self) -> Result<ControlClient, String> {
+        let missing = "add --control PATH, the path that the plane was started with";
+        let path = self.control.as_deref().ok_or(missing)?;
+        ControlClient::connect(path).map_err(|error| error.to_string())
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ShowOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// Write JSON: nodes, counts, and all decisions.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(super) struct WatchOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// Write JSON: an event a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Each operation is committed by a majority of the store's nodes before it is answered. Exit status: 0, also for a key without a value; 1 if the \
+                  operation was refused or its outcome is not known."
+)]
+pub(super) struct KeyOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// Write JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    operation: KeyCommand,
+}
+
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Print the value of a key.
+    Get {
+        /// The key, of at most 16 bytes.
+        key: String,
+    },
+    /// Set a key.
+    Put {
+        /// The key, of at most 16 bytes.
+        key: String,
+        /// The value, of at most 64 bytes.
+        value: String,
+    },
+    /// Remove a key.
+    Delete {
+        /// The key.
+        key: String,
+    },
+}
+
+pub(super) fn show(options: &ShowOptions) -> Result<Ended, String> {
+    let state = options.plane.connect()?.show();
+    let state = state.map_err(|error| error.to_string())?;
+    match options.json {
+        true => out::json(&state),
+        false => out::text(&show::state_text(&state)),
+    }
+    Ok(Ended::Well)
+}
+
+pub(super) fn watch(options: &WatchOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let mut client = options.plane.connect()?;
+    client.watch().map_err(|error| error.to_string())?;
+    let mut poller = Poller::new();
+    loop {
+        if !client.has_event() {
+            let fds = early.signal_fd().into_iter().chain([client.fd()]);
+            let waited = poller.wait(fds, Duration::from_secs(1));
+            let ready = waited.map_err(|error| format!("cannot wait: {error}"))?;
+            if early.take_signal().is_some() {
+                return Ok(Ended::Well);
+            }
+            if ready == 0 {
+                continue;
+            }
+        }
+        let event = client.next_event().map_err(|error| error.to_string())?;
+        let Some(event) = event else {
+            return Ok(Ended::Well);
+        };
+        let is_read = match options.json {
+            true => out::try_line(&event.to_string()),
+            false => out::try_line(&show::event_text(&event)),
+        };
+        if !is_read {
+            return Ok(Ended::Well);
+        }
+    }
+}
+
+pub(super) fn key(options: &KeyOptions) -> Result<Ended, String> {
+    let (operation, is_read) = match &options.operation {
+        KeyCommand::Get { key } => (KeyOperation::Get(key.clone()), true),
+        KeyCommand::Put { key, value } => (KeyOperation::Put(key.clone(), value.clone()), false),
+        KeyCommand::Delete { key } => (KeyOperation::Delete(key.clone()), false),
+    };
+    operation.operation()?;
+    let value = options.plane.connect()?.operate(operation);
+    let value = value.map_err(|error| error.to_string())?;
+    match (options.json, is_read) {
+        (true, true) => out::json_line(&json!({ "value": value })),
+        (true, false) => out::json_line(&json!({ "done": true })),
+        (false, true) => match value {
+            Some(value) => out::line(&value),
+            None => out::note("the key has no value"),
+        },
+        (false, false) => {}
+    }
+    Ok(Ended::Well)
+}

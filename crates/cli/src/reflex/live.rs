@@ -1,0 +1,196 @@
+//! `polyplane reflex run` without a fabric, and `polyplane reflex member`: the process of a plane.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::reflex::{Loops, PlaneDriver};
+use clap::Args;
+use packet::Nanos;
+use reflex_runtime::{PlaneEvent, PlaneObserver, PlaneProcess, ProcessCounts, ProcessOptions};
+use runtime::ProcessSetup;
+use serde_json::Value;
+use support::amount;
+use terminal::live::LiveLine;
+
+use super::show::{self, Report};
+use crate::{Ended, out};
+
+/// Options of a process.
+#[derive(Args)]
+pub(super) struct LiveOptions {
+    /// Serve `polyplane reflex show`, `watch` and `kv` at this UNIX socket, in a real run.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Poll for this number of microseconds after the last report before sleeping, in a real run:
+    /// reports are taken sooner, and a core is busy.
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    spin: u64,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Give each node of [store] an address, and start one process for each. All read the same file. The node that leads sends commands to switches; \
+                  decisions of the others are proposed to it. Votes and entries are kept in [store] dir, so a killed process is started again with the same \
+                  command.\n\nStops on SIGINT, SIGTERM and SIGHUP."
+)]
+pub(super) struct MemberOptions {
+    /// The loop file.
+    #[arg(value_name = "LOOPS.toml")]
+    loops: PathBuf,
+    /// The node of the store that this process is.
+    #[arg(long)]
+    name: String,
+    /// Maximum time in seconds.
+    #[arg(long, value_name = "S", value_parser = super::run::seconds)]
+    seconds: Option<Duration>,
+    #[command(flatten)]
+    live: LiveOptions,
+    /// Write JSON: an event a line, then the counts.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a process runs.
+pub(super) struct LiveRun<'a> {
+    pub(super) file: &'a Path,
+    /// Place of its node in the list of the store, if the nodes are in several processes.
+    pub(super) node: Option<usize>,
+    pub(super) time: Option<Duration>,
+    pub(super) json: bool,
+    /// File of a capture of each source.
+    pub(super) captures: Vec<Option<PathBuf>>,
+}
+
+pub(super) fn member(options: &MemberOptions, early: &ProcessSetup) -> Result<Ended, String> {
+    let loops = super::read(&options.loops)?;
+    let nodes = &loops.store.nodes;
+    let Some(node) = nodes.iter().position(|node| *node == options.name) else {
+        let (name, all) = (&options.name, nodes.join(", "));
+        return Err(format!(
+            "the store has no node \"{name}\"; name one of: {all}"
+        ));
+    };
+    if loops.store.addresses.is_empty() {
+        return Err(format!(
+            "{} gives its nodes no addresses; write nodes = [{{ name = \"{}\", address = \"ADDRESS:PORT\" }}, ..], or use `polyplane reflex run`",
+            options.loops.display(),
+            options.name
+        ));
+    }
+    let run = LiveRun {
+        file: &options.loops,
+        node: Some(node),
+        time: options.seconds,
+        json: options.json,
+        captures: Vec::new(),
+    };
+    self::run(loops, &run, &options.live, early)
+}
+
+pub(super) fn run(
+    loops: Loops,
+    run: &LiveRun<'_>,
+    options: &LiveOptions,
+    early: &ProcessSetup,
+) -> Result<Ended, String> {
+    if run.node.is_none() && !loops.store.addresses.is_empty() {
+        let (file, name) = (run.file.display(), &loops.store.nodes[0]);
+        return Err(format!(
+            "the nodes of the store have addresses: start each with `polyplane reflex member {file} --name {name}`"
+        ));
+    }
+    let folder = run.file.parent().unwrap_or(Path::new(""));
+    let process_options = ProcessOptions {
+        folder: folder.to_owned(),
+        node: run.node,
+        control: options.control.clone(),
+        spin: Duration::from_micros(options.spin),
+        captures: run.captures.clone(),
+    };
+    early.begin_work();
+    let process = PlaneProcess::open(loops, &process_options);
+    let mut process = process.map_err(|error| error.to_string())?;
+    super::set_topology(process.plane_mut(), run.file)?;
+    for warning in process.warnings() {
+        out::note(&format!("warning: {warning}"));
+    }
+    let start = process.started();
+    let name = process.driver().plane().loops().name.clone();
+    let node = run
+        .node
+        .map(|at| &process.driver().plane().loops().store.nodes[at]);
+    let at = options.control.as_deref();
+    out::note(&format!(
+        "{name}: running{}{}",
+        node.map_or(String::new(), |node| format!(" as node {node}")),
+        at.map_or(String::new(), |at| format!(", control at {}", at.display()))
+    ));
+    let mut printer = Printer {
+        json: run.json,
+        start,
+        line: LiveLine::new(),
+    };
+    let ran = process.run(early.signal_fd(), run.time, &mut printer);
+    printer.line.clear();
+    // A signal ends a run well.
+    let _ = early.take_signal();
+    let finished = process.finish();
+    ran.and(finished).map_err(|error| error.to_string())?;
+    let counts = process.counts();
+    match run.json {
+        true => out::json_line(&show::state(process.driver(), counts, start, process.now())),
+        false => {
+            let report = Report::new(process.driver(), process.now());
+            let report = report.with_start(start).with_others(counts.others);
+            out::text(&report.text());
+        }
+    }
+    let mut is_well = true;
+    for error in process.source_errors() {
+        is_well = false;
+        out::error(error);
+    }
+    Ok(match is_well {
+        true => Ended::Well,
+        false => Ended::WithErrors,
+    })
+}
+
+/// Prints events while a plane runs.
+struct Printer {
+    json: bool,
+    start: Nanos,
+    line: LiveLine,
+}
+
+impl PlaneObserver for Printer {
+    fn event(&mut self, driver: &PlaneDriver, event: &PlaneEvent) -> Value {
+        let shown = show::event(driver, event);
+        if self.json {
+            out::json_line(&shown);
+        } else if !matches!(event, PlaneEvent::Decision(_)) {
+            // Decisions are in the table at the end.
+            self.line.note(&show::event_text(&shown));
+        }
+        shown
+    }
+
+    fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts) -> Value {
+        let since = self.start.0;
+        let now = std::time::SystemTime::now();
+        let now = now
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let now = Nanos(Nanos::from(now).0.max(since));
+        show::state(driver, counts, self.start, now)
+    }
+
+    fn progress(&mut self, driver: &PlaneDriver) {
+        if self.line.is_due() {
+            let counts = driver.plane().counts();
+            let received = amount::count(counts.received, "datagram");
+            let commands = amount::count(counts.commands, "command");
+            self.line.show(&format!("{received}, {commands}"));
+        }
+    }
+}

@@ -1,0 +1,599 @@
+//! `polyplane reflex run` and `member` on real sockets: reports become entries of a running switch,
+//! members are killed and started again.
+
+mod lab;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::cables::Cables;
+use lab::{Directory, Running, example, polyplane, said};
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity;
+use p4rt::client::{Client, Endpoint};
+use packet::Frame;
+use port::Port;
+use reflex_runtime::{ControlClient, KeyOperation};
+use support::checksum::internet_checksum;
+use telemetry::{
+    Associations, EmbeddedInt, Exporter, Hop, HopTime, Instructions, IntContents, IntNodeId,
+    IntStack, NextProtocol, PacketKind, ReportEvent, ReportHeader, ReportVersion, ReportWriter,
+};
+
+/// Time within which something must happen: a failure, and no measurement.
+const SOON: Duration = Duration::from_secs(40);
+/// Reports of a flow before one that is slow.
+const WINDOW: u32 = 10;
+
+/// Waits until `found` returns something.
+fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(start.elapsed() < SOON, "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns UDP ports that nothing uses now.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let sockets: [UdpSocket; N] =
+        std::array::from_fn(|_| UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
+    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
+}
+
+/// A switch with the INT program.
+fn switch(address: &str) -> (Running, String) {
+    let program = format!("1={}", example("int/int.p4"));
+    let mut command = polyplane();
+    command.args(["serve", "--p4runtime", address, "--device", &program]);
+    let mut running = Running::start(&mut command);
+    let address = running.served_address().trim().to_owned();
+    (running, address)
+}
+
+/// Returns the entries of the detour table, as metadata and port.
+fn detours(address: &str) -> Vec<(String, Vec<u8>)> {
+    let endpoint = Endpoint {
+        address: address.to_owned(),
+        tls: None,
+    };
+    let Ok(mut client) = Client::connect(&endpoint, 1, "") else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let all = Entity::TableEntry(rt::TableEntry::default());
+    let read = client.read(vec![all], |entity| {
+        if let Entity::TableEntry(entry) = entity
+            && entry.r#match.len() == 5
+        {
+            let action = entry.action.and_then(|action| action.r#type);
+            let Some(rt::table_action::Type::Action(action)) = action else {
+                panic!("the entry has an action");
+            };
+            let owner = String::from_utf8(entry.metadata).expect("a text");
+            found.push((owner, action.params[0].value.clone()));
+        }
+    });
+    read.map_or(Vec::new(), |()| found)
+}
+
+/// The sender of reports of node 9.
+struct Sender {
+    socket: UdpSocket,
+    to: u16,
+    sequence: u32,
+}
+
+impl Sender {
+    fn new(to: u16) -> Sender {
+        Sender {
+            socket: UdpSocket::bind("127.0.0.1:0").expect("a port is free"),
+            to,
+            sequence: 0,
+        }
+    }
+
+    /// Sends a report of a packet that five nodes took `latency` nanoseconds each for.
+    fn send(&mut self, flow: u16, latency: u32) {
+        let report = self.report(flow, latency);
+        let sent = self.socket.send_to(&report, ("127.0.0.1", self.to));
+        sent.expect("the machine sends to itself");
+    }
+
+    /// Returns a frame with a report.
+    fn frame(&mut self, flow: u16, latency: u32) -> Vec<u8> {
+        let report = self.report(flow, latency);
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        frame.extend((28 + report.len() as u16).to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 9, 10, 9, 0, 99]);
+        let checksum = internet_checksum(&frame[14..]);
+        frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend([0x80, 0, 0x7f, 0xfe]);
+        frame.extend((8 + report.len() as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(report);
+        frame
+    }
+
+    fn report(&mut self, flow: u16, latency: u32) -> Vec<u8> {
+        let mut entries = Vec::new();
+        for hop in 1..=5u32 {
+            entries.extend(hop.to_be_bytes());
+            entries.extend([0, 1, 0, 1]);
+            entries.extend(latency.to_be_bytes());
+        }
+        let stack = IntStack::new(Instructions(0xe000), 3, &entries).expect("whole hops");
+        let mut packet = vec![0x45, 0x17 << 2, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend([10, 0, 1, 1, 10, 0, 2, 1]);
+        packet.extend(flow.to_be_bytes());
+        packet.extend([19, 136, 0, 0, 0, 0]);
+        let int = EmbeddedInt {
+            next: NextProtocol::Payload { dscp: 0 },
+            contents: IntContents::Md(stack),
+        };
+        int.write(&mut packet).expect("INT 2.1 is written");
+        self.sequence += 1;
+        let header = ReportHeader {
+            version: ReportVersion::V2,
+            exporter: Exporter {
+                node: Some(IntNodeId(9)),
+                hardware: 0,
+            },
+            sequence: self.sequence,
+        };
+        let event = ReportEvent {
+            associations: Associations {
+                tracked: true,
+                ..Associations::default()
+            },
+            hop: Hop {
+                ingress_time: Some(HopTime::Full(1)),
+                ..Hop::default()
+            },
+            drop: None,
+            packet: Some((PacketKind::Ipv4, &packet)),
+            max_packet: 256,
+        };
+        let mut out = Vec::new();
+        let mut writer = ReportWriter::new(&header, &mut out);
+        writer.event(&event).expect("one report fits");
+        out
+    }
+
+    /// Sends reports of a flow, of which the last one is slow.
+    fn slow_flow(&mut self, flow: u16) {
+        for _ in 0..WINDOW {
+            self.send(flow, 100);
+        }
+        self.send(flow, 5000);
+    }
+}
+
+/// Loops with one source and one element behind a P4Runtime server.
+fn loops(listen: &str, element: &str, store: &str) -> String {
+    format!(
+        r#"
+name = "live"
+[[element]]
+name = "leaf1"
+device = "p4runtime:{element}"
+[[source]]
+listen = "{listen}"
+from = [{{ node = 9, address = "127.0.0.1" }}]
+int_dscp = 23
+[[monitor]]
+name = "slow paths"
+kind = "path_latency"
+match = ["ip.dst 10.0.2.0/24"]
+window = {WINDOW}
+above = "10 us"
+reflex = "detour"
+[[reflex]]
+name = "detour"
+element = "leaf1"
+table = "IntIngress.detour"
+key = ["ip.src", "ip.dst", "ip.protocol", "l4.src", "l4.dst"]
+action = "IntIngress.via"
+ports = [3, 4]
+{store}
+"#
+    )
+}
+
+/// A running plane with its control socket.
+struct Plane {
+    running: Running,
+    control: PathBuf,
+}
+
+impl Plane {
+    fn start(arguments: &[&str], control: String) -> Plane {
+        let mut command: Command = polyplane();
+        command.arg("reflex").args(arguments);
+        command.args(["--control", &control, "--json"]);
+        let mut running = Running::start(&mut command);
+        // Full pipes would stop it.
+        let err = BufReader::new(running.0.stderr.take().expect("it is piped"));
+        std::thread::spawn(move || {
+            for line in err.lines().map_while(Result::ok) {
+                println!("{line}");
+            }
+        });
+        let out = BufReader::new(running.0.stdout.take().expect("it is piped"));
+        std::thread::spawn(move || out.lines().map_while(Result::ok).for_each(drop));
+        Plane {
+            running,
+            control: control.into(),
+        }
+    }
+
+    fn client(&self) -> ControlClient {
+        wait_for("a control socket", || {
+            ControlClient::connect(&self.control).ok()
+        })
+    }
+
+    fn show(&self) -> serde_json::Value {
+        self.client()
+            .show()
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Does an operation, repeated while there is no leader or the outcome is not known.
+    fn operate(&self, operation: &KeyOperation) -> Option<String> {
+        let mut client = self.client();
+        wait_for("an operation", || client.operate(operation.clone()).ok())
+    }
+
+    fn kill(&mut self) {
+        self.running.signal("KILL");
+        self.running.0.wait().expect("it was started here");
+    }
+}
+
+fn put(key: &str, value: impl ToString) -> KeyOperation {
+    KeyOperation::Put(key.to_owned(), value.to_string())
+}
+
+fn get(key: &str) -> KeyOperation {
+    KeyOperation::Get(key.to_owned())
+}
+
+#[test]
+fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
+    let dir = Directory::new("reflex-live");
+    let (running, address) = switch("127.0.0.1:0");
+    let [port] = free_ports();
+    let listen = format!("udp:127.0.0.1:{port}");
+    let store = format!(
+        "[store]\nnodes = [\"a\", \"b\", \"c\"]\nkeep = \"disk\"\ndir = \"{}\"\n",
+        dir.file("store")
+    );
+    let file = dir.with("loops.toml", loops(&listen, &address, &store));
+    let capture = format!("{listen}={}", dir.file("reports.pcap"));
+    let run = ["run", &file, "--capture", &capture];
+    let mut plane = Plane::start(&run, dir.file("sock"));
+    wait_for("a connection", || {
+        (plane.show()["disconnected"] == serde_json::json!([])).then_some(())
+    });
+    let mut watcher = plane.client();
+    watcher.watch().unwrap();
+    let mut sender = Sender::new(port);
+    sender.slow_flow(1000);
+    let expected = ("reflex detour".to_owned(), vec![3]);
+    wait_for("an entry", || {
+        (detours(&address) == [expected.clone()]).then_some(())
+    });
+    let event = wait_for("a decision", || {
+        let event = watcher.next_event().unwrap().expect("the plane runs");
+        (event["event"] == "decision").then_some(event)
+    });
+    assert_eq!(event["decision"]["port"], 3);
+    plane.operate(&put("threshold", 20));
+
+    // A datagram of a node that is not listed, and one that is none.
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    stranger.send_to(b"report", ("127.0.0.1", port)).unwrap();
+    sender
+        .socket
+        .send_to(b"report", ("127.0.0.1", port))
+        .unwrap();
+    let counts = wait_for("both datagrams", || {
+        let counts = plane.show()["counts"].clone();
+        (counts["received"] == u64::from(WINDOW) + 3).then_some(counts)
+    });
+    assert_eq!(counts["not_allowed"], 1);
+    assert_eq!(counts["malformed"], 1);
+    assert_eq!(counts["accepted"], u64::from(WINDOW) + 1);
+    assert_eq!(counts["classified"], u64::from(WINDOW) + 1);
+
+    // The switch loses its entries, and gets them again.
+    drop(running);
+    let (running, _) = switch(&address);
+    wait_for("the entry again", || {
+        (detours(&address) == [expected.clone()]).then_some(())
+    });
+
+    // The plane is killed, and its store has votes, keys and changes on disk.
+    plane.kill();
+    drop(running);
+    let (running, _) = switch(&address);
+    let plane = Plane::start(&run, dir.file("sock"));
+    wait_for("the entry from the disk", || {
+        (detours(&address) == [expected.clone()]).then_some(())
+    });
+    assert_eq!(plane.operate(&get("threshold")).as_deref(), Some("20"));
+
+    // A leader of a later term controls the switch: this one is refused.
+    let endpoint = Endpoint {
+        address: address.clone(),
+        tls: None,
+    };
+    let mut later = Client::connect(&endpoint, 1, "").unwrap();
+    let election = 1u128 << 64 | u128::from(u32::MAX);
+    assert!(later.arbitrate(Some(election)).unwrap().is_primary);
+    sender.slow_flow(2000);
+    let refusal = wait_for("a refusal", || {
+        let element = plane.show()["elements"][0]["last_refusal"].clone();
+        element.as_str().map(str::to_owned)
+    });
+    assert!(refusal.contains("a later leader"), "{refusal}");
+    assert_eq!(detours(&address).len(), 1);
+
+    // When it is gone, the plane controls the switch again, with all changes of its store.
+    drop(later);
+    drop(running);
+    let (_running, _) = switch(&address);
+    wait_for("both entries", || {
+        (detours(&address).len() == 2).then_some(())
+    });
+    let shown = said(&["reflex", "show", "--control", &dir.file("sock")]);
+    assert!(
+        shown.out.contains("leader in term"),
+        "{}{}",
+        shown.out,
+        shown.err
+    );
+    let live = plane.show()["decisions"].clone();
+    plane.running.signal("TERM");
+    let mut plane = plane;
+    assert!(plane.running.0.wait().unwrap().success());
+
+    // A replay of what the second process received makes its decisions.
+    let replay = said(&["reflex", "replay", &file, "--in", &capture, "--json"]);
+    let replay = replay.json()["decisions"].clone();
+    for part in [
+        "at", "monitor", "flow", "path", "latency", "average", "port",
+    ] {
+        assert_eq!(live[0][part], replay[0][part], "{part}");
+    }
+    assert_eq!(replay.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_store_whose_disk_is_full_refuses_by_name_and_goes_on_with_room() {
+    let dir = Directory::new("reflex-full");
+    let disk = dir.0.join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let size = std::ffi::CString::new("size=16777216").unwrap();
+    let flags = rustix::mount::MountFlags::NODEV;
+    if let Err(error) = rustix::mount::mount("tmpfs", &disk, "tmpfs", flags, size.as_c_str()) {
+        return println!("skipped: a small file system cannot be mounted: {error}");
+    }
+    let [reports] = free_ports();
+    let text = format!(
+        "[[source]]\nlisten = \"udp:127.0.0.1:{reports}\"\n\
+         from = [{{ node = 9, address = \"127.0.0.1\" }}]\n\
+         [[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\nabove = \"1 us\"\n\
+         [store]\nnodes = [\"a\"]\nkeep = \"disk\"\ndir = \"disk\"\n"
+    );
+    let file = dir.with("loops.toml", text);
+    let mut plane = Plane::start(&["run", &file], dir.file("sock"));
+    plane.operate(&put("key", 1));
+    let ballast = disk.join("ballast");
+    let mut fill = std::fs::File::create(&ballast).unwrap();
+    while std::io::Write::write(&mut fill, &[1; 4096]).is_ok() {}
+    let mut number = 1;
+    let refused = wait_for("a refusal", || {
+        number += 1;
+        let mut client = plane.client();
+        let put = put(&format!("key {}", number % 500), number);
+        client.operate(put).err().map(|error| error.to_string())
+    });
+    let is_named = refused.contains("make room") || refused.contains("timeout");
+    assert!(is_named, "{refused}");
+    let shown = plane.show()["disk"].clone();
+    let shown = shown.as_str().expect("the disk is full");
+    assert!(shown.contains("no space is left"), "{shown}");
+    // An open file keeps its room.
+    drop(fill);
+    std::fs::remove_file(&ballast).unwrap();
+    plane.operate(&put("key", 2));
+    plane.kill();
+    let plane = Plane::start(&["run", &file], dir.file("sock"));
+    assert_eq!(plane.operate(&get("key")).as_deref(), Some("2"));
+    drop(plane);
+    let _ = rustix::mount::unmount(&disk, rustix::mount::UnmountFlags::DETACH);
+}
+
+#[test]
+fn reports_are_received_at_interfaces_by_each_driver() {
+    let Some(mut cables) = Cables::new(2) else {
+        return;
+    };
+    let dir = Directory::new("reflex-interfaces");
+    let source = |listen: &str| {
+        format!(
+            "[[source]]\nlisten = \"{listen}\"\nint_dscp = 23\n\
+             from = [{{ node = 9, address = \"10.9.0.9\" }}]\n"
+        )
+    };
+    let monitor = "[[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\n\
+                   above = \"10 us\"\n";
+    let text = source("packet:port0") + &source("xdp:port1") + monitor;
+    let file = dir.with("loops.toml", text);
+    let start = || Plane::start(&["run", &file], dir.file("sock"));
+    let plane = cables.switch.run(start).unwrap();
+    plane.client();
+    let mut sender = Sender::new(0);
+    for _ in 0..WINDOW {
+        for end in 0..2 {
+            let frame = sender.frame(1000 + end as u16, 100);
+            cables.ends[end].tx(&[Frame::from_bytes(&frame).unwrap()]);
+        }
+    }
+    let other = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5, 1, 2, 3, 4];
+    cables.ends[0].tx(&[Frame::from_bytes(&other).unwrap()]);
+    let state = wait_for("all reports", || {
+        let state = plane.show();
+        let is_all = state["counts"]["received"] == 2 * WINDOW && state["counts"]["others"] == 1;
+        is_all.then_some(state)
+    });
+    assert_eq!(state["counts"]["accepted"], 2 * WINDOW);
+    assert_eq!(state["monitors"][0]["normal"], 2 * WINDOW);
+}
+
+/// Returns the place of the member that leads.
+fn leader_of(members: &[Plane]) -> usize {
+    wait_for("a leader", || {
+        let leads = |member: &Plane| member.show()["nodes"][0]["role"] == "leader";
+        members.iter().position(leads)
+    })
+}
+
+#[test]
+fn killed_members_lose_no_acknowledged_write_and_commands_go_on() {
+    let dir = Directory::new("reflex-members");
+    let (_running, address) = switch("127.0.0.1:0");
+    let [reports, a, b, c] = free_ports();
+    let nodes = [("a", a), ("b", b), ("c", c)]
+        .map(|(name, port)| format!("{{ name = \"{name}\", address = \"127.0.0.1:{port}\" }}"));
+    let store = format!(
+        "[store]\nnodes = [{}]\nkeep = \"disk\"\ndir = \"{}\"\n",
+        nodes.join(", "),
+        dir.file("store")
+    );
+    let listen = format!("udp:127.0.0.1:{reports}\"\nnode = \"a");
+    let file = dir.with("loops.toml", loops(&listen, &address, &store));
+    let start = |name: &str| {
+        let control = dir.file(&format!("{name}.sock"));
+        Plane::start(&["member", &file, "--name", name], control)
+    };
+    let names = ["a", "b", "c"];
+    let mut members = names.map(start);
+    let mut sender = Sender::new(reports);
+    let mut acknowledged = BTreeMap::new();
+    let mut number = 0u32;
+    for round in 0..3u16 {
+        for at in 0..30 {
+            number += 1;
+            let key = format!("key {}", number % 7);
+            members[at % 3].operate(&put(&key, number));
+            acknowledged.insert(key, number);
+        }
+        let leader = leader_of(&members);
+        members[leader].kill();
+        // The others go on without it.
+        for at in 0..10 {
+            number += 1;
+            let key = format!("key {}", number % 7);
+            members[(leader + 1 + at % 2) % 3].operate(&put(&key, number));
+            acknowledged.insert(key, number);
+        }
+        members[leader] = start(names[leader]);
+        for (key, value) in &acknowledged {
+            let found = members[leader].operate(&get(key));
+            assert_eq!(found, Some(value.to_string()), "round {round}");
+        }
+        // A report at any member becomes an entry by the leader.
+        sender.slow_flow(1000 + round);
+        wait_for("an entry", || {
+            (detours(&address).len() == usize::from(round) + 1).then_some(())
+        });
+    }
+    // A member that was stopped, and not killed, follows the one that leads meanwhile.
+    let leader = leader_of(&members);
+    members[leader].running.signal("STOP");
+    let other = (leader + 1) % 3;
+    members[other].operate(&put("paused", 1));
+    members[leader].running.signal("CONT");
+    wait_for("it follows", || {
+        (members[leader].show()["nodes"][0]["role"] == "follower").then_some(())
+    });
+    members[leader].operate(&put("paused", 2));
+    assert_eq!(members[other].operate(&get("paused")).as_deref(), Some("2"));
+    sender.slow_flow(2000);
+    wait_for("an entry", || (detours(&address).len() == 4).then_some(()));
+    let lines = said(&[
+        "reflex",
+        "kv",
+        "get",
+        "key 1",
+        "--control",
+        &dir.file("b.sock"),
+        "--json",
+    ]);
+    assert_eq!(lines.json()["value"], acknowledged["key 1"].to_string());
+}
+
+#[test]
+fn what_a_real_run_cannot_use_is_refused_with_its_line() {
+    let dir = Directory::new("reflex-refused");
+    let fabric = example("reflex/slow_link/fabric.toml");
+    let shipped = std::fs::read_to_string(example("reflex/slow_link/loops.toml")).unwrap();
+    let refused = |text: &str, arguments: &[&str], words: &[&str]| {
+        let file = dir.with("loops.toml", text);
+        let command = [&["reflex", arguments[0], &file], &arguments[1..]].concat();
+        let run = said(&command);
+        assert_eq!(run.status, Some(1), "{}", run.out);
+        for word in words {
+            assert!(run.err.contains(word), "{word}\n{}", run.err);
+        }
+    };
+    let wrong = shipped
+        .replace("host:collector", "host:nobody")
+        .replace("ports = [3, 4]", "ports = [3, 9]");
+    let run: &[&str] = &["run", "--fabric", &fabric];
+    let words = [
+        "loops.toml:12: error: ",
+        "has no host nobody",
+        "port 9 of leaf1 has no link",
+    ];
+    refused(&wrong, run, &words);
+    let wrong = shipped.replace("name = \"leaf1\"", "name = \"leaf1\"\ndevice = \"leaf7\"");
+    refused(
+        &wrong,
+        run,
+        &["has no switch leaf7", "one of: leaf1, leaf2"],
+    );
+    refused(&shipped, &["run"], &["add --fabric TOPOLOGY", "line 12"]);
+    refused(
+        &shipped,
+        &["member", "--name", "a"],
+        &["gives its nodes no addresses"],
+    );
+    refused(
+        &shipped,
+        &["member", "--name", "z"],
+        &["no node \"z\"; name one of: a, b, c"],
+    );
+    let store = "nodes = [{ name = \"a\", address = \"127.0.0.1:7000\" }]";
+    let wrong = shipped.replace("nodes = [\"a\", \"b\", \"c\"]", store);
+    refused(
+        &wrong,
+        &["check"],
+        &["must keep their votes", "keep = \"disk\""],
+    );
+    let short = said(&["reflex", "run", "loops.toml", "--seconds", "0"]);
+    assert!(short.err.contains("as in 20 or 0.5"), "{}", short.err);
+    let none = said(&["reflex", "kv", "get", "key", "--control", &dir.file("none")]);
+    assert_eq!(none.status, Some(1));
+    assert!(none.err.contains("no plane serves"), "{}", none.err);
+}

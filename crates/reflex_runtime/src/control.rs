@@ -1,0 +1,450 @@
+//! The control socket of a running plane: lines of JSON over a UNIX socket.
+//!
+//! A request is one line: `{"key": {"get": KEY}}`, `{"key": {"put": [KEY, VALUE]}}`,
+//! `{"key": {"delete": KEY}}`, `"show"` or `"watch"`. An answer is one line, an object with `error`
+//! if the request was refused.
+//! After `"watch"` each event is a line.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use consensus::{Key, Operation, RequestAnswer, StoredValue};
+use packet::Nanos;
+use reflex::{PlaneDriver, RequestId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::ProcessError;
+
+/// Connections at most.
+const MAX_CLIENTS: usize = 64;
+/// Bytes of a line at most.
+const MAX_LINE: usize = 4096;
+/// Bytes that wait for a client at most. One that does not read them is disconnected.
+const MAX_WAITING: usize = 1 << 20;
+/// Time after which an operation without an answer is given up.
+const TIMEOUT: Nanos = Nanos::from_secs(5);
+/// Time that a client waits for an answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Operation on a key of the store. Keys have at most 16 bytes, values at most 64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum KeyOperation {
+    /// Reads a key.
+    Get(String),
+    /// Sets a key.
+    Put(String, String),
+    /// Removes a key.
+    Delete(String),
+}
+
+impl KeyOperation {
+    /// Returns the operation of the store.
+    ///
+    /// # Errors
+    /// The key or the value is too long.
+    pub fn operation(&self) -> Result<Operation, String> {
+        Ok(match self {
+            KeyOperation::Get(key) => Operation::Get(key_of(key)?),
+            KeyOperation::Delete(key) => Operation::Delete(key_of(key)?),
+            KeyOperation::Put(key, value) => {
+                let bytes = StoredValue::new(value.as_bytes()).ok_or_else(|| {
+                    format!("the value has {} bytes; write at most 64", value.len())
+                })?;
+                Operation::Put(key_of(key)?, bytes)
+            }
+        })
+    }
+}
+
+fn key_of(text: &str) -> Result<Key, String> {
+    let mut key = [0; 16];
+    let place = key.get_mut(..text.len()).filter(|place| !place.is_empty());
+    let place =
+        place.ok_or_else(|| format!("key \"{text}\" has {} bytes; write 1 to 16", text.len()))?;
+    place.copy_from_slice(text.as_bytes());
+    Ok(key)
+}
+
+/// A request of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ControlRequest {
+    Key(KeyOperation),
+    Show,
+    Watch,
+}
+
+struct Client {
+    stream: UnixStream,
+    /// Bytes of a line that is not complete.
+    line: Vec<u8>,
+    /// Bytes that the client has not taken.
+    waiting: Vec<u8>,
+    watches: bool,
+    is_closed: bool,
+    /// The operation under way, and the time at which it is given up.
+    operation: Option<(RequestId, Nanos)>,
+}
+
+/// Control socket of a plane.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    clients: Vec<Client>,
+}
+
+impl ControlSocket {
+    /// Opens the socket, for the own user only. A socket that no process serves is replaced.
+    pub(crate) fn open(path: &Path) -> Result<ControlSocket, ProcessError> {
+        let failed = |error: &dyn std::fmt::Display| {
+            ProcessError(format!("control socket {}: {error}", path.display()))
+        };
+        if UnixStream::connect(path).is_ok() {
+            return Err(failed(
+                &"another process serves it; stop that one, or give another path",
+            ));
+        }
+        let is_socket = std::fs::symlink_metadata(path)
+            .is_ok_and(|it| std::os::unix::fs::FileTypeExt::is_socket(&it.file_type()));
+        if is_socket {
+            std::fs::remove_file(path).map_err(|error| failed(&error))?;
+        }
+        let listener = UnixListener::bind(path).map_err(|error| failed(&error))?;
+        let own = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(path, own).map_err(|error| failed(&error))?;
+        listener
+            .set_nonblocking(true)
+            .map_err(|error| failed(&error))?;
+        Ok(ControlSocket {
+            listener,
+            path: path.to_owned(),
+            clients: Vec::new(),
+        })
+    }
+
+    /// Takes connections and requests. `show` makes the answer to `"show"`. Returns the number of
+    /// requests.
+    pub(crate) fn serve(
+        &mut self,
+        now: Nanos,
+        driver: &mut PlaneDriver,
+        mut show: impl FnMut(&PlaneDriver) -> Value,
+    ) -> usize {
+        while self.clients.len() < MAX_CLIENTS
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok() {
+                self.clients.push(Client {
+                    stream,
+                    line: Vec::new(),
+                    waiting: Vec::new(),
+                    watches: false,
+                    is_closed: false,
+                    operation: None,
+                });
+            }
+        }
+        let mut count = 0;
+        for client in &mut self.clients {
+            client.read();
+            while client.operation.is_none()
+                && let Some(line) = client.next_line()
+            {
+                count += 1;
+                client.request(now, &line, driver, &mut show);
+            }
+            if let Some((id, deadline)) = client.operation
+                && now >= deadline
+            {
+                driver.plane_mut().store_mut().forget(id);
+                client.operation = None;
+                let error = "timeout: no answer within 5 s; the operation may have been done";
+                client.send(&json!({ "error": error }));
+            }
+        }
+        while let Some((id, answer)) = driver.plane_mut().next_answer() {
+            count += 1;
+            let is_own = |it: &&mut Client| it.operation.is_some_and(|(own, _)| own == id);
+            if let Some(client) = self.clients.iter_mut().find(is_own) {
+                client.operation = None;
+                client.send(&shown(answer));
+            }
+        }
+        for client in &mut self.clients {
+            client.flush();
+            if let Some((id, _)) = client.operation.filter(|_| client.is_closed) {
+                driver.plane_mut().store_mut().forget(id);
+            }
+        }
+        self.clients.retain(|client| !client.is_closed);
+        count
+    }
+
+    /// Sends an event to the clients that watch.
+    pub(crate) fn event(&mut self, event: &Value) {
+        for client in self.clients.iter_mut().filter(|client| client.watches) {
+            client.send(event);
+            client.flush();
+        }
+    }
+
+    /// Returns the descriptors that are readable when a request waits.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        clients.chain([self.listener.as_fd()])
+    }
+
+    /// Returns the time at which an operation is given up.
+    pub(crate) fn next_time(&self) -> Option<Nanos> {
+        let operations = self.clients.iter().filter_map(|client| client.operation);
+        operations.map(|(_, deadline)| deadline).min()
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Another process may have removed it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn shown(answer: RequestAnswer) -> Value {
+    match answer {
+        RequestAnswer::Value(value) => {
+            let value = value.map(|it| String::from_utf8_lossy(it.get()).into_owned());
+            json!({ "value": value })
+        }
+        RequestAnswer::Full => {
+            json!({ "error": "store_full: the store has no room for the key; delete others" })
+        }
+        RequestAnswer::Stale => json!({ "error": "stale: the operation may have been done" }),
+        _ => json!({ "done": true }),
+    }
+}
+
+impl Client {
+    fn read(&mut self) {
+        let mut buffer = [0; MAX_LINE];
+        while self.line.len() < MAX_LINE {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => {
+                    self.is_closed = true;
+                    return;
+                }
+                Ok(length) => self.line.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.is_closed = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.line.iter().position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            if self.line.len() >= MAX_LINE {
+                self.line.clear();
+                self.send(&json!({ "error": "the line is too long" }));
+                self.is_closed = true;
+            }
+            return None;
+        };
+        let rest = self.line.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.line, rest);
+        line.truncate(end);
+        Some(line)
+    }
+
+    fn request(
+        &mut self,
+        now: Nanos,
+        line: &[u8],
+        driver: &mut PlaneDriver,
+        show: &mut impl FnMut(&PlaneDriver) -> Value,
+    ) {
+        let request = serde_json::from_slice(line).map_err(|error| error.to_string());
+        let answer = request.and_then(|request| match request {
+            ControlRequest::Show => Ok(Some(show(driver))),
+            ControlRequest::Watch => {
+                self.watches = true;
+                Ok(Some(json!({ "watching": true })))
+            }
+            ControlRequest::Key(operation) => {
+                let operation = operation.operation()?;
+                let id = driver.plane_mut().request(operation);
+                let id = id.map_err(|refusal| refusal.to_string())?;
+                self.operation = Some((id, now + TIMEOUT));
+                Ok(None)
+            }
+        });
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.send(&answer),
+            Err(error) => self.send(&json!({ "error": error })),
+        }
+    }
+
+    fn send(&mut self, answer: &Value) {
+        if self.waiting.len() > MAX_WAITING {
+            self.is_closed = true;
+            return;
+        }
+        self.waiting
+            .extend_from_slice(answer.to_string().as_bytes());
+        self.waiting.push(b'\n');
+    }
+
+    fn flush(&mut self) {
+        while !self.waiting.is_empty() {
+            match self.stream.write(&self.waiting) {
+                Ok(written) => drop(self.waiting.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.is_closed = true;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Client of the control socket of a running plane.
+#[derive(Debug)]
+pub struct ControlClient {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl ControlClient {
+    /// Connects to a running plane.
+    ///
+    /// # Errors
+    /// No process serves the socket.
+    pub fn connect(path: &Path) -> Result<ControlClient, ProcessError> {
+        let stream = UnixStream::connect(path).and_then(|stream| {
+            stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+            Ok(stream)
+        });
+        let stream = stream.map_err(|error| {
+            ProcessError(format!(
+                "no plane serves {}: {error}; start one with `polyplane reflex run LOOPS.toml --control {}`",
+                path.display(),
+                path.display()
+            ))
+        })?;
+        Ok(ControlClient {
+            stream: BufReader::new(stream),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Does an operation on a key. Returns the value of the key that is read.
+    ///
+    /// # Errors
+    /// The operation was refused, or the plane ended.
+    pub fn operate(&mut self, operation: KeyOperation) -> Result<Option<String>, ProcessError> {
+        let answer = self.ask(&ControlRequest::Key(operation))?;
+        Ok(answer["value"].as_str().map(str::to_owned))
+    }
+
+    /// Returns the state of the plane.
+    ///
+    /// # Errors
+    /// The plane ended.
+    pub fn show(&mut self) -> Result<Value, ProcessError> {
+        self.ask(&ControlRequest::Show)
+    }
+
+    /// Begins to receive events, by [`ControlClient::next_event`].
+    ///
+    /// # Errors
+    /// The plane ended.
+    pub fn watch(&mut self) -> Result<(), ProcessError> {
+        let timeout = self.stream.get_ref().set_read_timeout(None);
+        timeout.map_err(|error| self.failed(&error))?;
+        self.ask(&ControlRequest::Watch).map(|_| ())
+    }
+
+    /// Waits for the next event. `None` when the plane ends.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub fn next_event(&mut self) -> Result<Option<Value>, ProcessError> {
+        let mut line = String::new();
+        match self.stream.read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) => serde_json::from_str(&line)
+                .map(Some)
+                .map_err(|error| self.failed(&error)),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Returns the descriptor that is readable when an event waits.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+
+    /// Returns true if an event was received and not taken.
+    pub fn has_event(&self) -> bool {
+        !self.stream.buffer().is_empty()
+    }
+
+    fn ask(&mut self, request: &ControlRequest) -> Result<Value, ProcessError> {
+        let line = serde_json::to_string(request).map_err(|error| self.failed(&error))?;
+        let sent = writeln!(self.stream.get_ref(), "{line}");
+        sent.map_err(|error| self.failed(&error))?;
+        let answer = self.next_event()?;
+        let answer = answer.ok_or_else(|| self.failed(&"the plane ended"))?;
+        match answer["error"].as_str() {
+            Some(error) => Err(ProcessError::new(error)),
+            None => Ok(answer),
+        }
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> ProcessError {
+        ProcessError(format!("{}: {error}", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_keys_and_values_are_refused_with_their_limits() {
+        let refused = |operation: KeyOperation| operation.operation().unwrap_err();
+        let long = "a".repeat(17);
+        assert!(refused(KeyOperation::Get(long)).contains("17 bytes; write 1 to 16"));
+        assert!(refused(KeyOperation::Get(String::new())).contains("0 bytes"));
+        let value = KeyOperation::Put("key".to_owned(), "v".repeat(65));
+        assert!(refused(value).contains("65 bytes; write at most 64"));
+        let operation = KeyOperation::Delete("key".to_owned()).operation().unwrap();
+        let mut key = [0; 16];
+        key[..3].copy_from_slice(b"key");
+        assert_eq!(operation, Operation::Delete(key));
+    }
+
+    #[test]
+    fn a_request_is_one_line_of_json() {
+        let request = ControlRequest::Key(KeyOperation::Put("a".to_owned(), "1".to_owned()));
+        let line = serde_json::to_string(&request).unwrap();
+        assert_eq!(line, r#"{"key":{"put":["a","1"]}}"#);
+        assert_eq!(
+            serde_json::from_str::<ControlRequest>(&line).unwrap(),
+            request
+        );
+        assert_eq!(
+            serde_json::to_string(&ControlRequest::Show).unwrap(),
+            "\"show\""
+        );
+    }
+}

@@ -1,0 +1,608 @@
+//! An element behind a P4Runtime server: a thread for its connection.
+//!
+//! The election ID of a connection has the store's term in its low half. So a server refuses the
+//! writes of an older leader, and the entries of the switch are read again by each new one.
+
+mod entries;
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use consensus::{Admission, ElementChange, Fence, Key, Term};
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::entity::Entity;
+use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use p4info::p4::v1::stream_message_response::Update as FromServer;
+use p4info::p4::v1::update::Type as UpdateType;
+use p4info::p4::v1::write_request::Atomicity;
+use p4rt::Code;
+use p4rt::client::{Client, ClientError, Endpoint, Next};
+use port::Poller;
+use reflex::{
+    CommandTarget, ElementAnswer, ElementCounts, ElementIndex, ElementWrite, Loops,
+    P4RuntimeDevice, ReflexSpec, WriteResult,
+};
+use support::wakeup::WakeupFd;
+
+use self::entries::{BoundTable, Entry};
+use crate::error::ProcessError;
+
+/// Time between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(200);
+/// Time without an order after which the thread looks whether it ends.
+const IDLE: Duration = Duration::from_secs(1);
+/// Updates of one write at most.
+const MAX_UPDATES: usize = 256;
+
+/// Order for the thread.
+enum Order {
+    Lead(Term),
+    Change(Term, ElementChange),
+    Settled,
+}
+
+/// What the thread and its owner share.
+#[derive(Default)]
+struct Shared {
+    counts: Mutex<ElementCounts>,
+    refusal: Mutex<Option<String>>,
+    is_connected: AtomicBool,
+    is_ending: AtomicBool,
+}
+
+/// An element behind a P4Runtime server.
+pub struct P4RuntimeElement {
+    orders: Sender<Order>,
+    answers: Receiver<ElementAnswer>,
+    shared: Arc<Shared>,
+    wake: Arc<WakeupFd>,
+}
+
+impl P4RuntimeElement {
+    /// Starts the connection of an element. `base` is added to the terms of its election IDs.
+    /// `wake` wakes the plane's thread when an answer is there. Also returns a warning, if the
+    /// server cannot be used yet; it is tried again.
+    ///
+    /// # Errors
+    /// The server's program lacks a table or an action of a permission, or has another form of
+    /// them.
+    pub fn start(
+        loops: &Loops,
+        index: ElementIndex,
+        device: &P4RuntimeDevice,
+        base: u64,
+        wake: Arc<WakeupFd>,
+    ) -> Result<(P4RuntimeElement, Option<String>), ProcessError> {
+        let spec = &loops.elements[index.0];
+        let failed =
+            |error: &dyn std::fmt::Display| ProcessError(format!("element {}: {error}", spec.name));
+        let own = Arc::new(WakeupFd::armed().map_err(|error| failed(&error))?);
+        let shared = Arc::new(Shared::default());
+        let (orders, taken_orders) = channel();
+        let (answers, taken_answers) = channel();
+        let permissions = loops.reflexes.iter();
+        let permissions =
+            permissions.map(|reflex| (reflex.element == index).then(|| reflex.clone()));
+        let connection = Connection {
+            device: device.clone(),
+            base,
+            permissions: permissions.collect(),
+            orders: taken_orders,
+            answers,
+            own_wake: Arc::clone(&own),
+            plane_wake: wake,
+            shared: Arc::clone(&shared),
+            term: None,
+            link: None,
+            retry: Instant::now(),
+        };
+        let warning = match connection.connect() {
+            Ok(_) => None,
+            Err(LinkError::Bind(error)) => return Err(failed(&error)),
+            Err(LinkError::Server(message)) => Some(format!(
+                "element {}: {message}; it is tried again",
+                spec.name
+            )),
+        };
+        let thread = std::thread::Builder::new().name(format!("element {}", spec.name));
+        // It is not joined: an attempt to connect can take seconds.
+        thread
+            .spawn(move || connection.run())
+            .map_err(|error| failed(&format!("cannot start a thread: {error}")))?;
+        let element = P4RuntimeElement {
+            orders,
+            answers: taken_answers,
+            shared,
+            wake: own,
+        };
+        Ok((element, warning))
+    }
+
+    fn order(&self, order: Order) {
+        // The thread ends only after this value.
+        let _ = self.orders.send(order);
+        self.wake.wake();
+    }
+}
+
+impl CommandTarget for P4RuntimeElement {
+    fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer> {
+        self.order(Order::Change(term, *change));
+        None
+    }
+
+    fn next_answer(&mut self) -> Option<ElementAnswer> {
+        self.answers.try_recv().ok()
+    }
+
+    fn lead(&mut self, term: Term) {
+        self.order(Order::Lead(term));
+    }
+
+    fn settled(&mut self) {
+        self.order(Order::Settled);
+    }
+
+    fn counts(&self) -> ElementCounts {
+        *lock(&self.shared.counts)
+    }
+
+    fn last_refusal(&self) -> Option<String> {
+        lock(&self.shared.refusal).clone()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.shared.is_connected.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for P4RuntimeElement {
+    fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Relaxed);
+        self.wake.wake();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reason for which a server cannot be used.
+enum LinkError {
+    /// Its program does not fit. Another program may.
+    Bind(String),
+    /// It does not answer, or has no program.
+    Server(String),
+}
+
+/// An open connection.
+struct Link {
+    client: Client,
+    tables: Vec<Option<BoundTable>>,
+    /// The server takes writes of this connection.
+    is_primary: bool,
+    fence: Fence,
+    last_result: WriteResult,
+    /// Entries of the permissions that the switch has, by their names in the store.
+    present: HashMap<Key, Entry>,
+    /// Names that the store has.
+    held: HashSet<Key>,
+}
+
+/// The thread's state.
+struct Connection {
+    device: P4RuntimeDevice,
+    base: u64,
+    /// Permissions of this element, at their places in the file.
+    permissions: Vec<Option<ReflexSpec>>,
+    orders: Receiver<Order>,
+    answers: Sender<ElementAnswer>,
+    own_wake: Arc<WakeupFd>,
+    plane_wake: Arc<WakeupFd>,
+    shared: Arc<Shared>,
+    /// Term of the leader of this process; `None` before it leads.
+    term: Option<Term>,
+    link: Option<Link>,
+    /// Time of the next attempt to connect.
+    retry: Instant,
+}
+
+impl Connection {
+    /// Connects, and finds the tables of the permissions.
+    fn connect(&self) -> Result<Link, LinkError> {
+        let server = |error: ClientError| LinkError::Server(error.to_string());
+        let endpoint = Endpoint {
+            address: self.device.address.clone(),
+            tls: None,
+        };
+        let (id, role) = (self.device.device_id, &self.device.role);
+        let mut client = Client::connect(&endpoint, id, role).map_err(server)?;
+        let config = client
+            .config(ResponseType::P4infoAndCookie)
+            .map_err(server)?;
+        let info = config.and_then(|config| config.p4info).ok_or_else(|| {
+            let address = &self.device.address;
+            LinkError::Server(format!("device {id} at {address} has no program yet"))
+        })?;
+        let tables = self.permissions.iter().map(|reflex| {
+            let bound = reflex.as_ref().map(|reflex| entries::bind(reflex, &info));
+            bound.transpose()
+        });
+        let tables: Result<Vec<_>, _> = tables.collect();
+        Ok(Link {
+            client,
+            tables: tables.map_err(|error| LinkError::Bind(error.to_string()))?,
+            is_primary: false,
+            fence: Fence::default(),
+            last_result: WriteResult::Applied,
+            present: HashMap::new(),
+            held: HashSet::new(),
+        })
+    }
+
+    fn run(mut self) {
+        while !self.shared.is_ending.load(Ordering::Relaxed) {
+            self.keep_connected();
+            self.wait();
+            self.own_wake.rearm();
+            self.take_orders();
+        }
+    }
+
+    /// Connects if there is something to send, and it is time.
+    fn keep_connected(&mut self) {
+        if self.link.is_some() || self.term.is_none() || Instant::now() < self.retry {
+            return;
+        }
+        match self.connect() {
+            Ok(link) => {
+                self.link = Some(link);
+                self.begin_term();
+            }
+            Err(LinkError::Bind(message) | LinkError::Server(message)) => self.lost(message),
+        }
+    }
+
+    /// Closes the connection, and connects again later.
+    fn lost(&mut self, reason: String) {
+        *lock(&self.shared.refusal) = Some(reason);
+        self.link = None;
+        self.shared.is_connected.store(false, Ordering::Relaxed);
+        self.retry = Instant::now() + RETRY;
+        self.plane_wake.wake();
+    }
+
+    /// Becomes primary with the election ID of the term, and reads what the switch has.
+    fn begin_term(&mut self) {
+        let (Some(term), Some(link)) = (self.term, &mut self.link) else {
+            return;
+        };
+        let low = self.base.saturating_add(term.0);
+        let election = u128::from(self.device.election_id) << 64 | u128::from(low);
+        let read = link.client.arbitrate(Some(election)).and_then(|answer| {
+            link.is_primary = answer.is_primary;
+            match answer.is_primary {
+                true => link.read_entries().map(|()| None),
+                false => Ok(answer.highest),
+            }
+        });
+        match read {
+            Ok(None) => {
+                *lock(&self.shared.refusal) = None;
+                self.shared.is_connected.store(true, Ordering::Relaxed);
+                self.answer(ElementAnswer::Restarted);
+            }
+            Ok(Some(highest)) => {
+                let (high, low) = ((highest >> 64) as u64, highest as u64);
+                let own = self.device.election_id;
+                let refusal = match high > own {
+                    true => format!(
+                        "another controller has election_id {high}; give the element a greater one"
+                    ),
+                    false => format!("a later leader, of number {low}, controls the switch"),
+                };
+                *lock(&self.shared.refusal) = Some(refusal);
+                self.shared.is_connected.store(false, Ordering::Relaxed);
+                self.answer(ElementAnswer::OldTerm(Term(low)));
+            }
+            Err(error) => self.lost(error.to_string()),
+        }
+    }
+
+    fn answer(&self, answer: ElementAnswer) {
+        // The owner may be gone.
+        let _ = self.answers.send(answer);
+        self.plane_wake.wake();
+    }
+
+    /// Waits for an order, or for the end of the connection.
+    fn wait(&mut self) {
+        let own = Arc::clone(&self.own_wake);
+        let Some(link) = &mut self.link else {
+            let left = match self.term {
+                Some(_) => self.retry.saturating_duration_since(Instant::now()),
+                None => IDLE,
+            };
+            // An error ends the wait.
+            let _ = Poller::new().wait([own.fd()], left);
+            return;
+        };
+        let fd: BorrowedFd<'_> = own.fd();
+        match link.client.next(Some(IDLE), Some(fd)) {
+            Ok(Next::Told(FromServer::Arbitration(update))) => {
+                let is_primary = update.status.is_none_or(|status| status.code == 0);
+                if is_primary != link.is_primary {
+                    // Another controller came or went: what it did is read.
+                    self.begin_term();
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.lost(error.to_string()),
+        }
+    }
+
+    fn take_orders(&mut self) {
+        let mut batch = Batch::default();
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Change(term, change)) => {
+                    if self.term.is_none_or(|own| own < term) {
+                        self.write(&mut batch);
+                        self.term = Some(term);
+                        self.begin_term();
+                    }
+                    // A server may do the updates of a request in any order.
+                    if batch.changes.len() >= MAX_UPDATES || !batch.keys.insert(change.key) {
+                        self.write(&mut batch);
+                        batch.keys.insert(change.key);
+                    }
+                    batch.changes.push((term, change));
+                }
+                Ok(Order::Lead(term)) => {
+                    self.write(&mut batch);
+                    if self.term.is_none_or(|own| own < term) {
+                        self.term = Some(term);
+                        self.begin_term();
+                    }
+                }
+                Ok(Order::Settled) => {
+                    self.write(&mut batch);
+                    self.remove_others();
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+        self.write(&mut batch);
+    }
+
+    /// Writes the changes of a batch in one request, and answers each.
+    fn write(&mut self, batch: &mut Batch) {
+        let changes = std::mem::take(batch).changes;
+        // Without a connection they are sent again when there is one.
+        let Some(link) = self.link.as_mut().filter(|link| link.is_primary) else {
+            return;
+        };
+        let mut counts = ElementCounts::default();
+        let mut answers = Vec::new();
+        // Places in `answers` of the updates.
+        let mut places = Vec::new();
+        let mut updates = Vec::new();
+        for (term, change) in &changes {
+            let admission = link.fence.admit(*term, change.previous, change.index);
+            let (answer, count) = match admission {
+                Admission::Apply => {
+                    let result = match link.plan(change) {
+                        Planned::Unknown => WriteResult::Unknown,
+                        Planned::Nothing => WriteResult::Applied,
+                        Planned::Write(update) => {
+                            places.push((answers.len(), change.key));
+                            updates.push(update);
+                            WriteResult::Applied
+                        }
+                    };
+                    link.last_result = result;
+                    let count = match result {
+                        WriteResult::Unknown => &mut counts.unknown,
+                        _ => &mut counts.applied,
+                    };
+                    (ElementAnswer::Has(change.index, result), count)
+                }
+                Admission::Repeat(has) => {
+                    let answer = ElementAnswer::Has(has, link.last_result);
+                    (answer, &mut counts.repeated)
+                }
+                Admission::Gap(has) => {
+                    let answer = ElementAnswer::Has(has, link.last_result);
+                    (answer, &mut counts.early)
+                }
+                Admission::OldTerm(newer) => (ElementAnswer::OldTerm(newer), &mut counts.old_term),
+            };
+            *count += 1;
+            answers.push(answer);
+        }
+        match link.write(updates) {
+            Ok(results) => {
+                for ((place, key), result) in places.into_iter().zip(results) {
+                    let Err(error) = result else { continue };
+                    link.present.remove(&key);
+                    if let ElementAnswer::Has(_, result) = &mut answers[place] {
+                        *result = WriteResult::Refused;
+                    }
+                    counts.applied -= 1;
+                    counts.refused += 1;
+                    *lock(&self.shared.refusal) = Some(error);
+                }
+                self.count(counts);
+                answers.into_iter().for_each(|it| self.answer(it));
+            }
+            Err(failure) => self.failed(failure),
+        }
+    }
+
+    fn count(&self, more: ElementCounts) {
+        let mut counts = lock(&self.shared.counts);
+        counts.applied += more.applied;
+        counts.refused += more.refused;
+        counts.repeated += more.repeated;
+        counts.early += more.early;
+        counts.old_term += more.old_term;
+        counts.unknown += more.unknown;
+    }
+
+    /// Ends the use of a connection that does not take writes.
+    fn failed(&mut self, failure: WriteFailure) {
+        match failure {
+            WriteFailure::Lost(reason) => self.lost(reason),
+            WriteFailure::NotPrimary(reason) => {
+                if let Some(link) = &mut self.link {
+                    link.is_primary = false;
+                }
+                let refused = ElementCounts {
+                    old_term: 1,
+                    ..ElementCounts::default()
+                };
+                self.count(refused);
+                *lock(&self.shared.refusal) = Some(reason);
+                self.shared.is_connected.store(false, Ordering::Relaxed);
+                self.plane_wake.wake();
+            }
+        }
+    }
+
+    /// Removes the entries of the permissions that the store does not have.
+    fn remove_others(&mut self) {
+        let Some(link) = self.link.as_mut().filter(|link| link.is_primary) else {
+            return;
+        };
+        let held = &link.held;
+        let others = link.present.extract_if(|key, _| !held.contains(key));
+        let others: Vec<Entry> = others.map(|(_, entry)| entry).collect();
+        for part in others.chunks(MAX_UPDATES) {
+            let updates = part
+                .iter()
+                .map(|entry| update_of(UpdateType::Delete, entry.key()));
+            if let Err(failure) = link.write(updates.collect()) {
+                self.failed(failure);
+                return;
+            }
+        }
+    }
+}
+
+/// Changes of one request, of different names.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<(Term, ElementChange)>,
+    keys: HashSet<Key>,
+}
+
+/// What a change needs at the switch.
+enum Planned {
+    /// It is no write of this element.
+    Unknown,
+    /// The switch has it.
+    Nothing,
+    Write(rt::Update),
+}
+
+/// Reason for which a request had no effect.
+enum WriteFailure {
+    /// There is no connection.
+    Lost(String),
+    /// Another connection is primary.
+    NotPrimary(String),
+}
+
+fn update_of(kind: UpdateType, entry: rt::TableEntry) -> rt::Update {
+    rt::Update {
+        r#type: kind.into(),
+        entity: Some(rt::Entity {
+            entity: Some(Entity::TableEntry(entry)),
+        }),
+    }
+}
+
+impl Link {
+    /// Reads the entries of the permissions.
+    fn read_entries(&mut self) -> Result<(), ClientError> {
+        self.fence = Fence::default();
+        self.present.clear();
+        self.held.clear();
+        let (tables, present) = (&self.tables, &mut self.present);
+        for (place, table) in tables.iter().enumerate() {
+            let Some(table) = table else { continue };
+            let all = rt::TableEntry {
+                table_id: table.table_id,
+                ..rt::TableEntry::default()
+            };
+            self.client.read(vec![Entity::TableEntry(all)], |found| {
+                if let Entity::TableEntry(found) = found {
+                    present.extend(table.read(place, &found));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns what a change needs, and notes its effect.
+    fn plan(&mut self, change: &ElementChange) -> Planned {
+        let Some(bytes) = &change.change else {
+            self.held.remove(&change.key);
+            return match self.present.remove(&change.key) {
+                Some(entry) => Planned::Write(update_of(UpdateType::Delete, entry.key())),
+                None => Planned::Nothing,
+            };
+        };
+        let write = ElementWrite::decode(bytes.get());
+        let planned = write.and_then(|write| {
+            let table = self.tables.get(write.reflex.0)?.as_ref()?;
+            Some((table, table.entry(&write)?))
+        });
+        let Some((table, entry)) = planned else {
+            return Planned::Unknown;
+        };
+        self.held.insert(change.key);
+        let message = table.message(&entry);
+        match self.present.insert(change.key, entry) {
+            Some(before) if before.argument == self.present[&change.key].argument => {
+                Planned::Nothing
+            }
+            Some(_) => Planned::Write(update_of(UpdateType::Modify, message)),
+            None => Planned::Write(update_of(UpdateType::Insert, message)),
+        }
+    }
+
+    /// Writes updates. Returns the result of each.
+    fn write(&mut self, updates: Vec<rt::Update>) -> Result<Vec<Result<(), String>>, WriteFailure> {
+        let count = updates.len();
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let refused = match self.client.write(updates, Atomicity::ContinueOnError) {
+            Ok(()) => return Ok(vec![Ok(()); count]),
+            Err(ClientError::Refused(refused)) => refused,
+            Err(error) => return Err(WriteFailure::Lost(error.to_string())),
+        };
+        if refused.code == Code::PermissionDenied && refused.updates.is_empty() {
+            return Err(WriteFailure::NotPrimary(refused.message));
+        }
+        if !refused.is_refusal() {
+            return Err(WriteFailure::Lost(refused.message));
+        }
+        let results = refused
+            .updates
+            .iter()
+            .map(|error| match error.canonical_code {
+                0 => Ok(()),
+                _ => Err(error.message.clone()),
+            });
+        let mut results: Vec<Result<(), String>> = results.collect();
+        // An error of the whole request is one of each update.
+        results.resize(count, Err(refused.message));
+        Ok(results)
+    }
+}

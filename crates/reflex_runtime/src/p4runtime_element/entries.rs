@@ -1,0 +1,325 @@
+//! Entries of managed tables as P4Runtime has them.
+
+use consensus::Key;
+use p4info::P4Info;
+use p4info::p4::config::v1::match_field::{Match, MatchType};
+use p4info::p4::config::v1::{Preamble, Table};
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::field_match::{Exact, FieldMatchType, Lpm};
+use p4info::p4::v1::table_action::Type as ActionType;
+use reflex::{
+    BindError, BindReason, ChangeSpec, ElementWrite, EntryKey, KeyBytes, KeyPart, ReflexIndex,
+    ReflexSpec, Setting, WritePlace,
+};
+
+/// Table of a permission, by the numbers of a server's P4Info.
+#[derive(Clone, Debug)]
+pub(super) struct BoundTable {
+    pub(super) table_id: u32,
+    /// Metadata of its entries: the permission's name.
+    owner: Vec<u8>,
+    fields: Vec<BoundField>,
+    action_id: u32,
+    /// Number of the action's parameter, if it has one.
+    param: Option<u32>,
+}
+
+/// Match field of a table.
+#[derive(Clone, Copy, Debug)]
+struct BoundField {
+    id: u32,
+    /// Width in bits.
+    width: u32,
+    is_prefix: bool,
+}
+
+/// Entry that the switch has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) table_id: u32,
+    pub(super) fields: Vec<rt::FieldMatch>,
+    /// Argument of the action. [`u32::MAX`]: another action than the permission's.
+    pub(super) argument: Option<u32>,
+}
+
+impl Entry {
+    /// Returns the message that names the entry.
+    pub(super) fn key(&self) -> rt::TableEntry {
+        rt::TableEntry {
+            table_id: self.table_id,
+            r#match: self.fields.clone(),
+            ..rt::TableEntry::default()
+        }
+    }
+}
+
+fn name(preamble: Option<&Preamble>) -> &str {
+    preamble.map_or("", |preamble| &preamble.name)
+}
+
+/// Finds the table and the action of a permission.
+///
+/// # Errors
+/// The program lacks one, or has another form of it.
+pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, BindError> {
+    let refuse = |reason| BindError {
+        reflex: reflex.name.clone(),
+        reason,
+    };
+    let spec = match &reflex.change {
+        ChangeSpec::Entry(spec) if !spec.replace && spec.meter.is_none() => spec,
+        ChangeSpec::Entry(_) | ChangeSpec::Meter { .. } | ChangeSpec::Register { .. } => {
+            return Err(refuse(BindReason::NotByP4Runtime));
+        }
+        ChangeSpec::Queue(_) => return Err(refuse(BindReason::NotByP4Runtime)),
+    };
+    let mut tables = info.tables.iter();
+    let found = tables.find(|table| name(table.preamble.as_ref()) == spec.table);
+    let table: &Table = found.ok_or_else(|| refuse(BindReason::NoTable(spec.table.clone())))?;
+    if table.is_const_table {
+        return Err(refuse(BindReason::Const(spec.table.clone())));
+    }
+    if table.match_fields.len() != spec.key.len() {
+        let keys = BindReason::Keys(spec.table.clone(), table.match_fields.len());
+        return Err(refuse(keys));
+    }
+    let mut fields = Vec::new();
+    for (field, part) in table.match_fields.iter().zip(&spec.key) {
+        let kind = match field.r#match {
+            Some(Match::MatchType(kind)) => MatchType::try_from(kind).ok(),
+            _ => None,
+        };
+        let has_prefixes = *part == KeyPart::Destination && !spec.prefixes.is_empty();
+        let is_prefix = match kind {
+            Some(MatchType::Exact) if has_prefixes => {
+                return Err(refuse(BindReason::NoPrefix(field.name.clone())));
+            }
+            Some(MatchType::Exact) => false,
+            Some(MatchType::Lpm) if *part == KeyPart::Destination => true,
+            _ => return Err(refuse(BindReason::NotExact(field.name.clone()))),
+        };
+        let width = u32::try_from(field.bitwidth).unwrap_or_default();
+        if !part.widths().contains(&width) {
+            return Err(refuse(BindReason::Width(field.name.clone(), width)));
+        }
+        let id = field.id;
+        fields.push(BoundField {
+            id,
+            width,
+            is_prefix,
+        });
+    }
+    let is_listed = |id: u32| table.action_refs.iter().any(|action| action.id == id);
+    let mut actions = info.actions.iter();
+    let action = actions.find(|action| {
+        let preamble = action.preamble.as_ref();
+        name(preamble) == spec.action && preamble.is_some_and(|it| is_listed(it.id))
+    });
+    let action = action.ok_or_else(|| refuse(BindReason::NoAction(spec.action.clone())))?;
+    let param = match (&action.params[..], &spec.ports[..]) {
+        ([], []) => None,
+        ([_, ..], []) => return Err(refuse(BindReason::NoPorts(spec.action.clone()))),
+        ([param], ports) => {
+            let width = u32::try_from(param.bitwidth).unwrap_or_default();
+            let is_too_large = |port: &&u32| width < 32 && **port >> width != 0;
+            if let Some(port) = ports.iter().find(is_too_large) {
+                return Err(refuse(BindReason::Port(*port)));
+            }
+            Some(param.id)
+        }
+        _ => return Err(refuse(BindReason::Parameters(spec.action.clone()))),
+    };
+    Ok(BoundTable {
+        table_id: table.preamble.as_ref().map_or(0, |it| it.id),
+        owner: format!("reflex {}", reflex.name).into_bytes(),
+        fields,
+        action_id: action.preamble.as_ref().map_or(0, |it| it.id),
+        param,
+    })
+}
+
+/// Returns a number in the canonical form of P4Runtime: without leading zeros, at least one byte.
+fn canonical(bytes: &[u8]) -> Vec<u8> {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes[zeros.min(bytes.len().saturating_sub(1))..].to_vec()
+}
+
+impl BoundTable {
+    /// Returns the entry of a write. `None` if it is no entry of the table.
+    pub(super) fn entry(&self, write: &ElementWrite) -> Option<Entry> {
+        let (WritePlace::Entry(key), Some(Setting::Action(argument))) =
+            (&write.place, write.setting)
+        else {
+            return None;
+        };
+        let parts = key.parts();
+        let mut pairs = parts.iter().zip(&self.fields);
+        let fits = parts.len() == self.fields.len()
+            && argument.is_some() == self.param.is_some()
+            && pairs.all(|(part, field)| {
+                let is_whole = part.prefix() == field.width;
+                part.get().len() * 8 == field.width as usize && (field.is_prefix || is_whole)
+            });
+        // A prefix of no bits is left out (P4Runtime, section 9.1.1).
+        let fields = parts.iter().zip(&self.fields);
+        let fields = fields.filter(|(part, field)| !field.is_prefix || part.prefix() > 0);
+        let fields = fields.map(|(part, field)| rt::FieldMatch {
+            field_id: field.id,
+            field_match_type: Some(field.matching(part)),
+        });
+        fits.then(|| Entry {
+            table_id: self.table_id,
+            fields: fields.collect(),
+            argument,
+        })
+    }
+
+    /// Returns the message of an entry, with the permission's name.
+    pub(super) fn message(&self, entry: &Entry) -> rt::TableEntry {
+        let params = self.param.zip(entry.argument);
+        let params = params.map(|(param_id, argument)| rt::action::Param {
+            param_id,
+            value: canonical(&argument.to_be_bytes()),
+        });
+        let action = rt::Action {
+            action_id: self.action_id,
+            params: params.into_iter().collect(),
+        };
+        rt::TableEntry {
+            table_id: entry.table_id,
+            r#match: entry.fields.clone(),
+            action: Some(rt::TableAction {
+                r#type: Some(ActionType::Action(action)),
+            }),
+            metadata: self.owner.clone(),
+            ..rt::TableEntry::default()
+        }
+    }
+
+    /// Returns the name in the store, and the entry, of a message that was read. `None` if it is
+    /// not of the permission at this place of the file.
+    pub(super) fn read(&self, place: usize, message: &rt::TableEntry) -> Option<(Key, Entry)> {
+        if message.table_id != self.table_id || message.metadata != self.owner {
+            return None;
+        }
+        let mut parts = Vec::new();
+        for field in &self.fields {
+            let mut given = message.r#match.iter();
+            let given = given.find(|given| given.field_id == field.id);
+            parts.push(field.read(given)?);
+        }
+        let Some(ActionType::Action(action)) = message.action.as_ref()?.r#type.as_ref() else {
+            return None;
+        };
+        let mut params = action.params.iter();
+        let argument = match self.param {
+            _ if action.action_id != self.action_id => Some(u32::MAX),
+            None => None,
+            Some(id) => params.find(|it| it.param_id == id).map(|param| {
+                let number = param.value.iter();
+                number.fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte))
+            }),
+        };
+        let key = EntryKey::of_parts(parts.into_iter())?;
+        let write = ElementWrite {
+            reflex: ReflexIndex(place),
+            place: WritePlace::Entry(key),
+            setting: Some(Setting::Action(self.param.map(|_| 0))),
+        };
+        let entry = self.entry(&write)?;
+        Some((write.name(), Entry { argument, ..entry }))
+    }
+}
+
+impl BoundField {
+    fn matching(&self, part: &KeyBytes) -> FieldMatchType {
+        let value = canonical(part.get());
+        match self.is_prefix {
+            true => FieldMatchType::Lpm(Lpm {
+                value,
+                prefix_len: part.prefix() as i32,
+            }),
+            false => FieldMatchType::Exact(Exact { value }),
+        }
+    }
+
+    /// Reads the value of a message. A prefix that is not there has no bits.
+    fn read(&self, given: Option<&rt::FieldMatch>) -> Option<KeyBytes> {
+        let length = self.width as usize / 8;
+        let given = given.map(|given| given.field_match_type.as_ref());
+        let (value, prefix) = match given {
+            Some(Some(FieldMatchType::Exact(exact))) if !self.is_prefix => {
+                (canonical(&exact.value), self.width)
+            }
+            Some(Some(FieldMatchType::Lpm(lpm))) if self.is_prefix => {
+                let prefix = u32::try_from(lpm.prefix_len).ok()?;
+                (canonical(&lpm.value), prefix)
+            }
+            None if self.is_prefix => (Vec::new(), 0),
+            _ => return None,
+        };
+        let mut part = vec![0; length.checked_sub(value.len())?];
+        part.extend(value);
+        KeyBytes::prefix_of(&part, u8::try_from(prefix).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_no_leading_zeros() {
+        assert_eq!(canonical(&[0, 0, 1, 0]), [1, 0]);
+        assert_eq!(canonical(&[0, 0]), [0]);
+        assert_eq!(canonical(&[]), [0u8; 0]);
+    }
+
+    #[test]
+    fn an_entry_that_is_read_has_the_name_of_its_write() {
+        let field = |id, width, is_prefix| BoundField {
+            id,
+            width,
+            is_prefix,
+        };
+        for (is_prefix, param, argument) in [
+            (false, Some(1), Some(4)),
+            (true, Some(1), Some(4)),
+            (false, None, None),
+        ] {
+            let table = BoundTable {
+                table_id: 7,
+                owner: b"reflex detour".to_vec(),
+                fields: vec![field(1, 32, is_prefix), field(2, 16, false)],
+                action_id: 9,
+                param,
+            };
+            let prefixes: &[u8] = if is_prefix { &[0, 8, 32] } else { &[32] };
+            for prefix in prefixes {
+                let parts = [
+                    KeyBytes::prefix_of(&[10, 0, 0, 1], *prefix).unwrap(),
+                    KeyBytes::prefix_of(&[0, 80], 16).unwrap(),
+                ];
+                let write = ElementWrite {
+                    reflex: ReflexIndex(3),
+                    place: WritePlace::Entry(EntryKey::of_parts(parts.into_iter()).unwrap()),
+                    setting: Some(Setting::Action(argument)),
+                };
+                let entry = table.entry(&write).unwrap();
+                let message = table.message(&entry);
+                assert_eq!(table.read(3, &message), Some((write.name(), entry)));
+                let other = rt::TableEntry {
+                    metadata: b"operator".to_vec(),
+                    ..message
+                };
+                assert_eq!(table.read(3, &other), None);
+                let short = EntryKey::of_parts(parts[..1].iter().copied()).unwrap();
+                let wrong = ElementWrite {
+                    place: WritePlace::Entry(short),
+                    ..write
+                };
+                assert_eq!(table.entry(&wrong), None);
+            }
+        }
+    }
+}
