@@ -165,3 +165,75 @@ fn judge(porcupine: &Path, histories: Vec<u8>) -> Result<Vec<bool>, String> {
         .map(|line| line.parse().map_err(|_| format!("porcupine says {line}")))
         .collect()
 }
+
+#[derive(clap::Args)]
+pub(crate) struct PeerOptions {
+    /// Number of runs of each, by turns, of which medians are taken.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+}
+
+/// Measures committed writes here and in raft-rs by turns. Without `protoc`, which raft-rs needs to
+/// be built, or without its packages the command is reported as skipped.
+pub(crate) fn run_peers(root: &Path, options: &PeerOptions) -> Outcome {
+    let home = crate::target().join("raft_peer");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--quiet", "--locked"])
+        .current_dir(root.join("xtask/raft_peer"))
+        .env("CARGO_TARGET_DIR", &home)
+        .output()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !built.status.success() {
+        let text = String::from_utf8_lossy(&built.stderr).into_owned();
+        let why = text.lines().find(|line| line.contains("protoc"));
+        let why = why.or(text.lines().last()).unwrap_or("it cannot be built");
+        println!("raft-rs: skipped: {}", why.trim());
+        return Ok(());
+    }
+    cargo(&[
+        "build",
+        "--release",
+        "--quiet",
+        "--package",
+        "consensus",
+        "--example",
+        "write_latency",
+    ])?;
+    let programs = [
+        crate::target().join("release/examples/write_latency"),
+        home.join("release/raft_peer"),
+    ];
+    let (mut here, mut there, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..options.rounds {
+        let (one, other) = (median_of(&programs[0])?, median_of(&programs[1])?);
+        println!("here {one} ns, raft-rs {other} ns");
+        here.push(one);
+        there.push(other);
+        ratios.push(one / other);
+    }
+    let middle = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    println!(
+        "a write committed by three nodes: here {} ns, raft-rs {} ns, ratio {:.3}; medians of {} runs",
+        middle(&mut here),
+        middle(&mut there),
+        middle(&mut ratios),
+        options.rounds
+    );
+    Ok(())
+}
+
+/// Runs a program that prints `median N ns`. Returns the number.
+fn median_of(program: &Path) -> Result<f64, String> {
+    let output = Command::new(program)
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let number = text.split("median ").nth(1).and_then(|rest| {
+        let word = rest.split(' ').next()?;
+        word.parse().ok()
+    });
+    number.ok_or_else(|| format!("{} says {text}", program.display()))
+}

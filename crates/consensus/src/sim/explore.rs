@@ -2,8 +2,8 @@
 //! bounded number of time-outs, proposals and crashes.
 //!
 //! A message stays in the network for ever: to deliver it twice is a repeat, never is a loss. There
-//! is no time: a time-out is an action. More messages in the network only add to what can happen: so
-//! messages that a node sends without a change are there at once, and a state is left out if one
+//! is no time: a time-out is an action. More messages in the network only add to what can happen:
+//! so messages that a node sends without a change are there at once, and a state is left out if one
 //! with equal nodes and more messages was explored. What an input makes of a node depends on the
 //! node alone, so it is computed once for each node state and input. The first time-out is that of
 //! node 1, since the three are alike.
@@ -75,7 +75,7 @@ struct Host {
     is_second: bool,
 }
 
-/// What the checks need of a host.
+/// Part of a host that the checks compare.
 #[derive(Debug)]
 struct Summary {
     term: Term,
@@ -96,7 +96,7 @@ struct State {
     sent: Vec<u64>,
 }
 
-/// What happened on the way to a state.
+/// Events on the way to a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct History {
     /// Leader of each term, from 1; 0 is none.
