@@ -116,6 +116,9 @@ struct Sent {
     bytes: Rc<[u8]>,
 }
 
+/// Result of an input: the number of the host after it, and the messages that it sends.
+type Taken = (u32, Rc<[u16]>);
+
 /// Outcome of an exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Explored {
@@ -140,7 +143,7 @@ struct Explorer {
     messages: Vec<Sent>,
     message_numbers: HashMap<Rc<[u8]>, u16>,
     /// Results of inputs: the host after it, and the messages that it sends.
-    results: HashMap<(u32, Action), (u32, Rc<[u16]>), Mixing>,
+    results: HashMap<(u32, Action), Taken, Mixing>,
     /// Greatest sets of messages with which nodes and history were met.
     seen: HashMap<([u32; NODES], History), Vec<Vec<u64>>, Mixing>,
     /// Digest of the state machine by the hash of the committed entries.
@@ -461,7 +464,7 @@ impl Explorer {
         }
     }
 
-    fn result(&mut self, state: &State, at: usize, action: Action) -> (u32, Rc<[u16]>) {
+    fn result(&mut self, state: &State, at: usize, action: Action) -> Taken {
         let number = state.hosts[at];
         let known = match action {
             // A proposal has its number in the cluster.
@@ -494,7 +497,7 @@ impl Explorer {
     }
 
     /// Gives an input to a host. Returns the host after it and the messages that it sends.
-    fn apply(&mut self, number: u32, at: usize, action: Action, proposals: u8) -> (u32, Rc<[u16]>) {
+    fn apply(&mut self, number: u32, at: usize, action: Action, proposals: u8) -> Taken {
         let mut host = Host::clone(&self.hosts[number as usize].0);
         match action {
             Action::TimeOut(_) => host.node.expire(),

@@ -268,9 +268,9 @@ fn read_all(payload: &[u8]) {
                 let _ = path.summed_hop_latency();
                 let _ = path.first_ingress_to_last_egress(telemetry::EqualClocks);
                 path.revisited();
-                let nodes = path.hops().map(|hop| hop.node);
-                let hash = nodes.fold(Some(mix(1)), |hash, node| {
-                    Some(mix(hash?.wrapping_add(INCREMENT) ^ u64::from(node?.0)))
+                let mut nodes = path.hops().map(|hop| hop.node);
+                let hash = nodes.try_fold(mix(1), |hash, node| {
+                    Some(mix(hash.wrapping_add(INCREMENT) ^ u64::from(node?.0)))
                 });
                 let is_complete = path.gaps().is_complete();
                 assert_eq!(path.path_hash(1), hash.filter(|_| is_complete));
