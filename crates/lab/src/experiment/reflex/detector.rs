@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use packet::Nanos;
-use reflex::{LatencyOutcome, Loops, MonitorKind, PathLatencyMonitor};
+use reflex::{Compare, LatencyMeasure, LatencyOutcome, Loops, PathLatencyMonitor, PathLatencySpec};
 use support::rng::Rng;
 use telemetry::{ReportView, ReportedHops, TelemetryReport};
 
@@ -17,6 +17,8 @@ use crate::experiment::plot::{self, Axes, Bars};
 /// Latency of each hop in ns, and the amount above the average that is an alarm.
 const LATENCY: u32 = 500;
 const ABOVE: u32 = 1_000;
+/// Samples of an average.
+const WINDOW: usize = 10;
 
 /// Reports of equal length, one after another.
 struct Reports {
@@ -57,8 +59,13 @@ impl Product {
     fn new(flows: u32) -> Result<Product, String> {
         let text = LOOPS.replace("{flows}", &flows.to_string());
         let loops = Loops::read("loops", &text).map_err(|error| error.to_string())?;
-        let MonitorKind::PathLatency(spec) = loops.monitors[0].kind.clone() else {
-            return Err("the monitor is one of path latencies".to_owned());
+        let spec = PathLatencySpec {
+            window: WINDOW,
+            above: Nanos(ABOVE.into()),
+            compare: Compare::Above,
+            measure: LatencyMeasure::Hops,
+            flows: flows as usize,
+            forget: Nanos::from_secs(1),
         };
         Ok(Product {
             monitor: PathLatencyMonitor::new(spec, 1),
@@ -128,8 +135,10 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             normal
         };
         // Windows are filled.
-        rate(count, &mut of_product)?;
-        rate(count, &mut of_hand)?;
+        for _ in 0..=WINDOW / passes {
+            rate(count, &mut of_product)?;
+            rate(count, &mut of_hand)?;
+        }
         let (mut rates, mut hand_rates) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             context.tell("table 1", at * ROUNDS + round, 2 * ROUNDS)?;
