@@ -15,6 +15,7 @@ mod engines;
 pub mod fuzz;
 mod mutate;
 mod program;
+pub mod reports;
 mod router;
 pub mod scale;
 mod stepwise;

@@ -156,7 +156,7 @@ fn install_python(home: &Path, package: &str) -> Result<PathBuf, String> {
 }
 
 /// Builds the Go client from its source. Without its modules and a network this fails soon.
-fn build_go(source: &Path, home: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build_go(source: &Path, home: &Path) -> Result<PathBuf, String> {
     let client = home.join("client");
     let mut go = Command::new("go");
     go.args(["build", "-mod=readonly", "-buildvcs=false", "-o"])

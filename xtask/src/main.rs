@@ -1,11 +1,13 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
-//! `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `soak`, `sanitize`, `p4runtime-clients`, `consensus`, `reflex-linear`,
+//! `reflex-peers`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
 mod bmv2;
 mod clients;
+mod consensus;
 mod corpus;
 mod figures;
 mod fuzz;
@@ -66,6 +68,14 @@ enum Task {
     Floats(split_programs::FloatOptions),
     /// Run random reductions in simulated fabrics with faults, and compare with plain maps.
     Aggregate(aggregate::Options),
+    /// Simulate clusters of the replicated log with faults, or explore all states of a small one.
+    Consensus(consensus::Options),
+    /// Judge histories of simulated clusters by our checker and by porcupine, and corrupted ones.
+    /// Skipped where Go or its module cannot be had.
+    ReflexLinear(consensus::LinearOptions),
+    /// Measure committed writes of the replicated log and of raft-rs by turns. Skipped where
+    /// raft-rs cannot be built: it needs `protoc`.
+    ReflexPeers(consensus::PeerOptions),
     /// Run emitted programs of reductions on BMv2, and compare its frames with those of both
     /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.
     #[cfg(target_os = "linux")]
@@ -101,6 +111,9 @@ fn main() -> ExitCode {
         Task::SplitPrograms(options) => split_programs::run(&options),
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
+        Task::Consensus(options) => consensus::run(&options),
+        Task::ReflexPeers(options) => consensus::run_peers(&root(), &options),
+        Task::ReflexLinear(options) => consensus::run_linear(&root(), &options),
         Task::Kernel(options) => kernel::run(&root(), &options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]

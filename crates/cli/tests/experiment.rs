@@ -423,3 +423,36 @@ fn the_documented_rates_of_pof_are_those_of_the_data() {
         assert!(cells[1..].iter().all(has_one), "{cells:?}");
     }
 }
+
+#[test]
+fn the_reflex_experiment_has_rows_of_each_source_and_no_model_yet() {
+    let dir = Directory::new("experiment-reflex");
+    let out = dir.file("out");
+    let run = ["experiment", "reflex", "--quick", "--out", &out, "--json"];
+    let output = polyplane().args(run).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    for file in ["reflex.txt", "reflex.json", "reflex.csv", "reflex-loop.svg"] {
+        assert!(Path::new(&out).join(file).exists(), "{file}");
+    }
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let places = [
+        "figures 1 and 2",
+        "table 1",
+        "section 3.2.3",
+        "figure 3",
+        "section 4.3",
+    ];
+    for place in places {
+        let of = |source: &str| {
+            let is_such = |row: &&Value| row["place"] == place && row["source"] == source;
+            rows.iter().filter(is_such).count()
+        };
+        assert!(of("measured") > 0 && of("paper") > 0, "{place}");
+        assert!(of("model") > 0, "{place}");
+    }
+    for row in rows.iter().filter(|row| row["source"] == "model") {
+        let state = row["state"].as_str().unwrap();
+        assert!(state.starts_with("missing: "), "{row}");
+    }
+}

@@ -3,8 +3,6 @@
 //! A message is checked once, by [`PeerMessage::decode`]. docs/internals/consensus.md has the
 //! layout.
 
-use support::crc::CrcTables;
-
 use crate::entry::Entry;
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::wire::{Reader, Write};
@@ -19,11 +17,10 @@ pub(crate) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE - HEADER - 35;
 pub(crate) const MAX_PIECE: usize = MAX_MESSAGE - HEADER - 50;
 
 const VERSION: u8 = 1;
-static CRC32C: CrcTables = CrcTables::new(0x82f6_3b78);
 
 /// Returns the CRC-32C of the bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    !CRC32C.add(u32::MAX, bytes)
+    ::crc32c::crc32c(bytes)
 }
 
 /// Reason to refuse the bytes of a message.

@@ -304,11 +304,25 @@ impl<'a> ReportedPath<'a> {
     #[inline]
     pub fn path_hash(&self, seed: u64) -> Option<u64> {
         self.complete().ok()?;
-        self.hops().try_fold(rng::mix(seed), |hash, hop| {
+        self.nodes().try_fold(rng::mix(seed), |hash, node| {
             Some(rng::mix(
-                hash.wrapping_add(rng::INCREMENT) ^ u64::from(hop.node?.0),
+                hash.wrapping_add(rng::INCREMENT) ^ u64::from(node?.0),
             ))
         })
+    }
+
+    /// The nodes of [`ReportedPath::hops`], without their other values.
+    #[inline]
+    fn nodes(&self) -> impl Iterator<Item = Option<IntNodeId>> + use<'a> {
+        let is_in_both = self.position == SinkHop::InBoth;
+        let mut entries = self.stack.entries();
+        // Newest entries come first.
+        let merged = is_in_both.then(|| entries.next()).flatten();
+        let own = self.local.map(|local| {
+            let in_stack = merged.and_then(|entry| entry.node());
+            in_stack.or(local.node)
+        });
+        entries.rev().map(|entry| entry.node()).chain(own)
     }
 
     /// Returns the first node that the path visits a second time.

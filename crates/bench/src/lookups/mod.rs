@@ -177,6 +177,16 @@ impl Sample {
         self.entries.len()
     }
 
+    /// Returns the lookup keys, one after another, [`Sample::limbs`] words each.
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// Returns the words of a key.
+    pub fn limbs(&self) -> usize {
+        self.shape.limbs()
+    }
+
     /// Creates the table with its entries.
     pub fn table(&self) -> Table {
         let capacity = self.entries.len() + 1;

@@ -9,6 +9,7 @@ use crate::mistake::Mistake;
 
 /// Campaign of this node: its number and the nodes that are for it.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Campaign {
     /// Numbers begin at random, so a restarted node takes no answer to an older campaign.
     number: u64,
@@ -42,6 +43,17 @@ impl Campaign {
             self.votes[self.count] = node;
             self.count += 1;
         }
+    }
+}
+
+#[cfg(test)]
+impl Campaign {
+    pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        let mut votes = self.votes;
+        let votes = &mut votes[..self.count];
+        votes.sort_unstable();
+        (self.number, self.kind as u8, votes).hash(hasher);
     }
 }
 

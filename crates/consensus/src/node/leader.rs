@@ -8,7 +8,7 @@ use crate::message::{Entries, MAX_ENTRIES_BYTES, MAX_PIECE, MessageBody};
 use crate::mistake::Mistake;
 
 /// Way in which a leader sends to a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Sending {
     /// One message at a time, to find where the logs are equal.
     #[default]
@@ -51,6 +51,7 @@ struct Transfer {
 
 /// State of a leader; of no meaning on other nodes.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Leading {
     others: [Progress; MAX_MEMBERS],
     count: usize,
@@ -141,6 +142,19 @@ impl Leading {
     fn due(&mut self) {
         for one in &mut self.others[..self.count] {
             one.is_due = true;
+        }
+    }
+}
+
+#[cfg(test)]
+impl Leading {
+    pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        (self.noop, self.round).hash(hasher);
+        self.transfer.map(|one| (one.to, one.is_asked)).hash(hasher);
+        for one in &self.others[..self.count] {
+            (one.node, one.matched, one.next, one.sending).hash(hasher);
+            (one.is_waiting, one.is_due, one.commit_sent, one.round).hash(hasher);
         }
     }
 }
@@ -468,6 +482,11 @@ impl RaftNode {
     /// Commits what enough voters have, if the last of it is of this term.
     pub(super) fn advance_commit(&mut self) {
         if self.role != RaftRole::Leader {
+            return;
+        }
+        // Most calls: all is committed, and no answer waits for other voters.
+        let is_complete = self.commit == self.log.last() && self.held.is_empty();
+        if is_complete && self.members.is_voter(self.config.id) {
             return;
         }
         let own = match self.planted.is(Mistake::CountsUnsynced) {

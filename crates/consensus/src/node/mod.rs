@@ -1,6 +1,8 @@
 //! A node of a cluster: its state, inputs and outputs. The rules are in the files beside.
 
 mod election;
+#[cfg(test)]
+mod fingerprint;
 mod follower;
 mod interface;
 mod leader;
@@ -47,6 +49,7 @@ struct Held {
 
 /// Node of a cluster.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct RaftNode {
     config: Config,
     planted: Planted,

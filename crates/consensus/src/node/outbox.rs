@@ -8,6 +8,7 @@ const MAX_WAITING: usize = 256 * MAX_MESSAGE;
 
 /// Encoded messages in their order.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     messages: Vec<Waiting>,
@@ -29,6 +30,28 @@ impl Outbox {
             bytes: Vec::with_capacity(8 * MAX_MESSAGE),
             messages: Vec::with_capacity(64),
             dropped: 0,
+        }
+    }
+
+    /// Drops a held message that is held already, and sorts: for a network that repeats messages
+    /// and changes their order.
+    #[cfg(test)]
+    pub(super) fn merge_equal(&mut self) {
+        let bytes = &self.bytes;
+        let content = |message: &Waiting| (message.to, &bytes[message.begin..message.end]);
+        let order = |message: &Waiting| (content(message), message.needs);
+        self.messages
+            .sort_by(|one, other| order(one).cmp(&order(other)));
+        self.messages
+            .dedup_by(|later, first| content(later) == content(first));
+    }
+
+    #[cfg(test)]
+    pub(super) fn hash_into(&self, done: u64, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        for message in &self.messages {
+            let bytes = &self.bytes[message.begin..message.end];
+            (message.to, message.needs.saturating_sub(done), bytes).hash(hasher);
         }
     }
 

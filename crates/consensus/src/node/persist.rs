@@ -8,6 +8,7 @@ use crate::state::Snapshot;
 
 /// Account of the writes. One write is under way at a time; all changes meanwhile are in the next.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Writes {
     keep: Keep,
     /// Number of the last write that the caller took.
@@ -85,6 +86,17 @@ impl Writes {
             Keep::Memory => last,
             Keep::Disk => self.durable,
         }
+    }
+}
+
+#[cfg(test)]
+impl Writes {
+    /// Numbers count from the last complete write, so states of equal behaviour are equal.
+    pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
+        use std::hash::Hash;
+        let vote = self.vote.saturating_sub(self.done);
+        (self.taken - self.done, vote, self.is_dirty).hash(hasher);
+        (self.has_snapshot, self.from, self.under_way, self.durable).hash(hasher);
     }
 }
 

@@ -47,6 +47,7 @@ struct Asked {
 
 /// All reads that wait.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Reads {
     /// Number of the last request to a leader. Numbers begin at random, so that no answer to a
     /// request of before a restart confirms a new one.

@@ -6,8 +6,11 @@ mod admin;
 mod check;
 mod client;
 mod disk;
+#[cfg(test)]
+mod explore;
 mod linear;
 mod plan;
+mod record;
 #[cfg(test)]
 mod scripts;
 #[cfg(test)]
@@ -15,5 +18,7 @@ mod tests;
 mod variant;
 mod world;
 
+#[cfg_attr(test, expect(unused_imports, reason = "the example writes histories"))]
+pub(crate) use self::record::{Recorder, RecorderError};
 pub(crate) use self::variant::Variant;
 pub(crate) use self::world::{Report, run};

@@ -197,6 +197,18 @@ pub(crate) fn run(seed: u64, variant: Variant) -> Result<Report, String> {
         .map_err(|error| format!("seed {seed}, at {at} us: {error}\n{}", world.describe()))
 }
 
+/// Runs a seed, and returns the histories of its keys.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn record(seed: u64, variant: Variant) -> Result<Histories, String> {
+    let mut world = World::new(seed, variant);
+    let healed = world.plan.faults;
+    let outcome = world.run_phases(healed);
+    outcome.map_err(|error| format!("seed {seed}: {error}"))?;
+    Ok(world.histories)
+}
+
 impl World {
     fn new(seed: u64, variant: Variant) -> World {
         let plan = Plan::new(seed);

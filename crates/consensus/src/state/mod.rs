@@ -46,6 +46,7 @@ pub struct ElementChange {
 
 /// The state as of the last applied entry.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct State {
     applied: LogIndex,
     applied_term: Term,

@@ -3,6 +3,8 @@
 //! Linear probing with removal by shifting back, so a layout depends on the operations alone. It
 //! is lossless: a full table refuses a new key.
 
+use std::collections::VecDeque;
+
 use support::rng::mix;
 
 use crate::entry::{ChangeBytes, ElementId, Key};
@@ -114,6 +116,24 @@ impl Cell {
     }
 }
 
+impl Removal {
+    const fn of(cell: &Cell) -> Removal {
+        Removal {
+            element: cell.element,
+            key: cell.key,
+            index: cell.index,
+        }
+    }
+
+    const fn name(&self) -> Name {
+        Name {
+            element: self.element,
+            is_element: false,
+            key: self.key,
+        }
+    }
+}
+
 /// Receives each cell before it changes.
 pub(crate) trait BeforeChange {
     fn before_change(&mut self, place: usize, cell: &Cell);
@@ -126,6 +146,16 @@ pub(crate) struct Table {
     used: usize,
     max_used: usize,
     seed: u64,
+    /// Removals in the order of their entries. One that its cell no longer is, is of no meaning.
+    removals: VecDeque<Removal>,
+}
+
+/// A cell of kind [`CellKind::Removal`] when it was set.
+#[derive(Clone, Copy, Debug)]
+struct Removal {
+    element: ElementId,
+    key: Key,
+    index: LogIndex,
 }
 
 impl Table {
@@ -141,6 +171,7 @@ impl Table {
             used: 0,
             max_used,
             seed,
+            removals: VecDeque::with_capacity(max_used),
         }
     }
 
@@ -156,6 +187,12 @@ impl Table {
     pub(crate) fn set_all(&mut self, cells: &[Cell]) {
         self.cells.copy_from_slice(cells);
         self.used = cells.iter().filter(|cell| !cell.is_free()).count();
+        let removals = cells.iter().filter(|cell| cell.kind == CellKind::Removal);
+        self.removals.clear();
+        self.removals.extend(removals.map(Removal::of));
+        self.removals
+            .make_contiguous()
+            .sort_unstable_by_key(|removal| removal.index);
     }
 
     fn home(&self, name: &Name) -> usize {
@@ -193,7 +230,24 @@ impl Table {
             self.used += 1;
         }
         self.write(at, cell, before);
+        if cell.kind == CellKind::Removal {
+            self.add_removal(Removal::of(&cell));
+        }
         true
+    }
+
+    fn add_removal(&mut self, removal: Removal) {
+        if self.removals.len() == self.removals.capacity() {
+            let mut removals = std::mem::take(&mut self.removals);
+            removals.retain(|removal| self.is_current(removal));
+            self.removals = removals;
+        }
+        self.removals.push_back(removal);
+    }
+
+    fn is_current(&self, removal: &Removal) -> bool {
+        let cell = self.get(&removal.name());
+        cell.is_some_and(|cell| cell.kind == CellKind::Removal && cell.index == removal.index)
     }
 
     /// Removes a name. Returns true if it was there.
@@ -206,24 +260,23 @@ impl Table {
         true
     }
 
-    /// Removes the removals of an element up to an index.
+    /// Removes the removals of an element up to an index, in the order of their entries: the order
+    /// decides which cells move, and is the same on all nodes.
     pub(crate) fn forget_removals(
         &mut self,
         element: ElementId,
         index: LogIndex,
         before: &mut impl BeforeChange,
     ) {
-        let mut at = 0;
-        while at < self.cells.len() {
-            let cell = &self.cells[at];
-            let is_known = cell.kind == CellKind::Removal && cell.element == element;
-            if is_known && cell.index <= index {
-                // The shift may put another cell here.
-                self.clear(at, before);
-            } else {
-                at += 1;
+        let mut removals = std::mem::take(&mut self.removals);
+        removals.retain(|removal| {
+            let stays = removal.element != element || removal.index > index;
+            if !stays && self.is_current(removal) {
+                self.remove(&removal.name(), before);
             }
-        }
+            stays
+        });
+        self.removals = removals;
     }
 
     /// Removes an entry to make room: for a planted mistake.
@@ -272,6 +325,57 @@ mod tests {
 
     impl BeforeChange for () {
         fn before_change(&mut self, _: usize, _: &Cell) {}
+    }
+
+    #[test]
+    fn removals_are_forgotten_up_to_an_index_and_no_other_cell() {
+        for seed in 0..50 {
+            let mut rng = Rng::new(seed);
+            let mut table = Table::new(24, seed);
+            let mut map: HashMap<(u32, Key), (CellKind, u64)> = HashMap::new();
+            for step in 1..2_000 {
+                let element = rng.below(3) as u32;
+                let key = u128::from(rng.below(12)).to_le_bytes();
+                if rng.one_in(6) {
+                    let index = step - rng.below(20).min(step);
+                    table.forget_removals(ElementId(element), LogIndex(index), &mut ());
+                    map.retain(|(of, _), (kind, at)| {
+                        *of != element || *kind != CellKind::Removal || *at > index
+                    });
+                } else {
+                    let kind = match rng.one_in(2) {
+                        true => CellKind::Removal,
+                        false => CellKind::Change,
+                    };
+                    let cell = Cell {
+                        kind,
+                        element: ElementId(element),
+                        key,
+                        index: LogIndex(step),
+                        ..Cell::default()
+                    };
+                    let has_room = map.contains_key(&(element, key)) || map.len() < 24;
+                    assert_eq!(table.set(cell, &mut ()), has_room);
+                    if has_room {
+                        map.insert((element, key), (kind, step));
+                    }
+                }
+                let cells = table.cells().iter().filter(|cell| !cell.is_free());
+                let found =
+                    cells.map(|cell| ((cell.element.0, cell.key), (cell.kind, cell.index.0)));
+                assert_eq!(
+                    found.collect::<HashMap<_, _>>(),
+                    map,
+                    "seed {seed} step {step}"
+                );
+                if rng.one_in(50) {
+                    // As a node that installs a snapshot.
+                    let mut other = Table::new(24, seed);
+                    other.set_all(table.cells());
+                    table = other;
+                }
+            }
+        }
     }
 
     #[test]

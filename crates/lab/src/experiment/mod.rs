@@ -15,6 +15,7 @@ mod parts;
 mod plot;
 mod pof;
 mod policy;
+mod reflex;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,6 +88,17 @@ enum Command {
                       polyplane experiment pof --tables 2,3 --scale 0.1 --out out/"
     )]
     Pof(pof::Pof),
+    /// nanoPU (reflex plane): measure what its figures and tables measure.
+    #[command(
+        after_help = "  wires           figures 1 and 2: a message to another thread and back\n  detector        table 1: path latency detection, beside a loop by hand\n  \
+                      writes          section 3.2.3: writes committed by three replicas\n  classification  figure 3: rule sets of 100 to 500,000 rules\n  \
+                      loop            section 4.3: the whole loop by parts\n  missing         figure 4 and table 2: what is not measured\n\n\
+                      Each row says if it is measured, of a model or the paper's. The model of the nanoPU is not built. They are written below DIR \
+                      as reflex.txt, reflex.json and reflex.csv, with pictures. docs/results/nanopu-reflex.md has what is measured.\n\nExamples:\n  \
+                      polyplane experiment reflex --out out/\n  polyplane experiment reflex --parts detector,loop --out out/\n  \
+                      polyplane experiment reflex --quick --out out/"
+    )]
+    Reflex(reflex::Reflex),
 }
 
 #[derive(Args)]
@@ -298,6 +310,7 @@ pub fn run(
         Command::Clip(options) => return clip::run(options, take_signal),
         Command::P4com(options) => return p4com::run(options, take_signal),
         Command::Pof(options) => return pof::run(options, take_signal),
+        Command::Reflex(options) => return reflex::run(options, take_signal),
     };
     std::fs::create_dir_all(&options.out)
         .map_err(|error| format!("cannot make {}: {error}", options.out.display()))?;

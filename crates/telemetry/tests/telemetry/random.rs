@@ -3,6 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use support::rng::{INCREMENT, mix};
 use telemetry::{
     EmbeddedInt, Inner, IntContents, IntDomain, IntMarker, MainContents, PacketKind, ReportVersion,
     ReportView, ReportedHops, ReportedPacket, SourceOnly, TelemetryReport, TlvValue,
@@ -267,7 +268,12 @@ fn read_all(payload: &[u8]) {
                 let _ = path.summed_hop_latency();
                 let _ = path.first_ingress_to_last_egress(telemetry::EqualClocks);
                 path.revisited();
-                path.path_hash(1);
+                let mut nodes = path.hops().map(|hop| hop.node);
+                let hash = nodes.try_fold(mix(1), |hash, node| {
+                    Some(mix(hash.wrapping_add(INCREMENT) ^ u64::from(node?.0)))
+                });
+                let is_complete = path.gaps().is_complete();
+                assert_eq!(path.path_hash(1), hash.filter(|_| is_complete));
             }
             write_json_line(&report.header, &individual, &view, &mut text);
         }
