@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use exec::DropReason;
 
-use crate::forwarder::{Event, Forwarder};
+use crate::forwarder::{Event, Forwarder, packet_in};
 use crate::model::ObjectName;
 use crate::wire::{ErrorCode, Port, PortStats, PortStatus};
 
@@ -194,6 +194,20 @@ impl ControlledSwitch {
         self.forwarder.set_ports(&ports)
     }
 
+    /// Returns the event of a packet that a worker of the device has sent to
+    /// [`crate::CONTROLLER_PORT`]. `None` if its port does not report packets.
+    pub fn packet_in(&self, bytes: &[u8]) -> Option<Event> {
+        let event = packet_in(bytes)?;
+        self.is_reported(&event).then_some(event)
+    }
+
+    fn is_reported(&self, event: &Event) -> bool {
+        match event {
+            Event::PacketIn { port, .. } => self.may_report(*port),
+            _ => true,
+        }
+    }
+
     /// Returns the number of packets that entries have sent to ports that the switch does not have.
     pub fn portless(&self) -> u64 {
         self.portless
@@ -216,10 +230,7 @@ impl ControlledSwitch {
             let device = self.forwarder.device();
             device.count_drop(DropReason::NoSuchPort);
         }
-        events.retain(|event| match event {
-            Event::PacketIn { port, .. } => self.may_report(*port),
-            _ => true,
-        });
+        events.retain(|event| self.is_reported(event));
         events
     }
 }
