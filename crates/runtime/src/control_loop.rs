@@ -181,8 +181,7 @@ impl Forwarder {
             .collect()
         })?;
         let offload = options.offload.map(|setup| {
-            let common = Arc::clone(crew.common());
-            Offload::start(setup, readers, &mut device, move || common.now())
+            Offload::start(setup, readers, &mut device, crew.clock())
         });
         Ok(Forwarder {
             offload: offload.transpose().map_err(RuntimeError::Offload)?,

@@ -114,6 +114,12 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         self.common.now()
     }
 
+    /// Returns the clock of [`WorkerPool::now`].
+    pub fn clock(&self) -> impl Fn() -> Nanos + Send + 'static {
+        let common = Arc::clone(&self.common);
+        move || common.now()
+    }
+
     /// Returns the next event of a worker.
     pub fn next_event(&self) -> Option<WorkerEvent> {
         self.told.try_recv().ok()
