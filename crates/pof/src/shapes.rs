@@ -59,7 +59,10 @@ impl Shapes {
                 continue;
             };
             for (_, shape) in failed {
-                if shapes.get(shape).is_some_and(|place| place.action.is_none()) {
+                if shapes
+                    .get(shape)
+                    .is_some_and(|place| place.action.is_none())
+                {
                     shapes.remove(shape);
                 }
             }

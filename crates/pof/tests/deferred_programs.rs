@@ -151,7 +151,8 @@ fn ipv4(last: u8) -> Vec<u8> {
 
 const TABLE: &str = "table add mm/0 size 16 fields dst=240/32";
 const OLD: &str = "flow add mm/0 index 0 counter 1 match 240/32=10.0.0.1 do output 2";
-const NEW: &str = "flow modify mm/0 index 0 counter 1 match 240/32=10.0.0.1 do set_field 0/8=9, output 3";
+const NEW: &str =
+    "flow modify mm/0 index 0 counter 1 match 240/32=10.0.0.1 do set_field 0/8=9, output 3";
 
 /// A session on a switch with one flow.
 fn one_flow(bed: &mut Bed) -> Session {
@@ -341,10 +342,7 @@ fn tables_and_groups_change_when_their_program_is_there() {
     bed.say(&mut session, &[group, flow]);
     bed.settle(&mut [&mut session]);
     assert_eq!(bed.frame(5).len(), 1);
-    bed.say(
-        &mut session,
-        &["group modify 1 all do output 2, output 3"],
-    );
+    bed.say(&mut session, &["group modify 1 all do output 2, output 3"]);
     assert_eq!(bed.frame(5).len(), 1);
     bed.settle(&mut [&mut session]);
     assert_eq!(bed.frame(5).len(), 2);

@@ -255,7 +255,9 @@ impl PofSwitch {
         let id = u16::try_from(port.0).ok();
         let set = id.map_or(Ok(()), |id| self.switch.set_link(id, is_up));
         if let Err(error) = set {
-            notice(&format!("port {port}: its groups keep their ports: {error}"));
+            notice(&format!(
+                "port {port}: its groups keep their ports: {error}"
+            ));
         }
     }
 

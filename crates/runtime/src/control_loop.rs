@@ -180,9 +180,9 @@ impl Forwarder {
             })
             .collect()
         })?;
-        let offload = options.offload.map(|setup| {
-            Offload::start(setup, readers, &mut device, crew.clock())
-        });
+        let offload = options
+            .offload
+            .map(|setup| Offload::start(setup, readers, &mut device, crew.clock()));
         Ok(Forwarder {
             offload: offload.transpose().map_err(RuntimeError::Offload)?,
             device,
