@@ -1,6 +1,6 @@
 //! A switch as its controllers share it: the forwarder, the ports, and the roles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use exec::DropReason;
 
@@ -76,6 +76,8 @@ pub struct ControlledSwitch {
     portless: u64,
     pub(crate) roles: Roles,
     events: Vec<Event>,
+    /// Ports that a PORT_MOD has changed.
+    changed_ports: BTreeSet<u16>,
 }
 
 impl ControlledSwitch {
@@ -96,6 +98,7 @@ impl ControlledSwitch {
             portless: 0,
             roles: Roles::default(),
             events: Vec::new(),
+            changed_ports: BTreeSet::new(),
         };
         switch.renew_ports()?;
         Ok(switch)
@@ -168,7 +171,19 @@ impl ControlledSwitch {
             return Ok(());
         }
         (port.config, port.is_enabled) = (wanted.config, wanted.is_enabled);
+        self.changed_ports.insert(wanted.id);
         self.port_changed(wanted.id)
+    }
+
+    /// Returns the numbers of the ports that a PORT_MOD has changed since the last call.
+    pub fn take_changed_ports(&mut self) -> BTreeSet<u16> {
+        std::mem::take(&mut self.changed_ports)
+    }
+
+    /// Returns a port if a PORT_MOD has set it to something else than at the start.
+    pub fn changed_port(&self, id: u16) -> Option<&Port> {
+        let is_changed = |port: &&Port| port.config != 0 || !port.is_enabled;
+        self.ports.get(&id).filter(is_changed)
     }
 
     fn port_changed(&mut self, id: u16) -> Result<(), ErrorCode> {

@@ -102,13 +102,13 @@ impl PofSwitch {
         stored: Option<StoredState>,
     ) -> Result<PofSwitch, PofError> {
         let forwarder = Forwarder::new(options.engine, options.forwarder);
-        let mut forwarder = forwarder.map_err(PofError::Load)?;
-        let keeper = stored.map(|stored| stored.restore(&mut forwarder));
-        let keeper = keeper.transpose()?;
-        forwarder.defer_programs();
+        let forwarder = forwarder.map_err(PofError::Load)?;
         let (descriptions, ports): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
         let switch = ControlledSwitch::new(forwarder, options.device, descriptions);
         let mut switch = switch.map_err(PofError::Ports)?;
+        let keeper = stored.map(|stored| stored.restore(&mut switch));
+        let keeper = keeper.transpose()?;
+        switch.forwarder.defer_programs();
         let mailbox = Mailbox::new().map_err(PofError::system("make a descriptor"))?;
         let mailbox = Arc::new(mailbox);
         let workers = ports.first().map_or(1, |port| port.shares.len());
@@ -369,12 +369,13 @@ impl PofSwitch {
         } = self;
         let (mut appended, mut stored) = (0, 0);
         if let Some(keeper) = keeper {
-            if let Some(line) = keeper.keep(&mut switch.forwarder, mailbox) {
+            if let Some(line) = keeper.keep(switch, mailbox) {
                 notice(&line);
             }
             (appended, stored) = (keeper.appended(), keeper.stored());
         } else {
             switch.forwarder.take_changed();
+            switch.take_changed_ports();
         }
         let lines = sessions.send(switch, appended, stored);
         lines.iter().for_each(|line| notice(line));

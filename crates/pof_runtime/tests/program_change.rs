@@ -15,7 +15,8 @@ use pof::text::TextReader;
 use pof::wire::{Body, Message};
 use pof::{Forwarder, ForwarderOptions};
 use pof_runtime::{
-    Controller, Fail, Listen, PofReport, PofSwitch, Stop, StoredState, SwitchOptions, TlsOptions,
+    Controller, Fail, Listen, PofReport, PofSwitch, Stop, StoredState, SwitchAnswer, SwitchOptions,
+    TlsOptions,
 };
 use port::{MemoryPort, OpenedPort, Port};
 use runtime::WorkerConfig;
@@ -364,6 +365,45 @@ fn a_crash_while_a_program_is_made_leaves_what_was_answered() {
     assert_eq!((answer.xid, answer.body), (9, Body::BarrierReply));
     let crashed = directory.copy();
     assert_eq!(StoredState::open(&crashed.0).unwrap().len(), 4);
+    running.stop();
+}
+
+#[test]
+fn a_port_that_a_controller_switched_off_is_off_after_a_restart() {
+    let directory = Directory::new("ports");
+    let off = |is_off: bool| {
+        let port = pof::wire::Port {
+            config: u32::from(is_off),
+            ..pof::port(1, 1, "memory")
+        };
+        let body = Body::PortMod(pof::wire::PortStatus { reason: 2, port });
+        Message { xid: 1, body }
+    };
+    let mut running = Running::start(1, Some(&directory.0));
+    let mut controller = running.connect();
+    running.make(&mut controller, &[TABLE, OLD]);
+    assert_eq!(controller.ask(&[off(true)]).unwrap(), []);
+    running.stop();
+    let mut running = Running::start(1, Some(&directory.0));
+    let mut controller = running.connect();
+    let request = Message {
+        xid: 1,
+        body: Body::GetConfigRequest,
+    };
+    let answers = controller.ask(&[request]).unwrap();
+    let configs: Vec<u32> = answers
+        .into_iter()
+        .filter_map(|(_, answer)| match answer {
+            SwitchAnswer::Reply(Body::PortStatus(status)) => Some(status.port.config),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(configs, [0, 1]);
+    assert_eq!(controller.ask(&[off(false)]).unwrap(), []);
+    // A port as at the start is not stored.
+    assert_eq!(StoredState::open(&directory.copy().0).unwrap().len(), 3);
+    let mut traffic = Traffic::default();
+    traffic.run(&mut running, |traffic| traffic.received >= 10);
     running.stop();
 }
 
