@@ -44,12 +44,15 @@ struct Wanted {
     without: BTreeSet<TableNumber>,
     /// Sizes of tables, where they are other ones.
     sizes: BTreeMap<TableNumber, u32>,
+    /// Groups of which the entries follow when the program is made.
+    groups: BTreeSet<u32>,
 }
 
 /// A job that has begun.
 struct Begun {
     number: u64,
     messages: usize,
+    groups: BTreeSet<u32>,
 }
 
 /// A job that has failed.
@@ -69,8 +72,6 @@ pub(crate) struct ProgramJobs {
     failed: Option<Failed>,
     /// Number of jobs that are for one message each, since one for several has failed.
     single: usize,
-    /// Groups of which the entries follow when the program is made.
-    groups: BTreeSet<u32>,
 }
 
 impl Default for ProgramJobs {
@@ -82,7 +83,6 @@ impl Default for ProgramJobs {
             begun: None,
             failed: None,
             single: 0,
-            groups: BTreeSet::new(),
         }
     }
 }
@@ -99,15 +99,24 @@ impl ProgramJobs {
         wait.has_joined && self.failed.as_ref().is_some_and(is_own)
     }
 
-    fn end(&mut self, number: u64, has_failed: bool) {
-        let messages = self.begun.take().map_or(1, |begun| begun.messages);
+    /// Ends the job that has begun. Returns its groups; none if it has failed and was for one
+    /// message, or one group.
+    fn end(&mut self, number: u64, has_failed: bool) -> BTreeSet<u32> {
+        let begun = self.begun.take();
+        let (messages, groups) =
+            begun.map_or((1, BTreeSet::new()), |begun| (begun.messages, begun.groups));
         self.single = match has_failed && messages > 1 {
             true => messages,
             false => self.single.saturating_sub(1),
         };
-        if has_failed {
-            let is_for_one = messages <= 1;
-            self.failed = Some(Failed { number, is_for_one });
+        if !has_failed {
+            return groups;
+        }
+        let is_for_one = messages <= 1;
+        self.failed = Some(Failed { number, is_for_one });
+        match is_for_one {
+            true => BTreeSet::new(),
+            false => groups,
         }
     }
 }
@@ -300,6 +309,7 @@ impl Forwarder {
         self.jobs.begun = Some(Begun {
             number,
             messages: wanted.messages,
+            groups: wanted.groups,
         });
         self.shapes.drop_unused();
         let mut job = self.job(number);
@@ -333,18 +343,28 @@ impl Forwarder {
         let number = made.number;
         if made.after != self.programs {
             // Another program has taken the place, and this one may lack shapes of it.
-            self.jobs.end(number, false);
+            let groups = self.jobs.end(number, false);
+            self.renew_groups(groups);
             return made.new.map(|new| new.device);
         }
         let held = made.shapes.clone();
         let (result, rest) = self.install(made);
-        self.jobs.end(number, result.is_err());
-        for group in std::mem::take(&mut self.jobs.groups) {
-            // Without room for them, the entries keep their actions.
+        for group in self.jobs.end(number, result.is_err()) {
+            // Entries for which there is no room or no program keep their actions. After a failure
+            // for others, the programs for these are made here.
             let _ = self.renew_users(group);
         }
         drop(held);
         rest
+    }
+
+    /// Renews the entries of groups, now or when their program is made.
+    fn renew_groups(&mut self, groups: BTreeSet<u32>) {
+        for group in groups {
+            if self.is_group_ready(group) {
+                let _ = self.renew_users(group);
+            }
+        }
     }
 
     /// Makes the program of all shapes, and lets it take the place of the running one. After an
@@ -423,7 +443,8 @@ impl Forwarder {
         self.shapes.drop_unused();
         // The job holds the shapes.
         let _ = self.want(1, shapes);
-        self.jobs.groups.insert(group);
+        let wanted = self.jobs.wanted.get_or_insert_default();
+        wanted.groups.insert(group);
         false
     }
 

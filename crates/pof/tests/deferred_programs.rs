@@ -376,9 +376,17 @@ fn a_fast_failover_group_follows_its_ports_when_the_program_is_there() {
     bed.say(&mut session, &[group, flow]);
     bed.settle(&mut [&mut session]);
     assert_eq!(bed.frame(5)[0].0, 3);
+    // A program for something else is made meanwhile.
+    bed.say(&mut session, &[NEW]);
+    let made = bed.make().unwrap();
     bed.switch.set_link(3, false).unwrap();
+    let programs = bed.switch.forwarder.programs();
+    bed.finish(made, &mut [&mut session]);
+    assert_eq!(bed.switch.forwarder.programs(), programs + 1);
+    assert_eq!(bed.frame(5)[0].0, 3);
     bed.settle(&mut [&mut session]);
     assert!(bed.frame(5).is_empty());
+    assert_eq!(bed.switch.forwarder.programs(), programs + 2);
     bed.switch.set_link(3, true).unwrap();
     bed.settle(&mut [&mut session]);
     assert_eq!(bed.frame(5)[0].0, 3);

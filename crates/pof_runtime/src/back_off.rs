@@ -27,8 +27,8 @@ impl BackOff {
     }
 
     /// Notes the end of a connection with a controller that spoke the protocol. The times begin
-    /// again if it lasted as long as the longest of them: one that closes at once is not dialed ever
-    /// faster.
+    /// again if it lasted as long as the longest of them, so that one that closes at once is dialed
+    /// ever less often.
     pub(crate) fn ended(&mut self, lasted: Duration) {
         if lasted >= LONGEST {
             *self = BackOff::new();

@@ -165,6 +165,10 @@ impl Sessions {
         let mut lines = Vec::new();
         let mut has_worked = false;
         for attached in self.attached.values_mut() {
+            if attached.session.waits_for_program(switch) {
+                // It is the switch that lets the controller wait.
+                attached.heard_at = now;
+            }
             if !attached.takes_input(switch) {
                 continue;
             }

@@ -87,6 +87,8 @@ pub struct PofSwitch {
     keeper: Option<Keeper>,
     offload: Option<FlowOffload>,
     fail: Fail,
+    /// Time at which a worker has reported a link.
+    link_at: Nanos,
     poller: Poller,
 }
 
@@ -148,6 +150,7 @@ impl PofSwitch {
             keeper,
             offload: offload.transpose()?,
             fail: options.fail,
+            link_at: Nanos::ZERO,
             poller: Poller::new(),
         })
     }
@@ -208,8 +211,7 @@ impl PofSwitch {
         while !(stop.is_over)() && !has_ended() {
             let now = self.pool.now();
             if self.hear(notice) {
-                // The state of the ports is published a little later.
-                next_look = now + LOOK_EVERY;
+                self.link_at = now;
             }
             let has_reports = self.take_reported(now);
             // Collects what the workers' packets have made.
@@ -384,7 +386,10 @@ impl PofSwitch {
     /// Looks at links, time-outs, and silent controllers.
     fn look(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
         let ports = self.pool.ports().iter().zip(self.pool.port_stats());
-        let links: Vec<_> = ports.map(|((id, _), (_, is_up))| (*id, is_up)).collect();
+        // The workers publish a change of a link a little after they report it.
+        let is_settled = now >= self.link_at + LOOK_EVERY;
+        let links = ports.filter(|_| is_settled);
+        let links: Vec<_> = links.map(|((id, _), (_, is_up))| (*id, is_up)).collect();
         for (id, is_up) in links {
             self.set_link(id, is_up, notice);
         }
