@@ -3,8 +3,8 @@
 //! A message that needs another program waits. [`Forwarder::prepare`] notes what it needs,
 //! [`Forwarder::take_job`] gives the work for all messages that wait to another thread, and
 //! [`Forwarder::finish`] lets the result take the place of the running program, with all state.
-//! Then the messages are looked at again, against the tables as they are by then. Packets go on with
-//! the program before meanwhile.
+//! Then the messages are looked at again, against the tables as they are by then. Meanwhile packets
+//! go on with the program before.
 //!
 //! Without [`Forwarder::defer_programs`] a message makes its program at once.
 
@@ -26,7 +26,7 @@ use crate::wire::{Body, ErrorCode, FlowMod};
 pub struct ProgramWait {
     /// Number of the job that is awaited.
     job: u64,
-    /// False if another message is to be looked at first: the job is not for this one.
+    /// False if another message comes first: the job is not for this one.
     has_joined: bool,
     /// Number of messages for which it is, in their order.
     pub(crate) messages: usize,
@@ -34,7 +34,7 @@ pub struct ProgramWait {
     shapes: Vec<Arc<Shape>>,
 }
 
-/// What the next job is for.
+/// Needs of the messages for which the next job is.
 #[derive(Default)]
 struct Wanted {
     messages: usize,
@@ -121,7 +121,7 @@ impl ProgramJobs {
     }
 }
 
-/// What a message needs that the running program does not have.
+/// Needs of a message that the running program does not meet.
 #[derive(Default)]
 struct Needs {
     shapes: Vec<(TableNumber, Shape)>,

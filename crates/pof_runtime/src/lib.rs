@@ -4,7 +4,7 @@
 //! **Out:** frames, bytes for controllers, reports, a directory with the state.
 //!
 //! - [`PofSwitch`] is the loop that handles the messages of controllers. `forwarding` forwards
-//!   frames on the threads of `runtime`'s workers, and `program_maker` makes programs on another one.
+//!   frames on the threads of `runtime`'s workers; `program_maker` makes programs on another one.
 //! - `dialing` and `listening` make connections on threads of their own; `connection` carries bytes
 //!   between a socket and the loop, and `mailbox` brings news to the loop.
 //! - [`TlsOptions`] and `link` are TLS and plain TCP.
@@ -19,7 +19,8 @@
 //! - With stored state, an answer leaves after all changes before it are on the disk.
 //! - What is lost is counted.
 //!
-//! Tests: here for each part; `cli/tests/pof.rs` runs the command on real interfaces.
+//! Tests: here for each part; `tests/program_change.rs` runs a switch on ports in memory, of which
+//! the engine stands still; `cli/tests/pof.rs` runs the command on real interfaces.
 
 mod address;
 mod back_off;

@@ -14,8 +14,8 @@ use crate::mailbox::{Mail, Mailbox};
 const STACK_BYTES: usize = 16 << 20;
 
 enum Work {
-    Make(ProgramJob),
-    /// What is left of a program that runs no more: to free it takes time.
+    Make(Box<ProgramJob>),
+    /// The rest of a program that runs no more: to free it takes time.
     Free(Box<Device>),
 }
 
@@ -45,7 +45,7 @@ impl ProgramMaker {
     /// Makes a program. The mailbox gets it.
     pub(crate) fn make(&self, job: ProgramJob) {
         let failed = job.failed();
-        if self.work.send(Work::Make(job)).is_err() {
+        if self.work.send(Work::Make(Box::new(job))).is_err() {
             self.mailbox.send(Mail::Made(Box::new(failed)));
         }
     }

@@ -182,8 +182,8 @@ impl PofSwitch {
     }
 
     /// Forwards frames by workers and handles messages until `stop`. May be called once. `notice`
-    /// gets lines for the user, `tick` is called now and then. A `notice` that waits delays messages,
-    /// and no frames.
+    /// gets lines for the user, `tick` is called now and then. A `notice` that waits delays
+    /// messages, and no frames.
     ///
     /// # Errors
     /// There are no threads, or they cannot wait for their ports.

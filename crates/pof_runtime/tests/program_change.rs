@@ -137,7 +137,7 @@ impl Running {
             fail: Fail::Secure,
             offload: None,
             workers: WorkerConfig {
-                // Ports in memory wake nobody.
+                // A port in memory does not wake a worker that sleeps.
                 spin: PATIENCE * 60,
                 ..WorkerConfig::default()
             },
