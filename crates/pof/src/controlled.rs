@@ -1,10 +1,10 @@
 //! A switch as its controllers share it: the forwarder, the ports, and the roles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use exec::DropReason;
 
-use crate::forwarder::{Event, Forwarder};
+use crate::forwarder::{Event, Forwarder, packet_in};
 use crate::model::ObjectName;
 use crate::wire::{ErrorCode, Port, PortStats, PortStatus};
 
@@ -76,6 +76,8 @@ pub struct ControlledSwitch {
     portless: u64,
     pub(crate) roles: Roles,
     events: Vec<Event>,
+    /// Ports that a PORT_MOD has changed.
+    changed_ports: BTreeSet<u16>,
 }
 
 impl ControlledSwitch {
@@ -96,6 +98,7 @@ impl ControlledSwitch {
             portless: 0,
             roles: Roles::default(),
             events: Vec::new(),
+            changed_ports: BTreeSet::new(),
         };
         switch.renew_ports()?;
         Ok(switch)
@@ -168,7 +171,19 @@ impl ControlledSwitch {
             return Ok(());
         }
         (port.config, port.is_enabled) = (wanted.config, wanted.is_enabled);
+        self.changed_ports.insert(wanted.id);
         self.port_changed(wanted.id)
+    }
+
+    /// Returns the numbers of the ports that a PORT_MOD has changed since the last call.
+    pub fn take_changed_ports(&mut self) -> BTreeSet<u16> {
+        std::mem::take(&mut self.changed_ports)
+    }
+
+    /// Returns a port if a PORT_MOD has set it to something else than at the start.
+    pub fn changed_port(&self, id: u16) -> Option<&Port> {
+        let is_changed = |port: &&Port| port.config != 0 || !port.is_enabled;
+        self.ports.get(&id).filter(is_changed)
     }
 
     fn port_changed(&mut self, id: u16) -> Result<(), ErrorCode> {
@@ -194,6 +209,20 @@ impl ControlledSwitch {
         self.forwarder.set_ports(&ports)
     }
 
+    /// Returns the event of a packet that a worker of the device has sent to
+    /// [`crate::CONTROLLER_PORT`]. `None` if its port does not report packets.
+    pub fn packet_in(&self, bytes: &[u8]) -> Option<Event> {
+        let event = packet_in(bytes)?;
+        self.is_reported(&event).then_some(event)
+    }
+
+    fn is_reported(&self, event: &Event) -> bool {
+        match event {
+            Event::PacketIn { port, .. } => self.may_report(*port),
+            _ => true,
+        }
+    }
+
     /// Returns the number of packets that entries have sent to ports that the switch does not have.
     pub fn portless(&self) -> u64 {
         self.portless
@@ -216,10 +245,7 @@ impl ControlledSwitch {
             let device = self.forwarder.device();
             device.count_drop(DropReason::NoSuchPort);
         }
-        events.retain(|event| match event {
-            Event::PacketIn { port, .. } => self.may_report(*port),
-            _ => true,
-        });
+        events.retain(|event| self.is_reported(event));
         events
     }
 }

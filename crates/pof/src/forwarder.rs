@@ -2,7 +2,7 @@
 //!
 //! A change is checked against the tables, made on the device, and then made in the tables. An
 //! entry of a known shape is an insertion. A new shape makes a new program, which takes the place
-//! of the old one with all its state before the entry is inserted.
+//! of the old one with all its state before the entry is inserted ([`crate::program_job`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use ir::{ActionCall, TableId};
 use packet::{Nanos, PortId};
 use switch::{
     Action as EntryAction, Change, CloneSession, ControlCode, ControlError, CounterReading, Device,
-    DeviceConfig, EntryId, LoadError, MayLose, MeterConfig, MigrationMode, Replica, TableEntry,
+    DeviceConfig, EntryId, LoadError, MeterConfig, Replica, TableEntry,
 };
 
 use crate::model::{Action, Argument, FieldValue, GroupType, Instruction, Match, TableType, port};
 use crate::objects::ObjectKey;
+use crate::program_job::ProgramJobs;
 use crate::schedule::Schedule;
 use crate::shapes::Shapes;
 use crate::tables::{
@@ -26,7 +27,7 @@ use crate::tables::{
 };
 use crate::translate::{
     CONTROLLER_PORT, Fault, MAX_PACKET, OnMiss, PACKET_OUT_PORTS, PREFIX_BYTES, Shape,
-    ShapesByTable, Translation, WAITING_PORT, WAITING_SESSION, key_matches, translate,
+    ShapesByTable, WAITING_PORT, WAITING_SESSION, key_matches, translate,
 };
 use crate::wire::{Body, Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
 
@@ -130,15 +131,15 @@ struct Installed {
 
 /// A switch without a connection to controllers.
 pub struct Forwarder {
-    device: Device,
-    engine: Arc<dyn Engine>,
-    tables: Tables,
-    options: ForwarderOptions,
-    shapes: Shapes,
-    translated: BTreeMap<TableNumber, TableId>,
-    counters: ir::ExternId,
-    meters: ir::ExternId,
-    fault_counts: ir::ExternId,
+    pub(crate) device: Device,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) tables: Tables,
+    pub(crate) options: ForwarderOptions,
+    pub(crate) shapes: Shapes,
+    pub(crate) translated: BTreeMap<TableNumber, TableId>,
+    pub(crate) counters: ir::ExternId,
+    pub(crate) meters: ir::ExternId,
+    pub(crate) fault_counts: ir::ExternId,
     installed: HashMap<(TableNumber, u32), Installed>,
     /// Times at which entries may be idle.
     idle: Schedule,
@@ -148,7 +149,8 @@ pub struct Forwarder {
     live: BTreeSet<u16>,
     removed: Vec<Removed>,
     changed: BTreeSet<ObjectKey>,
-    programs: u64,
+    pub(crate) programs: u64,
+    pub(crate) jobs: ProgramJobs,
 }
 
 impl Forwarder {
@@ -194,6 +196,7 @@ impl Forwarder {
             removed: Vec::new(),
             changed: BTreeSet::new(),
             programs: 1,
+            jobs: ProgramJobs::default(),
         })
     }
 
@@ -207,7 +210,8 @@ impl Forwarder {
         &mut self.device
     }
 
-    /// Returns the number of programs that were made: the first one, and one for each new shape.
+    /// Returns the number of programs that have run: the first one, and one for each time that new
+    /// shapes came.
     pub fn programs(&self) -> u64 {
         self.programs
     }
@@ -256,7 +260,10 @@ impl Forwarder {
         let groups = self.tables.groups();
         let watching = groups.filter(|(_, group)| group.group_type == GroupType::FastFailover);
         let watching: Vec<u32> = watching.map(|(id, _)| id).collect();
-        watching.into_iter().try_for_each(|id| self.renew_users(id))
+        // Those that need another program follow when it is made.
+        let ready = watching.into_iter().filter(|id| self.is_group_ready(*id));
+        let ready: Vec<u32> = ready.collect();
+        ready.into_iter().try_for_each(|id| self.renew_users(id))
     }
 
     /// Returns the program of the tables.
@@ -330,13 +337,14 @@ impl Forwarder {
             TableChange::Report(_) => None,
         };
         let before = self.tables.clone_of_table(changed);
-        self.tables.apply_table(change);
         // A table without entries is not in the program, and one that was is made again.
-        let is_known = changed.is_some_and(|number| self.translated.contains_key(&number));
-        if is_known {
+        let is_set = !matches!(change, TableChange::Resize(..));
+        self.tables.apply_table(change);
+        let needs_program = changed.is_some_and(|number| self.is_outdated(number, is_set));
+        if needs_program {
             self.shapes.drop_unused();
         }
-        if is_known && let Err(error) = self.make_program() {
+        if needs_program && let Err(error) = self.make_program() {
             self.tables.restore_table(changed, before);
             return Err(error);
         }
@@ -373,7 +381,7 @@ impl Forwarder {
     }
 
     /// Replaces the actions of all entries that use a group.
-    fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
+    pub(crate) fn renew_users(&mut self, group: u32) -> Result<(), ErrorCode> {
         let users: Vec<_> = self.tables.users_of_group(group).collect();
         for (number, index) in users {
             let entry = self
@@ -438,9 +446,7 @@ impl Forwarder {
         actions: &[Action],
         data: &[u8],
     ) -> Result<(), ErrorCode> {
-        let to_table = u32::from(port::TABLE) | 0xFFFF_0000;
-        let is_for_tables = matches!(actions, [Action::Output { port, .. }]
-            if *port == Argument::Immediate(to_table));
+        let is_for_tables = is_for_tables(actions);
         let port = match is_for_tables {
             true => u32::from(in_port),
             false => {
@@ -459,16 +465,7 @@ impl Forwarder {
     /// Makes these actions those of packet-outs. Packets that came in before run the previous ones.
     fn set_packet_out(&mut self, actions: &[Action]) -> Result<(), ErrorCode> {
         let number = TableNumber::PACKET_OUT;
-        let entry = Entry {
-            counter: 0,
-            cookie: 0,
-            idle_timeout: 0,
-            hard_timeout: 0,
-            priority: 0,
-            index: 0,
-            matches: Vec::new(),
-            instructions: vec![Instruction::ApplyActions(actions.to_vec())],
-        };
+        let entry = packet_out_entry(actions);
         let (shape, call) = self.call_of(number, &entry)?;
         let table = *self.translated.get(&number).ok_or(ErrorCode::FlowUnknown)?;
         if let Some(old) = self.installed.remove(&(number, 0)) {
@@ -514,7 +511,7 @@ impl Forwarder {
     }
 
     /// Returns the shape of an entry and its immediates.
-    fn shape_of(&self, entry: &Entry) -> (Shape, Vec<Value>) {
+    pub(crate) fn shape_of(&self, entry: &Entry) -> (Shape, Vec<Value>) {
         let is_live = |port: u32| u16::try_from(port).is_ok_and(|port| self.live.contains(&port));
         Shape::of(entry, &self.tables, &is_live)
     }
@@ -534,43 +531,13 @@ impl Forwarder {
                 if self.shapes.len() >= self.options.limits.shapes {
                     return Err(ErrorCode::TableFull);
                 }
-                self.shapes.add(number, shape.clone());
+                let _held = self.shapes.add(number, shape.clone());
                 self.make_program().map_err(|_| ErrorCode::FlowUnknown)?;
                 let made = self.shapes.find(number, &shape);
                 made.ok_or(ErrorCode::FlowUnknown)?
             }
         };
         Ok((shape, ActionCall { action, args }))
-    }
-
-    /// Returns true if the entry of a message has a shape for which a program must be made.
-    pub fn is_new_shape(&self, flow: &FlowMod) -> bool {
-        let new = self.tables.new_entry(flow);
-        new.is_some_and(|(number, entry)| {
-            let (shape, _) = self.shape_of(&entry);
-            self.shapes.find(number, &shape).is_none()
-        })
-    }
-
-    /// Makes one program for all new shapes of these messages, so that none of them needs one of
-    /// its own. Nothing else changes, and each message may be refused later.
-    pub fn foresee<'f>(&mut self, flows: impl IntoIterator<Item = &'f FlowMod>) {
-        self.shapes.drop_unused();
-        let mut count = 0;
-        for flow in flows {
-            let Some((number, entry)) = self.tables.new_entry(flow) else {
-                continue;
-            };
-            if self.shapes.len() >= self.options.limits.shapes {
-                break;
-            }
-            let (shape, _) = self.shape_of(&entry);
-            count += usize::from(self.shapes.add(number, shape));
-        }
-        if count > 0 {
-            // Without it each message makes its own.
-            let _ = self.make_program();
-        }
     }
 
     fn insert_as(
@@ -685,43 +652,6 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Makes the program of all shapes, and lets it take the place of the running one. After an
-    /// error the running one stays, and new shapes are forgotten.
-    fn make_program(&mut self) -> Result<(), ErrorCode> {
-        let shapes = self.shapes.by_table();
-        let made = self.exchange_program(&shapes);
-        match made {
-            Ok(()) => self.shapes.placed(&shapes),
-            Err(_) => self.shapes.forget_new(),
-        }
-        made
-    }
-
-    fn exchange_program(&mut self, shapes: &ShapesByTable) -> Result<(), ErrorCode> {
-        let Translation {
-            program,
-            tables,
-            counters,
-            meters,
-            fault_counts,
-        } = translate(&self.tables, shapes, self.options.on_miss);
-        let config = DeviceConfig {
-            seed: self.options.seed,
-            ..DeviceConfig::default()
-        };
-        let new = Device::new(Arc::new(program), self.engine.as_ref(), &config);
-        let mut new = new.map_err(|_| ErrorCode::TableUnknown)?;
-        let keep_all = MigrationMode::State(MayLose::Nothing);
-        let exchanged = self.device.exchange(&mut new, keep_all);
-        exchanged.map_err(|_| ErrorCode::TableUnknown)?;
-        self.device.stay();
-        self.translated = tables;
-        (self.counters, self.meters) = (counters, meters);
-        self.fault_counts = fault_counts;
-        self.programs += 1;
-        Ok(())
-    }
-
     /// Removes the entries that have timed out by the device's time.
     pub fn expire(&mut self) {
         let now = self.device.now();
@@ -764,8 +694,28 @@ impl Forwarder {
     }
 }
 
-/// Returns the packet for the controllers that the program has sent.
-fn packet_in(bytes: &[u8]) -> Option<Event> {
+/// Returns true if the actions of a packet-out give the packet to the tables.
+pub(crate) fn is_for_tables(actions: &[Action]) -> bool {
+    let to_table = u32::from(port::TABLE) | 0xFFFF_0000;
+    matches!(actions, [Action::Output { port, .. }] if *port == Argument::Immediate(to_table))
+}
+
+/// Returns the entry that runs the actions of a packet-out.
+pub(crate) fn packet_out_entry(actions: &[Action]) -> Entry {
+    Entry {
+        counter: 0,
+        cookie: 0,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: 0,
+        index: 0,
+        matches: Vec::new(),
+        instructions: vec![Instruction::ApplyActions(actions.to_vec())],
+    }
+}
+
+/// Returns the event of a packet that the program has sent to [`CONTROLLER_PORT`].
+pub(crate) fn packet_in(bytes: &[u8]) -> Option<Event> {
     let (prefix, data) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
     let [reason, table, high, low, cookie @ .., _, _] = *prefix;
     Some(Event::PacketIn {

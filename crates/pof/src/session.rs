@@ -3,7 +3,9 @@
 //! [`Session::receive`] takes what the controller sent, makes the changes on a
 //! [`ControlledSwitch`], and appends the replies to [`Session::take_output`]. [`Session::notify`]
 //! appends what packets and time-outs made. Messages are answered in their order, so a barrier's
-//! reply comes after the errors of all messages before it.
+//! reply comes after the errors of all messages before it. A message that needs another program
+//! waits for it ([`crate::program_job`]), and with it those that follow, but for ECHO_REQUEST up to
+//! the next barrier.
 
 use std::collections::HashMap;
 
@@ -14,6 +16,7 @@ use crate::forwarder::{Event, Forwarder, RemovalReason, Removed};
 use crate::long_answer::{LongAnswer, split_seconds};
 use crate::model::{ObjectName, TableType, port};
 use crate::objects::{flow_message, group_message, meter_message, table_message};
+use crate::program_job::ProgramWait;
 use crate::tables::{TableNumber, Tables};
 use crate::text;
 use crate::wire::{
@@ -61,6 +64,10 @@ pub struct Session {
     next_xid: u32,
     /// The answer that is under way. Messages wait for its end.
     long_answer: Option<LongAnswer>,
+    /// The wait for a program of the next messages. It stays until they are handled.
+    wait: Option<ProgramWait>,
+    /// Number of waiting bytes in which no ECHO_REQUEST is left to answer.
+    looked: usize,
     last_faults: HashMap<TableNumber, Nanos>,
     dropped_packet_ins: u64,
     dropped_reports: u64,
@@ -84,6 +91,8 @@ impl Session {
             role: Role::Equal,
             next_xid: 1,
             long_answer: None,
+            wait: None,
+            looked: 0,
             last_faults: HashMap::new(),
             dropped_packet_ins: 0,
             dropped_reports: 0,
@@ -108,6 +117,7 @@ impl Session {
     /// Ends the session on the switch: if it was master, there is none then.
     pub fn leave(&mut self, switch: &mut ControlledSwitch) {
         self.phase = Phase::Closed;
+        self.wait = None;
         self.step_down(switch);
     }
 
@@ -193,11 +203,25 @@ impl Session {
         &self.input[self.taken..]
     }
 
+    /// Returns the number of bytes that came and were not handled.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting().len()
+    }
+
+    /// Returns true while the next message waits for a program.
+    pub fn waits_for_program(&self, switch: &ControlledSwitch) -> bool {
+        let wait = self.wait.as_ref();
+        wait.is_some_and(|wait| switch.forwarder.is_pending(wait))
+    }
+
     /// Handles one message, or makes one part of a long answer. Returns false if no message is
-    /// complete, or while [`Session::is_full`].
+    /// complete, while [`Session::is_full`], or if the next message waits for a program.
     pub fn handle_next(&mut self, switch: &mut ControlledSwitch) -> bool {
         if self.phase == Phase::Closed || self.is_full() {
             return false;
+        }
+        if self.waits_for_program(switch) {
+            return self.answer_echo();
         }
         if let Some(mut answer) = self.long_answer.take() {
             for body in answer.part(&switch.forwarder) {
@@ -219,9 +243,82 @@ impl Session {
             return false;
         };
         let decoded = decode(message);
-        self.taken += message.len();
-        self.handle(decoded, switch);
+        let end = self.taken + message.len();
+        let prepared = match &decoded {
+            Ok(message) => self.prepare(&message.body, end, switch),
+            Err(_) => Ok(false),
+        };
+        if prepared == Ok(true) {
+            return self.answer_echo();
+        }
+        self.taken = end;
+        self.looked = 0;
+        let is_flow = matches!(&decoded, Ok(message) if matches!(message.body, Body::FlowMod(_)));
+        match (prepared, decoded) {
+            (Err(error), Ok(message)) => self.refuse(message.xid, error),
+            (_, decoded) => self.handle(decoded, switch),
+        }
+        if let Some(wait) = &mut self.wait {
+            wait.messages = wait.messages.saturating_sub(1);
+            if wait.messages == 0 || !is_flow {
+                self.wait = None;
+            }
+        }
         true
+    }
+
+    /// Returns true if a message must wait for a program. The input goes on at `end` after it.
+    ///
+    /// # Errors
+    /// Its program cannot be made.
+    fn prepare(
+        &mut self,
+        body: &Body,
+        end: usize,
+        switch: &mut ControlledSwitch,
+    ) -> Result<bool, ErrorCode> {
+        let is_slave = self.role(switch) == Role::Slave;
+        if self.phase != Phase::Open || !is_change(body) || is_slave {
+            return Ok(false);
+        }
+        let following = || following_flows(&self.input[end..]);
+        let last = self.wait.as_ref();
+        let wait = switch.forwarder.prepare(body, following, last)?;
+        let must_wait = wait.is_some();
+        if must_wait {
+            self.wait = wait;
+        }
+        Ok(must_wait)
+    }
+
+    /// Answers the first ECHO_REQUEST that waits after the next message and before a barrier.
+    /// Returns false if there is none.
+    fn answer_echo(&mut self) -> bool {
+        let first = next_message(self.waiting()).map_or(0, <[u8]>::len);
+        self.looked = self.looked.max(first);
+        loop {
+            let begin = self.taken + self.looked;
+            let rest = self.input.get(begin..).unwrap_or_default();
+            let Some(message) = next_message(rest) else {
+                return false;
+            };
+            let length = message.len();
+            match decode(message) {
+                Ok(Message {
+                    body: Body::BarrierRequest,
+                    ..
+                }) => return false,
+                Ok(Message {
+                    xid,
+                    body: Body::EchoRequest(data),
+                }) => {
+                    self.input.drain(begin..begin + length);
+                    self.send(xid, Body::EchoReply(data));
+                    return true;
+                }
+                _ => self.looked += length,
+            }
+        }
     }
 
     fn handle(&mut self, decoded: Result<Message, Refused>, switch: &mut ControlledSwitch) {
@@ -281,7 +378,6 @@ impl Session {
             }
             Body::PacketOut(packet) => packet_out(&packet, switch)?,
             Body::FlowMod(flow) => {
-                self.foresee(&flow, switch);
                 if let Some((number, index)) = switch.flow_mod(&flow)? {
                     let tables = switch.tables();
                     let entry = tables.table(number).and_then(|table| table.entry(index));
@@ -343,25 +439,6 @@ impl Session {
             | Body::QueryAllFin => return Err(ErrorCode::BadType),
         }
         Ok(())
-    }
-
-    /// Lets the switch make one program for this message and those that wait after it, if they
-    /// have new shapes.
-    fn foresee(&self, flow: &FlowMod, switch: &mut Forwarder) {
-        let mut waiting = self.waiting();
-        if next_message(waiting).is_none() || !switch.is_new_shape(flow) {
-            return;
-        }
-        let following = std::iter::from_fn(|| {
-            let message = next_message(waiting)?;
-            waiting = &waiting[message.len()..];
-            match decode(message).ok()?.body {
-                Body::FlowMod(flow) => Some(flow),
-                _ => None,
-            }
-        });
-        let following: Vec<FlowMod> = following.collect();
-        switch.foresee(std::iter::once(flow).chain(&following));
     }
 
     fn counter(
@@ -557,6 +634,19 @@ impl Session {
 /// Returns the message with which these bytes begin, if it is complete.
 fn next_message(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..message_length(bytes)?)
+}
+
+/// Returns the FLOW_MODs with which these bytes begin.
+fn following_flows(mut bytes: &[u8]) -> Vec<FlowMod> {
+    let flows = std::iter::from_fn(|| {
+        let message = next_message(bytes)?;
+        bytes = &bytes[message.len()..];
+        match decode(message).ok()?.body {
+            Body::FlowMod(flow) => Some(flow),
+            _ => None,
+        }
+    });
+    flows.collect()
 }
 
 /// Returns the reason for which a table is in use, as the end of a sentence.

@@ -15,8 +15,8 @@ struct Place {
     action: Option<usize>,
 }
 
-/// Shapes of all tables. An entry that uses a shape holds it, and the others are dropped with the
-/// next program.
+/// Shapes of all tables. An entry that uses a shape holds it, as does a message that waits for a
+/// program. The others are dropped with the next program.
 #[derive(Default)]
 pub(crate) struct Shapes {
     by_table: BTreeMap<TableNumber, HashMap<Arc<Shape>, Place>>,
@@ -35,29 +35,41 @@ impl Shapes {
         self.by_table.values().map(HashMap::len).sum()
     }
 
-    /// Adds a shape for the next program. Returns false if it is there.
-    pub(crate) fn add(&mut self, table: TableNumber, shape: Shape) -> bool {
+    /// Adds a shape for the next program, if it is not there. The program keeps it as long as what
+    /// is returned exists.
+    pub(crate) fn add(&mut self, table: TableNumber, shape: Shape) -> Arc<Shape> {
         let shapes = self.by_table.entry(table).or_default();
-        if shapes.contains_key(&shape) {
-            return false;
+        if let Some((there, _)) = shapes.get_key_value(&shape) {
+            return Arc::clone(there);
         }
         self.next += 1;
         let place = Place {
             number: self.next,
             action: None,
         };
-        shapes.insert(Arc::new(shape), place);
-        true
+        let shape = Arc::new(shape);
+        shapes.insert(Arc::clone(&shape), place);
+        shape
     }
 
-    /// Drops the shapes of which no program was made.
-    pub(crate) fn forget_new(&mut self) {
-        for shapes in self.by_table.values_mut() {
-            shapes.retain(|_, place| place.action.is_some());
+    /// Drops those of these shapes that the running program does not have.
+    pub(crate) fn forget(&mut self, failed: &ShapesByTable) {
+        for (table, failed) in failed {
+            let Some(shapes) = self.by_table.get_mut(table) else {
+                continue;
+            };
+            for (_, shape) in failed {
+                if shapes
+                    .get(shape)
+                    .is_some_and(|place| place.action.is_none())
+                {
+                    shapes.remove(shape);
+                }
+            }
         }
     }
 
-    /// Drops the shapes that no entry holds.
+    /// Drops the shapes that nothing holds.
     pub(crate) fn drop_unused(&mut self) {
         for shapes in self.by_table.values_mut() {
             shapes.retain(|shape, _| Arc::strong_count(shape) > 1);
@@ -82,11 +94,16 @@ impl Shapes {
             .collect()
     }
 
-    /// Notes that the program has these shapes, which [`Shapes::by_table`] has returned. Their
-    /// actions follow that of a miss.
+    /// Notes that the program has these shapes and no others. [`Shapes::by_table`] has returned
+    /// them. Their actions follow that of a miss.
     pub(crate) fn placed(&mut self, made: &ShapesByTable) {
+        let all = self.by_table.values_mut();
+        all.flat_map(HashMap::values_mut)
+            .for_each(|place| place.action = None);
         for (table, made) in made {
-            let shapes = self.by_table.entry(*table).or_default();
+            let Some(shapes) = self.by_table.get_mut(table) else {
+                continue;
+            };
             for ((_, shape), action) in made.iter().zip(1..) {
                 if let Some(place) = shapes.get_mut(shape) {
                     place.action = Some(action);

@@ -1,8 +1,9 @@
 //! Measurement of a running switch: entries, shapes and tables that a controller makes over
 //! loopback TCP while frames are forwarded.
 //!
-//! `cargo run --release -p pof_runtime --example run_time [PART]... [--load 0.8]`, where PART is
-//! `rate`, `known`, `shapes` or `tables`.
+//! `cargo run --release -p pof_runtime --example run_time [PART]... [--load 0.8] [--workers 1]
+//! [--changes N]`, where PART is `rate`, `known`, `shapes` or `tables`. Each part makes at most N
+//! changes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,12 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::port::{LinkState, MemoryPort, Port, PortError, PortStats, TxOutcome};
+use ::port::{LinkState, MemoryPort, OpenedPort, Port, PortError, PortStats, TxOutcome};
 use packet::{Batch, Frame, Nanos, PortId};
 use pof::ForwarderOptions;
 use pof::model::*;
 use pof::wire::*;
 use pof_runtime::{Fail, Listen, PofSwitch, Stop, SwitchOptions, TlsOptions};
+use runtime::WorkerConfig;
 use support::quantile::{median, quantile};
 
 /// Entries of a measurement of their rate.
@@ -195,6 +197,10 @@ const FIRST: usize = 0;
 const SECOND: usize = 40;
 const SEQUENCE: usize = 48;
 
+/// Byte of the source address that differs between the flows, and their number.
+const FLOW: usize = 29;
+const TRAFFIC_FLOWS: usize = 64;
+
 /// Prints the rate of entries with a barrier after each hundred.
 fn rate(link: &mut Link) {
     // Deletions would be answered by reports, which this controller does not read while it sends.
@@ -232,15 +238,20 @@ struct Traffic {
     refused: u64,
     reordered: u64,
     mixed: u64,
-    next: u64,
-    /// Number that the last frame's entry wrote.
+    /// Number that the next frame of each flow has at least.
+    next: [u64; TRAFFIC_FLOWS],
+    /// Number that the entry of each flow's last frame wrote.
+    numbers: [u32; TRAFFIC_FLOWS],
+    /// Largest one.
     number: u32,
 }
 
 impl Traffic {
     fn send(&mut self) {
         let place = SEQUENCE..SEQUENCE + 8;
-        self.frame.bytes_mut()[place].copy_from_slice(&self.sent.to_be_bytes());
+        let bytes = self.frame.bytes_mut();
+        bytes[place].copy_from_slice(&self.sent.to_be_bytes());
+        bytes[FLOW] = (self.sent % TRAFFIC_FLOWS as u64) as u8;
         let outcome = self.entry.tx(std::slice::from_ref(&self.frame));
         self.refused += u64::from(outcome.sent == 0);
         self.sent += u64::from(outcome.sent > 0);
@@ -254,11 +265,14 @@ impl Traffic {
             let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("4"));
             let sequence = bytes[SEQUENCE..SEQUENCE + 8].try_into().expect("8 bytes");
             let sequence = u64::from_be_bytes(sequence);
-            self.reordered += u64::from(sequence < self.next);
-            self.next = sequence + 1;
+            let flow = usize::from(bytes[FLOW]) % TRAFFIC_FLOWS;
+            self.reordered += u64::from(sequence < self.next[flow]);
+            self.next[flow] = sequence + 1;
             let (first, second) = (number(FIRST), number(SECOND));
-            self.mixed += u64::from(first != second || first < self.number);
-            self.number = first;
+            // A flow that has seen a list sees no earlier one.
+            self.mixed += u64::from(first != second || first < self.numbers[flow]);
+            self.numbers[flow] = first;
+            self.number = self.number.max(first);
             self.received += 1;
         }
     }
@@ -351,7 +365,40 @@ fn new_shape(number: u32) -> Vec<Action> {
     actions
 }
 
-fn measure(link: &mut Link, traffic: &mut Traffic, wanted: &[String], load: f64) {
+/// Options of the command line.
+struct Options {
+    wanted: Vec<String>,
+    /// Share of the largest rate that is offered.
+    load: f64,
+    workers: usize,
+    /// Maximum number of changes of each part.
+    changes: u32,
+}
+
+impl Options {
+    fn new() -> Options {
+        let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+        let mut value = |name: &str| {
+            let at = wanted.iter().position(|word| word == name)?;
+            let words: Vec<String> = wanted.drain(at..at + 2).collect();
+            Some(words[1].parse::<f64>().expect("a number"))
+        };
+        Options {
+            load: value("--load").unwrap_or(0.8),
+            workers: value("--workers").unwrap_or(1.0) as usize,
+            changes: value("--changes").map_or(u32::MAX, |count| count as u32),
+            wanted,
+        }
+    }
+}
+
+fn measure(link: &mut Link, traffic: &mut Traffic, options: &Options) {
+    let Options {
+        wanted,
+        load,
+        changes: most,
+        ..
+    } = options;
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     link.send(&table(Command::Add, 0));
     link.send(&flow(FlowCommand::Add, 0, 0, Vec::new()));
@@ -359,17 +406,17 @@ fn measure(link: &mut Link, traffic: &mut Traffic, wanted: &[String], load: f64)
     if wants("rate") {
         rate(link);
     }
-    let rate = load * traffic.capacity();
+    let rate = *load * traffic.capacity();
     let modify = |number, more| flow(FlowCommand::Modify, 0, number, more);
     if wants("known") {
         let first = traffic.number + 1;
-        let changes = (first..first + 10_000).map(|number| modify(number, Vec::new()));
+        let changes = (first..first + most.min(&10_000)).map(|number| modify(number, Vec::new()));
         under_load("known shapes", (link, traffic), rate, changes);
     }
     if wants("shapes") {
         let first = traffic.number + 1;
         // Each entry stays, so that the program has ever more shapes.
-        let changes = (0..300).map(|shape| {
+        let changes = (0..*most.min(&300)).map(|shape| {
             let mut text = flow(FlowCommand::Add, 1 + shape, 0, new_shape(shape));
             text.extend(modify(first + shape, new_shape(shape)));
             text
@@ -378,7 +425,7 @@ fn measure(link: &mut Link, traffic: &mut Traffic, wanted: &[String], load: f64)
     }
     if wants("tables") {
         let first = traffic.number + 1;
-        let changes = (0..200).map(|at| {
+        let changes = (0..*most.min(&200)).map(|at| {
             let id = 1 + (at % 9) as u8;
             let mut text = table(Command::Add, id);
             text.extend(table(Command::Delete, id));
@@ -390,12 +437,7 @@ fn measure(link: &mut Link, traffic: &mut Traffic, wanted: &[String], load: f64)
 }
 
 fn main() {
-    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
-    let load = wanted.iter().position(|word| word == "--load");
-    let load = load.map_or(0.8, |at| {
-        let words: Vec<String> = wanted.drain(at..).collect();
-        words[1].parse().expect("a share such as 0.8")
-    });
+    let given = Options::new();
     let (near, far): (Vec<_>, Vec<_>) = [1, 2]
         .map(|id| MemoryPort::pair(PortId(id), PortId(id), DEPTH))
         .into_iter()
@@ -405,7 +447,8 @@ fn main() {
         readable.1.write_all(&[0]).expect("room for a byte");
         let description = pof::port(1, port.id().0 as u16, "memory");
         let port: Box<dyn Port> = Box::new(Polled { port, readable });
-        (description, port)
+        let opened = OpenedPort::new(port, "memory", given.workers).expect("descriptors");
+        (description, opened)
     });
     let ports = ports.collect();
     let options = SwitchOptions {
@@ -414,6 +457,7 @@ fn main() {
         device: 1,
         fail: Fail::Secure,
         offload: None,
+        workers: WorkerConfig::default(),
     };
     let mut switch = PofSwitch::new(options, ports, None).expect("a switch");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -422,6 +466,7 @@ fn main() {
     switch.listen(listen).expect("a thread");
     let mut frame = vec![0; 64];
     frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17]);
     frame[30..34].copy_from_slice(&[10, 0, 0, 0]);
     let mut ends = far.into_iter();
     let (Some(entry), Some(exit)) = (ends.next(), ends.next()) else {
@@ -438,7 +483,8 @@ fn main() {
         refused: 0,
         reordered: 0,
         mixed: 0,
-        next: 0,
+        next: [0; TRAFFIC_FLOWS],
+        numbers: [0; TRAFFIC_FLOWS],
         number: 0,
     };
     let is_over = AtomicBool::new(false);
@@ -452,7 +498,7 @@ fn main() {
             ran.expect("the switch runs");
         });
         let measured = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            measure(&mut Link::new(address), &mut traffic, &wanted, load);
+            measure(&mut Link::new(address), &mut traffic, &given);
         }));
         is_over.store(true, Ordering::Relaxed);
         switch.join().expect("the switch ends");

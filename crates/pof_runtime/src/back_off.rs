@@ -26,9 +26,13 @@ impl BackOff {
         wait
     }
 
-    /// Begins again after a controller was reached.
-    pub(crate) fn succeeded(&mut self) {
-        *self = BackOff::new();
+    /// Notes the end of a connection with a controller that spoke the protocol. The times begin
+    /// again if it lasted as long as the longest of them, so that one that closes at once is dialed
+    /// ever less often.
+    pub(crate) fn ended(&mut self, lasted: Duration) {
+        if lasted >= LONGEST {
+            *self = BackOff::new();
+        }
     }
 }
 
@@ -37,12 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_times_double_up_to_a_limit_and_begin_again() {
+    fn waiting_times_double_up_to_a_limit_and_begin_again_after_a_long_connection() {
         let mut back_off = BackOff::new();
         let times: Vec<u128> = (0..9).map(|_| back_off.failed().as_millis()).collect();
         let doubled = [100, 200, 400, 800, 1_600, 3_200, 6_400, 8_000, 8_000];
         assert_eq!(times, doubled);
-        back_off.succeeded();
+        back_off.ended(Duration::from_secs(7));
+        assert_eq!(back_off.failed(), LONGEST);
+        back_off.ended(LONGEST);
         assert_eq!(back_off.failed(), FIRST);
     }
 }

@@ -12,7 +12,7 @@ use crate::link::{Link, Received};
 use crate::mailbox::{Mail, Mailbox};
 
 /// Bytes that wait for the loop, above which no more are read: the controller has to wait.
-const MAX_INBOUND: usize = 64 << 10;
+pub(crate) const MAX_INBOUND: usize = 64 << 10;
 
 /// Bytes that wait for the socket, above which the loop keeps what follows.
 const MAX_OUTBOUND: usize = 256 << 10;

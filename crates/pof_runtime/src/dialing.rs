@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::PofError;
 use crate::address::ControllerAddress;
@@ -68,8 +68,9 @@ impl Dialer {
         loop {
             match self.connect() {
                 Ok(link) => {
+                    let begin = Instant::now();
                     if carry(link, &self.address.to_string(), &self.mailbox) {
-                        back_off.succeeded();
+                        back_off.ended(begin.elapsed());
                     }
                     is_told = false;
                 }

@@ -5,6 +5,7 @@ use std::io;
 
 use offload_runtime::OffloadError;
 use pof::wire::ErrorCode;
+use runtime::RuntimeError;
 use tls::TlsError;
 
 /// Error that keeps a switch or a controller from working.
@@ -32,6 +33,8 @@ pub enum PofError {
     },
     /// An object of the stored state is no message.
     StoredBytes,
+    /// The threads that forward cannot start, or go on.
+    Workers(RuntimeError),
     /// The offload of flows does not start.
     Offload(OffloadError),
     /// A certificate or a key cannot be used.
@@ -71,6 +74,7 @@ impl fmt::Display for PofError {
             PofError::StoredBytes => f.write_str(
                 "the stored state has an object that is no POF message; start the Polyplane that stored it, or give another directory",
             ),
+            PofError::Workers(error) => error.fmt(f),
             PofError::Offload(error) => error.fmt(f),
             PofError::Tls(error) => error.fmt(f),
             PofError::Reachable(address) => write!(
@@ -83,6 +87,12 @@ impl fmt::Display for PofError {
 }
 
 impl std::error::Error for PofError {}
+
+impl From<RuntimeError> for PofError {
+    fn from(error: RuntimeError) -> PofError {
+        PofError::Workers(error)
+    }
+}
 
 impl From<TlsError> for PofError {
     fn from(error: TlsError) -> PofError {

@@ -1,10 +1,9 @@
-//! Offload of a switch's flows: the place before its device, and its removed entries, which wait
-//! for the last counts of the NIC.
+//! Offload of a switch's flows, and its removed entries, which wait for the last counts of the NIC.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use offload::PortRole;
-use offload_runtime::{NicFront, Offload, OffloadHandle, OffloadSetup, RemovedEntry};
+use offload_runtime::{Offload, OffloadHandle, OffloadSetup, RemovedEntry, SampleReader};
 use packet::{Nanos, PortId};
 use pof::{CONTROLLER_PORT, ControlledSwitch, Event, Removed, WAITING_PORT};
 
@@ -31,7 +30,6 @@ pub fn pof_roles(ports: &[u16]) -> impl Fn(PortId) -> PortRole + Send + Sync + u
 
 /// Offload that runs.
 pub(crate) struct FlowOffload {
-    pub(crate) front: NicFront,
     offload: Offload,
     /// Entries that have gone, by the number of their late counts.
     removed: BTreeMap<u64, Removed>,
@@ -40,14 +38,13 @@ pub(crate) struct FlowOffload {
 impl FlowOffload {
     pub(crate) fn start(
         setup: OffloadSetup,
+        readers: Vec<SampleReader>,
         switch: &mut ControlledSwitch,
         clock: impl Fn() -> Nanos + Send + 'static,
     ) -> Result<FlowOffload, PofError> {
-        let (mut fronts, readers) = setup.fronts(1);
         let device = switch.forwarder.device();
         let offload = Offload::start(setup, readers, device, clock);
         Ok(FlowOffload {
-            front: fronts.remove(0),
             offload: offload.map_err(PofError::Offload)?,
             removed: BTreeMap::new(),
         })

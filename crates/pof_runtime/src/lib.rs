@@ -3,7 +3,8 @@
 //! **In:** frames of network interfaces, bytes of controllers, addresses to dial or listen at.
 //! **Out:** frames, bytes for controllers, reports, a directory with the state.
 //!
-//! - [`PofSwitch`] is the loop that forwards frames and handles the messages of controllers.
+//! - [`PofSwitch`] is the loop that handles the messages of controllers. `forwarding` forwards
+//!   frames on the threads of `runtime`'s workers; `program_maker` makes programs on another one.
 //! - `dialing` and `listening` make connections on threads of their own; `connection` carries bytes
 //!   between a socket and the loop, and `mailbox` brings news to the loop.
 //! - [`TlsOptions`] and `link` are TLS and plain TCP.
@@ -12,13 +13,14 @@
 //! - [`Controller`] is the other side of a connection: requests and their answers.
 //!
 //! Invariants:
-//! - Only the loop touches the switch. No connection, and no controller that sends nothing, too
-//!   much or nonsense, delays frames for longer than one message takes.
+//! - Only the loop touches the switch. No message, program, connection or reader of lines delays
+//!   frames: workers read what the loop publishes.
 //! - Without controllers the switch forwards by its entries, or floods if that was asked for.
 //! - With stored state, an answer leaves after all changes before it are on the disk.
 //! - What is lost is counted.
 //!
-//! Tests: here for each part; `cli/tests/pof.rs` runs the command on real interfaces.
+//! Tests: here for each part; `tests/program_change.rs` runs a switch on ports in memory, of which
+//! the engine stands still; `cli/tests/pof.rs` runs the command on real interfaces.
 
 mod address;
 mod back_off;
@@ -27,10 +29,11 @@ mod controller;
 mod dialing;
 mod error;
 mod flow_offload;
-mod forwarding_port;
+mod forwarding;
 mod link;
 mod listening;
 mod mailbox;
+mod program_maker;
 mod report;
 mod sessions;
 mod stored_state;

@@ -1,16 +1,16 @@
-//! News of connections for the loop.
+//! News for the loop: connections, programs.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pof::SessionId;
+use pof::{MadeProgram, SessionId};
 use support::wakeup::WakeupFd;
 
 use crate::connection::Pipe;
 
-/// News of a connection: its beginning, its end, and failures to begin.
+/// News for the loop.
 pub(crate) enum Mail {
     /// A controller is connected.
     Opened {
@@ -22,6 +22,8 @@ pub(crate) enum Mail {
     Closed { id: SessionId, reason: String },
     /// A line for the user.
     Notice(String),
+    /// A program was made, or could not be.
+    Made(Box<MadeProgram>),
 }
 
 /// Mailbox of the loop.

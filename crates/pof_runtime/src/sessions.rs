@@ -9,8 +9,9 @@ use pof::session::{Phase, Session};
 use pof::wire::Role;
 use pof::{ControlledSwitch, Event, SessionId};
 
-use crate::connection::Pipe;
+use crate::connection::{MAX_INBOUND, Pipe};
 use crate::mailbox::{Mail, Mailbox};
+use crate::program_maker::ProgramMaker;
 use crate::report::ControllerReport;
 
 /// Time without a byte of a controller, after which it is asked whether it is there.
@@ -50,6 +51,22 @@ impl Attached {
     fn has_input(&self) -> bool {
         self.session.has_message() || self.pipe.has_inbound()
     }
+
+    /// Returns true if more input may be taken. More would be a backlog without a limit: the pipe
+    /// makes the controller wait.
+    fn takes_input(&self, switch: &ControlledSwitch) -> bool {
+        let session = &self.session;
+        let may_wait = session.waits_for_program(switch) && session.waiting_bytes() < MAX_INBOUND;
+        !session.is_full() && (may_wait || !session.has_message())
+    }
+
+    /// Returns true if there is something to do for its input.
+    fn has_work(&self, switch: &ControlledSwitch) -> bool {
+        match self.session.waits_for_program(switch) {
+            true => self.takes_input(switch) && self.pipe.has_inbound(),
+            false => !self.session.is_full() && self.has_input(),
+        }
+    }
 }
 
 /// All sessions.
@@ -80,18 +97,19 @@ impl Sessions {
 
     /// Returns true if there is input to handle, or answers that may leave since batch `stored` is
     /// on the disk.
-    pub(crate) fn has_work(&self, stored: u64) -> bool {
+    pub(crate) fn has_work(&self, switch: &ControlledSwitch, stored: u64) -> bool {
         self.attached.values().any(|attached| {
             let first = attached.held.front();
             let may_leave = first.is_some_and(|(number, _)| *number <= stored);
-            may_leave || !attached.session.is_full() && attached.has_input()
+            may_leave || attached.has_work(switch)
         })
     }
 
-    /// Takes the news of connections. Returns lines for the user.
+    /// Takes the news of connections, and programs that were made. Returns lines for the user.
     pub(crate) fn take_news(
         &mut self,
         mailbox: &Mailbox,
+        programs: &ProgramMaker,
         switch: &mut ControlledSwitch,
         now: Nanos,
     ) -> Vec<String> {
@@ -118,6 +136,11 @@ impl Sessions {
                     }
                 }
                 Mail::Notice(line) => lines.push(line),
+                Mail::Made(made) => {
+                    if let Some(rest) = switch.forwarder.finish(*made) {
+                        programs.free(rest);
+                    }
+                }
             }
         }
         lines
@@ -142,8 +165,11 @@ impl Sessions {
         let mut lines = Vec::new();
         let mut has_worked = false;
         for attached in self.attached.values_mut() {
-            // More would be a backlog without a limit: the pipe makes the controller wait.
-            if attached.session.is_full() || attached.session.has_message() {
+            if attached.session.waits_for_program(switch) {
+                // It is the switch that lets the controller wait.
+                attached.heard_at = now;
+            }
+            if !attached.takes_input(switch) {
                 continue;
             }
             let bytes = attached.pipe.take_inbound();
@@ -350,12 +376,14 @@ mod tests {
         });
         far.write_all(&bytes(table)).unwrap();
         drop(far);
-        let mailbox = Mailbox::new().unwrap();
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let programs = ProgramMaker::start(&mailbox).unwrap();
         carry(near, "test", &mailbox);
         let mut switch = switch();
         let mut sessions = Sessions::new();
         let now = Nanos::ZERO;
-        assert!(sessions.take_news(&mailbox, &mut switch, now).is_empty());
+        let lines = sessions.take_news(&mailbox, &programs, &mut switch, now);
+        assert!(lines.is_empty());
         let (_, lines) = sessions.handle(&mut switch, now, || false);
         assert_eq!(switch.forwarder.tables().tables().count(), 1);
         assert!(lines[1].contains("is gone"), "{lines:?}");
@@ -366,13 +394,14 @@ mod tests {
     fn no_more_is_taken_while_messages_wait() {
         let (mut far, near) = sockets();
         let mailbox = Arc::new(Mailbox::new().unwrap());
+        let programs = ProgramMaker::start(&mailbox).unwrap();
         let of_thread = Arc::clone(&mailbox);
         std::thread::spawn(move || carry(near, "test", &of_thread));
         let mut switch = switch();
         let mut sessions = Sessions::new();
         let now = Nanos::ZERO;
         while sessions.attached.is_empty() {
-            sessions.take_news(&mailbox, &mut switch, now);
+            sessions.take_news(&mailbox, &programs, &mut switch, now);
         }
         let pipe = Arc::clone(&sessions.attached.values().next().unwrap().pipe);
         for _ in 0..2 {
@@ -384,8 +413,8 @@ mod tests {
             sessions.handle(&mut switch, now, || true);
         }
         assert!(pipe.has_inbound(), "the second message waits in the pipe");
-        assert!(sessions.has_work(0));
-        while sessions.has_work(0) {
+        assert!(sessions.has_work(&switch, 0));
+        while sessions.has_work(&switch, 0) {
             sessions.handle(&mut switch, now, || false);
         }
         assert!(!pipe.has_inbound());

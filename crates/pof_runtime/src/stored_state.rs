@@ -1,14 +1,15 @@
 //! Objects of a switch in a directory, which survive the process.
 //!
-//! Each object is a note of `store`: its name, and the message that makes it.
+//! Each object is a note of `store`: its name, and the message that makes it. A port that is not as
+//! at the start is one, too.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pof::wire::{Body, Counter, CounterCommand, Message, decode, encode_short};
-use pof::{Forwarder, ObjectKey};
+use pof::wire::{Body, Counter, CounterCommand, Message, Port, PortStatus, decode, encode_short};
+use pof::{ControlledSwitch, Forwarder, ObjectKey};
 use store::{Directory, KeptState, Note, StorageWriter};
 use switch::{Batch, Object, ObjectPlace, Storage, StorageError};
 
@@ -18,10 +19,18 @@ use crate::mailbox::Mailbox;
 /// Time until changes are stored again that could not be.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// Reason in the message of a port: it was changed.
+const PORT_MODIFIED: u8 = 2;
+
+/// The place of a note, and the note if the object is there.
+type NamedObject = (ObjectPlace, Option<Object>);
+
 /// Stored state of a switch that does not run yet.
 pub struct StoredState {
     kept: KeptState,
     objects: Vec<Body>,
+    /// Ports with what a PORT_MOD has set.
+    ports: Vec<Port>,
 }
 
 impl StoredState {
@@ -37,25 +46,40 @@ impl StoredState {
             let message = decode(&bytes).map_err(|_| PofError::StoredBytes)?;
             Ok(message.body)
         };
-        let objects: Result<_, PofError> = objects.into_iter().map(read).collect();
+        let objects: Result<Vec<Body>, PofError> = objects.into_iter().map(read).collect();
+        let (mut others, mut ports) = (Vec::new(), Vec::new());
+        for object in objects? {
+            match object {
+                Body::PortMod(status) => ports.push(status.port),
+                object => others.push(object),
+            }
+        }
         Ok(StoredState {
             kept,
-            objects: objects?,
+            objects: others,
+            ports,
         })
     }
 
     /// Returns the number of its objects.
     pub fn len(&self) -> usize {
-        self.objects.len()
+        self.objects.len() + self.ports.len()
     }
 
     /// Returns true if nothing is stored.
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.len() == 0
     }
 
-    /// Makes the stored objects on a switch without objects, and stores changes from now on.
-    pub(crate) fn restore(self, forwarder: &mut Forwarder) -> Result<Keeper, PofError> {
+    /// Makes the stored objects on a switch without objects, and stores changes from now on. Ports
+    /// that are not there any more are passed over, and stay stored.
+    pub(crate) fn restore(self, switch: &mut ControlledSwitch) -> Result<Keeper, PofError> {
+        for port in &self.ports {
+            // It is not there, or the switch that stored it knew more of ports.
+            let _ = switch.port_mod(port);
+        }
+        switch.take_changed_ports();
+        let forwarder = &mut switch.forwarder;
         let mut counters = BTreeSet::new();
         let mut has_entries = false;
         for body in &self.objects {
@@ -141,10 +165,11 @@ impl Keeper {
     /// Stores what has changed. Returns a line for the user after a failure.
     pub(crate) fn keep(
         &mut self,
-        forwarder: &mut Forwarder,
+        switch: &mut ControlledSwitch,
         mailbox: &Arc<Mailbox>,
     ) -> Option<String> {
-        let changed = forwarder.take_changed();
+        let changed = switch.forwarder.take_changed();
+        let ports = switch.take_changed_ports();
         let failure = self.fate().failure.take();
         if failure.is_some() {
             self.retry_at = Some(Instant::now() + RETRY);
@@ -154,13 +179,22 @@ impl Keeper {
             Some(at) if Instant::now() >= at => {
                 // All objects, since some are missing.
                 self.retry_at = None;
-                let all = ObjectKey::all(forwarder.tables());
-                self.append(all, true, forwarder, mailbox);
+                let all = ObjectKey::all(switch.forwarder.tables());
+                let ports = switch.ports().map(|port| port.id).collect();
+                self.append(
+                    objects_of(all, &switch.forwarder),
+                    true,
+                    (ports, switch),
+                    mailbox,
+                );
             }
             // What changes until then is part of all objects.
             Some(_) => {}
-            None if changed.is_empty() => {}
-            None => self.append(changed, false, forwarder, mailbox),
+            None if changed.is_empty() && ports.is_empty() => {}
+            None => {
+                let changed = objects_of(changed, &switch.forwarder);
+                self.append(changed, false, (ports, switch), mailbox);
+            }
         }
         let failure = failure?;
         Some(format!(
@@ -170,19 +204,23 @@ impl Keeper {
 
     fn append(
         &mut self,
-        keys: impl IntoIterator<Item = ObjectKey>,
+        mut objects: Vec<NamedObject>,
         is_whole: bool,
-        forwarder: &Forwarder,
+        (ports, switch): (BTreeSet<u16>, &ControlledSwitch),
         mailbox: &Arc<Mailbox>,
     ) {
-        let objects = keys.into_iter().map(|key| {
-            let object = key.message(forwarder.tables()).map(bytes_of);
-            (ObjectPlace::Note(name_of(key)), object.map(Object::Note))
-        });
+        objects.extend(ports.into_iter().map(|id| {
+            let port = switch.changed_port(id).map(|port| {
+                let (reason, port) = (PORT_MODIFIED, *port);
+                bytes_of(Body::PortMod(PortStatus { reason, port }))
+            });
+            let name = [&[5][..], &id.to_be_bytes()].concat();
+            (ObjectPlace::Note(name.into()), port.map(Object::Note))
+        }));
         let batch = Batch {
             is_whole,
             goes_on: is_whole,
-            objects: objects.collect(),
+            objects,
         };
         self.appended += 1;
         let (number, fate, mailbox) = (self.appended, Arc::clone(&self.fate), Arc::clone(mailbox));
@@ -195,6 +233,18 @@ impl Keeper {
         };
         self.writer.append(batch, Box::new(done));
     }
+}
+
+/// Returns objects with the places of their notes. One that is gone has none.
+fn objects_of(
+    keys: impl IntoIterator<Item = ObjectKey>,
+    forwarder: &Forwarder,
+) -> Vec<NamedObject> {
+    let objects = keys.into_iter().map(|key| {
+        let object = key.message(forwarder.tables()).map(bytes_of);
+        (ObjectPlace::Note(name_of(key)), object.map(Object::Note))
+    });
+    objects.collect()
 }
 
 /// Returns the name of an object's note. Names are in the order of the keys.

@@ -1,23 +1,25 @@
-//! The loop of a POF switch: frames between its ports, messages of its controllers.
+//! The loop of a POF switch beside its workers: messages of controllers, time-outs, programs.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::Engine;
+use exec::{DropReason, Engine};
 use offload_runtime::{OffloadHandle, OffloadSetup};
 use packet::{Batch, Nanos, PortId};
 use pof::wire::{Port as PortDescription, PortStats};
 use pof::{ControlledSwitch, Fault, Forwarder, ForwarderOptions};
-use port::{Poller, Port};
+use port::{MemoryPort, OpenedPort, Poller, Port};
+use runtime::{WorkerConfig, WorkerEvent, WorkerPool};
 
 use crate::PofError;
 use crate::address::ControllerAddress;
 use crate::dialing::{Dialer, Hangup};
 use crate::flow_offload::FlowOffload;
-use crate::forwarding_port::{ForwardingPort, PortNews};
+use crate::forwarding::{PofWorker, Shared};
 use crate::listening::Listen;
 use crate::mailbox::Mailbox;
+use crate::program_maker::ProgramMaker;
 use crate::report::{PofReport, PortReport, TableReport};
 use crate::sessions::Sessions;
 use crate::stored_state::{Keeper, StoredState};
@@ -26,11 +28,11 @@ use crate::tls::TlsOptions;
 /// Maximum time of the loop between two looks at links, time-outs and controllers.
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 
-/// Time between two such looks under load.
+/// Time between two such looks under load. Workers publish the state of their ports more often.
 const LOOK_EVERY: Nanos = Nanos::from_millis(10);
 
-/// Time after which the messages of controllers wait for frames. A message under way is not
-/// interrupted.
+/// Time after which the messages of controllers wait for other work of the loop. A message under
+/// way is not interrupted.
 const CONTROL_TURN: Duration = Duration::from_millis(2);
 
 /// Treatment of packets while no controller is connected.
@@ -44,7 +46,7 @@ pub enum Fail {
 }
 
 /// A port, with its description for controllers.
-pub type DescribedPort = (PortDescription, Box<dyn Port>);
+pub type DescribedPort = (PortDescription, OpenedPort);
 
 /// Options of a switch.
 pub struct SwitchOptions {
@@ -58,6 +60,8 @@ pub struct SwitchOptions {
     pub fail: Fail,
     /// Offload of flows, if any.
     pub offload: Option<OffloadSetup>,
+    /// Configuration of the workers.
+    pub workers: WorkerConfig,
 }
 
 /// End of the loop.
@@ -71,23 +75,26 @@ pub struct Stop<'s> {
 /// A POF switch on ports.
 pub struct PofSwitch {
     switch: ControlledSwitch,
-    /// In the order of their numbers.
-    ports: Vec<ForwardingPort>,
+    pool: WorkerPool<PofWorker>,
+    shared: Arc<Shared>,
+    /// Packets of each worker for the controllers.
+    reported: Vec<MemoryPort>,
     batch: Batch,
     sessions: Sessions,
     mailbox: Arc<Mailbox>,
+    programs: ProgramMaker,
     hangup: Arc<Hangup>,
     keeper: Option<Keeper>,
     offload: Option<FlowOffload>,
     fail: Fail,
-    flooded: u64,
-    start: Instant,
+    /// Time at which a worker has reported a link.
+    link_at: Nanos,
     poller: Poller,
 }
 
 impl PofSwitch {
     /// Creates a switch on ports, described for controllers, with the objects of its stored state,
-    /// if any.
+    /// if any. The number of workers is the number of shares of each port.
     ///
     /// # Errors
     /// The engine, the ports or the stored objects are refused.
@@ -97,34 +104,53 @@ impl PofSwitch {
         stored: Option<StoredState>,
     ) -> Result<PofSwitch, PofError> {
         let forwarder = Forwarder::new(options.engine, options.forwarder);
-        let mut forwarder = forwarder.map_err(PofError::Load)?;
-        let keeper = stored.map(|stored| stored.restore(&mut forwarder));
-        let keeper = keeper.transpose()?;
+        let forwarder = forwarder.map_err(PofError::Load)?;
         let (descriptions, ports): (Vec<_>, Vec<_>) = ports.into_iter().unzip();
-        let numbers: Vec<u16> = descriptions.iter().map(|port| port.id).collect();
         let switch = ControlledSwitch::new(forwarder, options.device, descriptions);
         let mut switch = switch.map_err(PofError::Ports)?;
-        let start = Instant::now();
-        let offload = options.offload.map(|setup| {
-            let clock = move || Nanos::from(start.elapsed());
-            FlowOffload::start(setup, &mut switch, clock)
+        let keeper = stored.map(|stored| stored.restore(&mut switch));
+        let keeper = keeper.transpose()?;
+        switch.forwarder.defer_programs();
+        let mailbox = Mailbox::new().map_err(PofError::system("make a descriptor"))?;
+        let mailbox = Arc::new(mailbox);
+        let workers = ports.first().map_or(1, |port| port.shares.len());
+        let shared = Arc::new(Shared::new(&switch, workers));
+        let mut reported = Vec::new();
+        let mut readers = Vec::new();
+        let pool = WorkerPool::new(ports, options.workers, |workers, _| {
+            let mut fronts = Vec::new();
+            if let Some(setup) = &options.offload {
+                (fronts, readers) = setup.fronts(workers);
+            }
+            let mut fronts = fronts.into_iter();
+            let made = switch.forwarder.device().workers(workers).into_iter();
+            made.enumerate()
+                .map(|worker| {
+                    let front = fronts.next();
+                    let (worker, of_loop) = PofWorker::new(worker, front, &shared, &mailbox);
+                    reported.push(of_loop);
+                    worker
+                })
+                .collect()
         });
-        let ports = numbers.into_iter().zip(ports);
-        let ports = ports.map(|(id, port)| ForwardingPort::new(id, port));
-        let mut ports: Vec<ForwardingPort> = ports.collect();
-        ports.sort_by_key(ForwardingPort::id);
+        let pool = pool.map_err(PofError::Workers)?;
+        let offload = options
+            .offload
+            .map(|setup| FlowOffload::start(setup, readers, &mut switch, pool.clock()));
         Ok(PofSwitch {
             switch,
-            ports,
+            pool,
+            shared,
+            reported,
             batch: Batch::with_capacity(Batch::DEFAULT),
             sessions: Sessions::new(),
-            mailbox: Arc::new(Mailbox::new().map_err(PofError::system("make a descriptor"))?),
+            programs: ProgramMaker::start(&mailbox)?,
+            mailbox,
             hangup: Arc::default(),
             keeper,
             offload: offload.transpose()?,
             fail: options.fail,
-            flooded: 0,
-            start,
+            link_at: Nanos::ZERO,
             poller: Poller::new(),
         })
     }
@@ -155,25 +181,41 @@ impl PofSwitch {
         listen.start(Arc::clone(&self.mailbox))
     }
 
-    /// Forwards frames and handles messages until `stop`. `notice` gets lines for the user, `tick`
-    /// is called now and then.
+    /// Forwards frames by workers and handles messages until `stop`. May be called once. `notice`
+    /// gets lines for the user, `tick` is called now and then. A `notice` that waits delays
+    /// messages, and no frames.
     ///
     /// # Errors
-    /// The process cannot wait for its ports.
+    /// There are no threads, or they cannot wait for their ports.
     pub fn run(
         &mut self,
         stop: &Stop<'_>,
         notice: &mut dyn FnMut(&str),
         tick: &mut dyn FnMut(&mut PofSwitch),
     ) -> Result<(), PofError> {
+        let threads = self.pool.take_threads();
+        let ran = threads.run(|has_ended| self.control_loop(stop, has_ended, notice, tick));
+        self.end(notice);
+        ran
+    }
+
+    fn control_loop(
+        &mut self,
+        stop: &Stop<'_>,
+        has_ended: &dyn Fn() -> bool,
+        notice: &mut dyn FnMut(&str),
+        tick: &mut dyn FnMut(&mut PofSwitch),
+    ) -> Result<(), PofError> {
         let mut next_look = Nanos::ZERO;
-        while !(stop.is_over)() {
-            let now = Nanos::from(self.start.elapsed());
-            let received = self.forward(now, notice);
-            if received > 0 {
-                // Messages do not delay the frames.
-                self.transmit(now);
+        // Joining the threads gives the reason why one has ended.
+        while !(stop.is_over)() && !has_ended() {
+            let now = self.pool.now();
+            if self.hear(notice) {
+                self.link_at = now;
             }
+            let has_reports = self.take_reported(now);
+            // Collects what the workers' packets have made.
+            self.switch.forwarder.device().step(now);
             // Counts that wait go to their entries before messages may delete these.
             let has_counts = self.offload(now);
             let has_worked = self.control(now, notice);
@@ -185,63 +227,57 @@ impl PofSwitch {
                 tick(self);
             }
             self.transmit(now);
+            // Before the answers, so that a frame after an answer follows the change.
+            self.switch.forwarder.device().publish();
             self.answer(notice);
-            if received == 0 && !has_worked && !has_counts {
+            if !has_reports && !has_worked && !has_counts {
                 self.sleep(stop)?;
             }
         }
-        self.end(notice);
         Ok(())
     }
 
-    /// Receives frames of each port once and forwards them. Returns their number.
-    fn forward(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) -> usize {
-        let mut received = 0;
-        let is_flooding = self.fail == Fail::Standalone && !self.sessions.has_controller();
-        for place in 0..self.ports.len() {
-            self.batch.clear();
-            let port = &mut self.ports[place];
-            if let Some(news) = port.receive(&mut self.batch, now) {
-                self.take_news(place, news, notice);
-            }
-            received += self.batch.len();
-            let id = self.ports[place].id();
-            if !self.switch.receives(id) {
-                self.ports[place].refused += self.batch.len() as u64;
-                continue;
-            }
-            match is_flooding {
-                true => self.flood(id),
-                false => self.take(id, now),
+    /// Takes the news of the workers. Returns true if a link has changed.
+    fn hear(&mut self, notice: &mut dyn FnMut(&str)) -> bool {
+        let mut has_link = false;
+        while let Some(event) = self.pool.next_event() {
+            match event {
+                WorkerEvent::Notice(line) => notice(&line),
+                WorkerEvent::Link(port, is_up) => {
+                    has_link = true;
+                    self.set_link(port, is_up, notice);
+                }
+                WorkerEvent::Traced(_) => {}
             }
         }
-        if received > 0 {
-            self.switch.forwarder.device().step(now);
-        }
-        received
+        has_link
     }
 
-    /// Gives the frames of the batch to the NIC, and to the device those that it does not take.
-    fn take(&mut self, id: u16, now: Nanos) {
-        let PofSwitch {
-            switch,
-            ports,
-            batch,
-            offload,
-            ..
-        } = self;
-        let ingress = PortId(id.into());
-        let mut burst = offload.as_mut().map(|offload| offload.front.begin(now));
-        for frame in batch.frames() {
-            let bytes = frame.bytes();
-            let is_taken = burst.as_mut().is_some_and(|burst| {
-                burst.takes(ingress, bytes, |port, bytes| send(ports, port.0, bytes))
-            });
-            if !is_taken {
-                // A port gives no frame that is longer than the device takes.
-                let _ = switch.forwarder.device().receive(ingress, bytes);
+    fn set_link(&mut self, port: PortId, is_up: bool, notice: &mut dyn FnMut(&str)) {
+        let id = u16::try_from(port.0).ok();
+        let set = id.map_or(Ok(()), |id| self.switch.set_link(id, is_up));
+        if let Err(error) = set {
+            notice(&format!(
+                "port {port}: its groups keep their ports: {error}"
+            ));
+        }
+    }
+
+    /// Gives a burst of each worker's packets to the controllers. Returns true if there were any.
+    fn take_reported(&mut self, now: Nanos) -> bool {
+        let mut has_any = false;
+        for port in &mut self.reported {
+            self.batch.clear();
+            // A port in memory has no errors.
+            let _ = port.rx(&mut self.batch, now);
+            for frame in self.batch.frames() {
+                has_any = true;
+                if let Some(event) = self.switch.packet_in(frame.bytes()) {
+                    self.sessions.notify(&event, &self.switch, now);
+                }
             }
         }
+        has_any
     }
 
     /// Gives changes to the offload, and its counts to the device. Returns true if more wait.
@@ -258,49 +294,64 @@ impl PofSwitch {
         }
     }
 
-    /// Sends the frames of the batch to all ports but their own.
-    fn flood(&mut self, id: u16) {
-        let PofSwitch { ports, batch, .. } = self;
-        self.flooded += batch.len() as u64;
-        for port in ports.iter_mut().filter(|port| port.id() != id) {
-            let frames = batch.frames().iter();
-            frames.for_each(|frame| port.send(frame.bytes()));
-        }
-    }
-
     /// Handles the messages of controllers for a while. Returns true if there were any.
     fn control(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) -> bool {
-        let lines = self
-            .sessions
-            .take_news(&self.mailbox, &mut self.switch, now);
+        let PofSwitch {
+            switch,
+            sessions,
+            mailbox,
+            programs,
+            ..
+        } = self;
+        let lines = sessions.take_news(mailbox, programs, switch, now);
         lines.iter().for_each(|line| notice(line));
+        self.take_counts();
         let begin = Instant::now();
         let is_over = || begin.elapsed() >= CONTROL_TURN;
         let (has_worked, lines) = self.sessions.handle(&mut self.switch, now, is_over);
         lines.iter().for_each(|line| notice(line));
+        if let Some(job) = self.switch.forwarder.take_job() {
+            self.programs.make(job);
+        }
         if has_worked {
             // Packets of a PACKET_OUT.
             self.switch.forwarder.device().step(now);
-            // A PORT_MOD may have changed it.
-            for port in &mut self.ports {
-                port.is_sending = self.switch.sends(port.id());
-            }
+            // A PORT_MOD may have changed them.
+            self.shared.take_ports(&self.switch);
         }
+        let is_flooding = self.fail == Fail::Standalone && !self.sessions.has_controller();
+        self.shared.set_flooding(is_flooding);
         has_worked
     }
 
-    /// Sends the packets that the device has made and those that are flooded, and reports events
-    /// to the controllers.
+    /// Takes what the ports have counted, for statistics.
+    fn take_counts(&mut self) {
+        let ports = self.pool.ports().iter().zip(self.pool.port_stats());
+        let counts = ports.map(|((id, _), (stats, _))| PortStats {
+            port: id.0,
+            received_packets: stats.rx_frames,
+            sent_packets: stats.tx_frames,
+            received_bytes: stats.rx_bytes,
+            sent_bytes: stats.tx_bytes,
+        });
+        self.switch.set_port_counts(counts.collect());
+    }
+
+    /// Lets the workers send the packets that the device has made, and reports events to the
+    /// controllers.
     fn transmit(&mut self, now: Nanos) {
         let PofSwitch {
             switch,
-            ports,
             sessions,
             offload,
+            shared,
             ..
         } = self;
-        let mut events = switch.drain(|id, bytes| send(ports, id.into(), bytes));
-        ports.iter_mut().for_each(ForwardingPort::flush);
+        let mut lost = 0;
+        let mut events = switch.drain(|id, bytes| lost += u64::from(!shared.send(id, bytes)));
+        for _ in 0..lost {
+            switch.forwarder.device().count_drop(DropReason::TailDrop);
+        }
         if let Some(offload) = offload {
             events.retain(|event| !offload.holds(event, switch, now));
         }
@@ -320,12 +371,13 @@ impl PofSwitch {
         } = self;
         let (mut appended, mut stored) = (0, 0);
         if let Some(keeper) = keeper {
-            if let Some(line) = keeper.keep(&mut switch.forwarder, mailbox) {
+            if let Some(line) = keeper.keep(switch, mailbox) {
                 notice(&line);
             }
             (appended, stored) = (keeper.appended(), keeper.stored());
         } else {
             switch.forwarder.take_changed();
+            switch.take_changed_ports();
         }
         let lines = sessions.send(switch, appended, stored);
         lines.iter().for_each(|line| notice(line));
@@ -333,68 +385,45 @@ impl PofSwitch {
 
     /// Looks at links, time-outs, and silent controllers.
     fn look(&mut self, now: Nanos, notice: &mut dyn FnMut(&str)) {
-        if let Some(offload) = &mut self.offload {
-            // Samples leave also while no frames come.
-            offload.front.begin(now);
+        let ports = self.pool.ports().iter().zip(self.pool.port_stats());
+        // The workers publish a change of a link a little after they report it.
+        let is_settled = now >= self.link_at + LOOK_EVERY;
+        let links = ports.filter(|_| is_settled);
+        let links: Vec<_> = links.map(|((id, _), (_, is_up))| (*id, is_up)).collect();
+        for (id, is_up) in links {
+            self.set_link(id, is_up, notice);
         }
-        for place in 0..self.ports.len() {
-            for news in self.ports[place].look(now) {
-                self.take_news(place, news, notice);
-            }
-        }
-        let counts = self.ports.iter_mut().map(|port| {
-            let id = port.id();
-            let stats = port.port().stats();
-            PortStats {
-                port: id.into(),
-                received_packets: stats.rx_frames,
-                sent_packets: stats.tx_frames,
-                received_bytes: stats.rx_bytes,
-                sent_bytes: stats.tx_bytes,
-            }
-        });
-        self.switch.set_port_counts(counts.collect());
-        self.switch.forwarder.device().step(now);
         self.switch.forwarder.expire();
         let lines = self.sessions.watch(&mut self.switch, now);
         lines.iter().for_each(|line| notice(line));
     }
 
-    fn take_news(&mut self, place: usize, news: PortNews, notice: &mut dyn FnMut(&str)) {
-        match news {
-            PortNews::Notice(line) => notice(&line),
-            PortNews::Link(is_up) => {
-                let id = self.ports[place].id();
-                if let Err(error) = self.switch.set_link(id, is_up) {
-                    notice(&format!("port {id}: its groups keep their ports: {error}"));
-                }
-            }
-        }
-    }
-
     fn sleep(&mut self, stop: &Stop<'_>) -> Result<(), PofError> {
         let wakeup = self.mailbox.wakeup().before_sleep();
+        let of_workers = self.pool.wakeup().before_sleep();
         let stored = self.keeper.as_ref().map_or(0, Keeper::stored);
-        let has_work = !self.mailbox.is_empty() || self.sessions.has_work(stored);
+        let has_work = !self.mailbox.is_empty()
+            || self.sessions.has_work(&self.switch, stored)
+            || self.reported.iter().any(|port| port.waiting() > 0);
         let timeout = if has_work { Duration::ZERO } else { MAX_SLEEP };
-        let fds = self.ports.iter().filter_map(ForwardingPort::poll_fd);
-        let fds = fds.chain(stop.fd).chain([wakeup]);
+        let fds = stop.fd.into_iter().chain([wakeup, of_workers]);
         let waited = self.poller.wait(fds, timeout);
         self.mailbox.wakeup().after_sleep();
+        self.pool.wakeup().after_sleep();
         waited
             .map(drop)
-            .map_err(PofError::system("wait for the ports"))
+            .map_err(PofError::system("wait for messages"))
     }
 
+    /// Ends the connections. No worker runs any more.
     fn end(&mut self, notice: &mut dyn FnMut(&str)) {
         if let Some(offload) = &mut self.offload {
             offload.finish(&mut self.switch);
-            self.report_removed(Nanos::from(self.start.elapsed()));
+            self.report_removed(self.pool.now());
             self.answer(notice);
         }
         self.hangup.end();
         self.sessions.close(&mut self.switch);
-        self.ports.iter_mut().for_each(ForwardingPort::flush);
     }
 
     /// Returns a handle to ask for reports of the offload, if there is one.
@@ -404,22 +433,19 @@ impl PofSwitch {
 
     /// Returns the counts and states of the switch.
     pub fn report(&mut self) -> PofReport {
-        let ports = self.ports.iter_mut().map(|port| {
-            let (id, up, refused) = (port.id(), port.is_up(), port.refused);
-            let name = port.port().name().to_owned();
-            let stats = port.port().stats();
-            PortReport {
-                port: id,
-                name,
-                up,
-                received: stats.rx_frames,
-                received_bytes: stats.rx_bytes,
-                sent: stats.tx_frames,
-                sent_bytes: stats.tx_bytes,
-                receive_dropped: stats.rx_dropped.total(),
-                send_dropped: stats.tx_dropped.total(),
-                refused,
-            }
+        let ports = self.pool.ports().iter().zip(self.pool.port_stats());
+        let ports = ports.map(|((id, name), (stats, up))| PortReport {
+            // The ports of a POF switch have 16 bits.
+            port: id.0 as u16,
+            name: name.clone(),
+            up,
+            received: stats.rx_frames,
+            received_bytes: stats.rx_bytes,
+            sent: stats.tx_frames,
+            sent_bytes: stats.tx_bytes,
+            receive_dropped: stats.rx_dropped.total(),
+            send_dropped: stats.tx_dropped.total(),
+            refused: self.shared.refused(*id),
         });
         let ports = ports.collect();
         let forwarder = &self.switch.forwarder;
@@ -437,7 +463,7 @@ impl PofSwitch {
         let tables: Vec<TableReport> = tables.collect();
         let (packet_ins_dropped, reports_dropped) = self.sessions.dropped();
         PofReport {
-            seconds: self.start.elapsed().as_secs_f64(),
+            seconds: Duration::from(self.pool.now()).as_secs_f64(),
             ports,
             controllers: self.sessions.reports(&self.switch),
             entries: tables.iter().map(|table| table.entries).sum(),
@@ -445,21 +471,12 @@ impl PofSwitch {
             programs: forwarder.programs(),
             connections: self.sessions.connections,
             packet_ins_without_controller: self.sessions.without_controller,
-            packet_ins_dropped,
+            packet_ins_dropped: packet_ins_dropped + self.shared.reports_lost(),
             reports_dropped,
-            flooded: self.flooded,
-            offloaded: self.offload.as_ref().map(|offload| offload.front.taken()),
+            flooded: self.shared.flooded(),
+            offloaded: self.offload.as_ref().map(|_| self.shared.offloaded()),
             faults: Fault::ALL.map(|fault| forwarder.faults(fault)),
             state_failures: self.keeper.as_ref().map_or(0, Keeper::failures),
         }
-    }
-}
-
-/// Puts a frame into the queue of a port. One for no port is lost, as in the software.
-fn send(ports: &mut [ForwardingPort], port: u32, bytes: &[u8]) {
-    let place = u16::try_from(port).ok();
-    let place = place.and_then(|id| ports.binary_search_by_key(&id, ForwardingPort::id).ok());
-    if let Some(place) = place {
-        ports[place].send(bytes);
     }
 }

@@ -180,10 +180,9 @@ impl Forwarder {
             })
             .collect()
         })?;
-        let offload = options.offload.map(|setup| {
-            let common = Arc::clone(crew.common());
-            Offload::start(setup, readers, &mut device, move || common.now())
-        });
+        let offload = options
+            .offload
+            .map(|setup| Offload::start(setup, readers, &mut device, crew.clock()));
         Ok(Forwarder {
             offload: offload.transpose().map_err(RuntimeError::Offload)?,
             device,

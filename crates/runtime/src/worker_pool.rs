@@ -114,6 +114,12 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         self.common.now()
     }
 
+    /// Returns the clock of [`WorkerPool::now`].
+    pub fn clock(&self) -> impl Fn() -> Nanos + Send + 'static {
+        let common = Arc::clone(&self.common);
+        move || common.now()
+    }
+
     /// Returns the next event of a worker.
     pub fn next_event(&self) -> Option<WorkerEvent> {
         self.told.try_recv().ok()
@@ -151,9 +157,20 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         now.since(*self.alone_since.get_or_insert(now)) >= GRACE
     }
 
-    /// Returns the frame counts of the ports.
-    pub fn port_reports(&self) -> Vec<PortReport> {
-        let report = |(place, (id, name)): (usize, &(PortId, String))| {
+    /// Returns the descriptor on which the control loop sleeps: events wake it.
+    pub fn wakeup(&self) -> &WakeupFd {
+        &self.common.office
+    }
+
+    /// Returns the ports with their names.
+    pub fn ports(&self) -> &[(PortId, String)] {
+        &self.names
+    }
+
+    /// Returns the counts of each of [`WorkerPool::ports`], and true if its link is up, as the
+    /// workers have published them.
+    pub fn port_stats(&self) -> Vec<(PortStats, bool)> {
+        let stats = |place: usize| {
             let mut sum = PortStats::default();
             for board in &self.boards {
                 if let Some(stats) = board.read().ports.get(place) {
@@ -165,9 +182,18 @@ impl<C: ThreadProcessor> WorkerPool<C> {
                 .boards
                 .first()
                 .map(|board| board.read().up.get(place) == Some(&true));
-            PortReport::new(id.0, name, &sum, up.unwrap_or(false))
+            (sum, up.unwrap_or(false))
         };
-        self.names.iter().enumerate().map(report).collect()
+        (0..self.names.len()).map(stats).collect()
+    }
+
+    /// Returns the frame counts of the ports.
+    pub fn port_reports(&self) -> Vec<PortReport> {
+        let ports = self.names.iter().zip(self.port_stats());
+        let report = |((id, name), (stats, up)): (&(PortId, String), (PortStats, bool))| {
+            PortReport::new(id.0, name, &stats, up)
+        };
+        ports.map(report).collect()
     }
 }
 

@@ -24,12 +24,13 @@ use pof_runtime::{
     SwitchOptions, pof_roles,
 };
 use port::PortSpec;
-use runtime::{MetricsServer, MetricsSource, ProcessSetup};
+use runtime::{MetricsServer, MetricsSource, ProcessSetup, WorkerConfig};
 
 use crate::args::Io;
 use crate::engine::Choice;
 use crate::log::{self, Verbosity};
 use crate::offload::arguments::{OffloadArguments, OffloadPorts};
+use crate::run::Workers;
 use crate::{Ended, out, run};
 use tls::TlsFiles;
 
@@ -71,6 +72,8 @@ struct SwitchArguments {
     /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
+    #[command(flatten)]
+    workers: Workers,
     #[command(flatten)]
     choice: Choice,
     /// Treatment of packets while no controller is connected.
@@ -156,6 +159,8 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
         );
     }
     MetricsServer::check(options.metrics)?;
+    // Connections and programs have less urgent threads than the workers.
+    let (mut workers, _) = options.workers.begin(1);
     let tls = options.tls.read()?;
     let listen = options.listen.map(|address| Listen::open(address, &tls));
     let listen = listen.transpose().map_err(|error| error.to_string())?;
@@ -170,6 +175,7 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
     let ports = open_ports(options)?;
     let switch_options = SwitchOptions {
         offload: offload_setup(options)?,
+        workers: workers.pop().unwrap_or_default(),
         ..switch_options(options)
     };
     let mut switch =
@@ -222,6 +228,7 @@ fn switch_options(options: &SwitchArguments) -> SwitchOptions {
             FailMode::Standalone => Fail::Standalone,
         },
         offload: None,
+        workers: WorkerConfig::default(),
     }
 }
 
@@ -262,7 +269,7 @@ fn open_ports(options: &SwitchArguments) -> Result<Vec<DescribedPort>, String> {
         let id = id.filter(|id| *id <= LAST_PORT).ok_or_else(|| {
             format!("port {spec}: POF has ports up to {LAST_PORT}; give a smaller number")
         })?;
-        let opened = run::open(spec, options.io, 1)?;
+        let opened = run::open(spec, options.io, options.workers.number())?;
         run::tell_ports("", std::slice::from_ref(&opened));
         let interfaces = port::interfaces().unwrap_or_default();
         let interface = interfaces.iter().find(|one| one.name == spec.name());
@@ -272,9 +279,7 @@ fn open_ports(options: &SwitchArguments) -> Result<Vec<DescribedPort>, String> {
             address: interface.map_or(plain.address, |interface| interface.address),
             ..plain
         };
-        let share = opened.shares.into_iter().next();
-        let share = share.ok_or_else(|| format!("port {spec} has no share; this is a defect"))?;
-        ports.push((description, share));
+        ports.push((description, opened));
     }
     Ok(ports)
 }

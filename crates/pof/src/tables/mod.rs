@@ -200,6 +200,27 @@ impl Tables {
         }
     }
 
+    /// Returns the limits and the tables, without entries and other objects.
+    pub(crate) fn without_entries(&self) -> Tables {
+        let tables = self.tables.iter().map(|(number, table)| {
+            let fields = table.fields.clone();
+            let empty = Table::new(table.table_type, table.size, table.name, fields);
+            (*number, empty)
+        });
+        Tables {
+            tables: tables.collect(),
+            ..Tables::new(self.limits.clone())
+        }
+    }
+
+    /// Puts another group in the place of one, and returns that. Counters are not made.
+    pub(crate) fn exchange_group(&mut self, id: u32, group: Option<Group>) -> Option<Group> {
+        match group {
+            Some(group) => self.groups.insert(id, group),
+            None => self.groups.remove(&id),
+        }
+    }
+
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
