@@ -705,3 +705,32 @@ fn emits(body: &[Stmt]) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns true if the emits of the first branch of a deparser are deferred.
+    fn has_branches(code: &str) -> bool {
+        let text = format!(
+            "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nfield m: bit<8>\nheader hdr.h: h_t\n\
+             control d {{\n    stage d.code: action next end {{\n{code}\n    }}\n}}\n"
+        );
+        let program = ir::read(&text).expect("the text is IR");
+        branches(&program, ControlId::new(0)).is_some()
+    }
+
+    #[test]
+    fn emits_of_a_first_branch_are_deferred_beside_a_branch_that_does_more() {
+        let other = "emit_field m;";
+        let branch = |first: &str, second: &str| {
+            format!("        if (m == 8w1) {{\n{first}\n}}\n        else {{\n{second}\n}}")
+        };
+        assert!(has_branches(&branch("emit hdr.h;", other)));
+        assert!(!has_branches(&branch("emit hdr.h;\nm = 8w2;", other)));
+        // The emits of both branches are deferred.
+        assert!(!has_branches(&branch("emit hdr.h;", "emit hdr.h;")));
+        let before = format!("m = 8w1;\n{}", branch("emit hdr.h;", other));
+        assert!(!has_branches(&before));
+    }
+}

@@ -357,10 +357,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Notes that the packet offset has moved here, and so that the packet has as many bytes.
+    fn move_to(&mut self, state: State) -> State {
+        if let At::Known(_) = state.at {
+            self.bounds.touch(state.at, state.growths, 0);
+        }
+        state
+    }
+
     /// Notes that the packet is read or written up to this bit after the packet offset. If the
     /// bound is that of the longest packet, all of it is parsed.
     fn touch_bits(&mut self, state: State, end: u32) {
-        self.bounds.touch(state.at, state.growths, end);
+        // What the packet surely has is in headers, since an instruction before has needed it.
+        if !state.surely_has(end) {
+            self.bounds.touch(state.at, state.growths, end);
+        }
         let needed = i64::from(state.at.most() + end.div_ceil(8)) - state.least;
         match u32::try_from(needed) {
             Ok(needed) if needed <= MAX_PACKET => self.parsed = self.parsed.max(needed),
@@ -409,6 +420,7 @@ impl<'a> Walk<'a> {
         match one {
             Instruction::GotoTable { table, offset, .. } => {
                 let to = state.moved(offset.cast_signed().into());
+                let to = to.map(|state| self.move_to(state));
                 let table = Target::Table(TableNumber(*table));
                 to.map(|state| (table, state)).into_iter().collect()
             }
@@ -418,6 +430,7 @@ impl<'a> Walk<'a> {
                 index,
             } => {
                 let to = state.moved(offset.cast_signed().into());
+                let to = to.map(|state| self.move_to(state));
                 // The index is read after the movement.
                 to.into_iter()
                     .for_each(|state| self.touch_operand(state, index));
@@ -477,10 +490,11 @@ impl<'a> Walk<'a> {
                 let to = match distance {
                     Argument::Immediate(distance) => {
                         let distance = i64::from(*distance);
-                        state.moved(match direction {
+                        let to = state.moved(match direction {
                             Direction::Forward => distance,
                             Direction::Backward => -distance,
-                        })
+                        });
+                        to.map(|state| self.move_to(state))
                     }
                     Argument::Field(field) => {
                         self.touch(state, *field);
@@ -568,6 +582,8 @@ impl<'a> Walk<'a> {
             } => {
                 self.touch_operand(state, port);
                 self.bounds.send(state.growths);
+                self.bounds
+                    .touch(state.at, state.growths, 8 * u32::from(*packet_offset));
                 self.touch_bits(state, 8 * u32::from(*packet_offset));
                 state = state.having(8 * u32::from(*packet_offset));
                 (state.fewest_outputs, state.outputs) =
