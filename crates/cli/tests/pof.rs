@@ -55,11 +55,16 @@ fn a_controller_makes_two_flows_and_frames_are_forwarded_by_them() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let of_dump = directory.with("dump.pof", &dump);
         let frame = hex(&ipv4([10, 0, 2, 3]));
-        let trace = ["trace", &of_dump, "--packet", &frame, "--port", "1", "--json"];
+        let trace = [
+            "trace", &of_dump, "--packet", &frame, "--port", "1", "--json",
+        ];
         let trace = lab::said(&trace).json();
         let (mut changed, sent) = (ipv4([10, 0, 2, 3]), &trace["outputs"][0]);
         changed[5] = 9;
-        assert_eq!((&sent["port"], &sent["bytes"]), (&0.into(), &hex(&changed).into()));
+        assert_eq!(
+            (&sent["port"], &sent["bytes"]),
+            (&0.into(), &hex(&changed).into())
+        );
         assert_eq!(dump.lines().count(), 5, "{dump}");
         let mut twin = Bed::start(&["--listen", "127.0.0.1:0", "--engine", "interp"]).unwrap();
         let other = twin.address();

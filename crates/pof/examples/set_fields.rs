@@ -1,5 +1,5 @@
-//! Measurement of forwarding, in memory, on one core: lists of one to six SET_FIELD actions or of one
-//! to five ADD_FIELD actions with an OUTPUT, beside the same function in P4.
+//! Measurement of forwarding, in memory, on one core: lists of one to six SET_FIELD actions or of
+//! one to five ADD_FIELD actions with an OUTPUT, beside the same function in P4.
 //!
 //! `cargo run --release -p pof --example set_fields [ROUNDS]`
 
@@ -30,12 +30,12 @@ const FIELDS: [(&str, u16, u16); 6] = [
 const ADDED_AT: u16 = 112;
 const ADDED_BITS: u16 = 32;
 
-/// What a list does before its OUTPUT.
+/// Actions of a list before its OUTPUT.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Sets so many of [`FIELDS`].
+    /// Sets the first N of [`FIELDS`].
     Set(usize),
-    /// Adds so many fields.
+    /// Adds N fields.
     Add(usize),
 }
 

@@ -27,7 +27,7 @@ pub(crate) use source_files::OwnFiles;
     group(ArgGroup::new("input").required(true).args(["packet", "pcap"])),
     after_help = "Shows parser states, headers, conditions, tables with their keys and entries, actions, every field that changes, the packet that \
                   comes out and where it goes; for all copies of the packet, too.\n\nA file of tables and flows (`FILE.pof`, as `polyplane pof ctl ... dump` writes them) is \
-                  traced as a POF switch runs it: table mm/0 is t0, and port 65536 is the controllers, for which 14 bytes are put in front of \
+                  traced as a POF switch runs it: its tables are tN by their numbers (mm/0 is t0, lpm/0 is t10), and port 65536 is the controllers, for which 14 bytes are put in front of \
                   the packet (reason, table, port, cookie, length).\n\nExamples:\n  polyplane trace my.p4 --entries my.entries --packet ffffffffffff0200000000010800 --port 1\n  \
                   polyplane trace tables.pof --pcap in.pcap --number 3 --port 1\n\nExit status: 0, also for a packet that is dropped; 1 for \
                   errors in the program, the entries or the packet; 2 for wrong usage."

@@ -43,8 +43,8 @@ pub(super) struct Frame {
     pieces: Vec<Piece>,
     /// The headers that have these fields. It is empty if they are one field of no header.
     pub(super) segments: Vec<Segment>,
-    /// Fields for a value of at most [`SHORT`] bits and for all bits, while it is written to several
-    /// fields.
+    /// Fields for a value of at most [`SHORT`] bits and for all bits, while it is written to
+    /// several fields.
     value: FieldId,
     wide_value: FieldId,
     /// Number of bits.

@@ -85,8 +85,8 @@ pub(super) struct Sent {
 }
 
 impl Fields {
-    /// Returns the code that sends the packet from this byte on as it is, if that is possible: it is
-    /// sent for the first time, and headers begin and end where the bytes that are sent do.
+    /// Returns the code that sends the packet from this byte on as it is, if that is possible: it
+    /// is sent for the first time, and headers begin and end where the bytes that are sent do.
     fn sent_in_place(&self, state: State, first: u32) -> Option<Sent> {
         let in_place = self.in_place.as_ref()?;
         if state.count_of_outputs() != Some(0) {

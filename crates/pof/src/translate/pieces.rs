@@ -67,7 +67,7 @@ impl Growths {
     }
 }
 
-/// What the walk over a program notes of its instructions.
+/// Bounds of what instructions read and write, as the walk over a program finds them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     /// Numbers of bytes that instructions need, of the packet as it came.
