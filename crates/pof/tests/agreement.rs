@@ -659,10 +659,10 @@ fn wild_lists_do_on_jit_what_the_reference_does() {
 
 #[test]
 fn fixed_lists_do_on_interp_what_the_reference_does() {
-    check(Kind::Fixed, 4_000..4_060, 40, interp);
+    check(Kind::Fixed, 4_000..4_040, 40, interp);
 }
 
 #[test]
 fn fixed_lists_do_on_jit_what_the_reference_does() {
-    check(Kind::Fixed, 5_000..5_012, 40, jit);
+    check(Kind::Fixed, 5_000..5_008, 40, jit);
 }
