@@ -52,6 +52,19 @@ fn a_controller_makes_two_flows_and_frames_are_forwarded_by_them() {
         assert_eq!(said.json()["ports"][0]["sent_packets"], 20);
         // A dump makes the state that it was made of.
         let dump = bed.ctl(&address, &["dump"]).out;
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let of_dump = directory.with("dump.pof", &dump);
+        let frame = hex(&ipv4([10, 0, 2, 3]));
+        let trace = [
+            "trace", &of_dump, "--packet", &frame, "--port", "1", "--json",
+        ];
+        let trace = lab::said(&trace).json();
+        let (mut changed, sent) = (ipv4([10, 0, 2, 3]), &trace["outputs"][0]);
+        changed[5] = 9;
+        assert_eq!(
+            (&sent["port"], &sent["bytes"]),
+            (&0.into(), &hex(&changed).into())
+        );
         assert_eq!(dump.lines().count(), 5, "{dump}");
         let mut twin = Bed::start(&["--listen", "127.0.0.1:0", "--engine", "interp"]).unwrap();
         let other = twin.address();
@@ -320,6 +333,12 @@ fn ctl_shows_errors_with_their_places_and_what_the_switch_says() {
     for word in ["command line, line 2", "TableExists", "The table exists."] {
         assert!(twice.err.contains(word), "{}", twice.err);
     }
+    let add = |line| bed.ctl(&address, &["do", line]).status;
+    assert_eq!(add("table add mm/2 size 3 fields 96/16"), Some(0));
+    assert_eq!(add("flow add mm/2 index 1 match 96/16=1"), Some(0));
+    assert_eq!(add("flow add mm/2 match 96/16=2"), Some(0), "index 0");
+    assert_eq!(add("flow add mm/2 match 96/16=3"), Some(0), "index 2");
+    assert_eq!(add("flow add mm/2 match 96/16=4"), Some(1), "all are taken");
     let asked = bed.ctl(&address, &["do", "table query mm/0"]);
     assert_eq!(asked.out, "table add mm/0 size 1 fields 96/16\n");
     let json = bed.ctl(&address, &["--json", "do", "table query mm/1"]);
@@ -330,6 +349,11 @@ fn ctl_shows_errors_with_their_places_and_what_the_switch_says() {
             .one_line()
             .contains("does `polyplane pof --listen` run there?")
     );
+    let text = directory.with("two.pof", TWO_FLOWS);
+    let trace = ["trace", &text, "--packet", "00", "--entries", "x.entries"];
+    assert!(said(&trace).one_line().contains("leave it out"));
+    let trace = ["trace", &text, "--packet", "00", "--port", "65300"];
+    assert!(said(&trace).one_line().contains("a smaller number"));
     let alone = said(&["pof", "--port", "0=lo"]);
     assert!(alone.one_line().contains("--controller"), "{}", alone.err);
     let open = said(&["pof", "--port", "0=lo", "--listen", "0.0.0.0:0"]);

@@ -1,5 +1,5 @@
-//! Measurement of forwarding, in memory, on one core: lists of one to six SET_FIELD actions with an
-//! OUTPUT, beside the same function in P4.
+//! Measurement of forwarding, in memory, on one core: lists of one to six SET_FIELD actions or of
+//! one to five ADD_FIELD actions with an OUTPUT, beside the same function in P4.
 //!
 //! `cargo run --release -p pof --example set_fields [ROUNDS]`
 
@@ -26,6 +26,19 @@ const FIELDS: [(&str, u16, u16); 6] = [
     ("h.udp.destination", 288, 16),
 ];
 
+/// Bit at which fields of 32 bits are added, the last one first.
+const ADDED_AT: u16 = 112;
+const ADDED_BITS: u16 = 32;
+
+/// Actions of a list before its OUTPUT.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Sets the first N of [`FIELDS`].
+    Set(usize),
+    /// Adds N fields.
+    Add(usize),
+}
+
 /// Entries of a table.
 const ENTRIES: u32 = 1_000;
 /// Frames of a burst, and of a run.
@@ -42,11 +55,31 @@ fn value(entry: u32, field: usize, width: u16) -> u128 {
     number & ((1 << width) - 1)
 }
 
-fn twin(count: usize) -> Device {
+impl Kind {
+    /// Returns the widths of the values of an entry.
+    fn widths(self) -> Vec<u16> {
+        match self {
+            Kind::Set(count) => FIELDS[..count].iter().map(|(.., width)| *width).collect(),
+            Kind::Add(count) => vec![ADDED_BITS; count],
+        }
+    }
+}
+
+fn twin(kind: Kind) -> Device {
     let (mut params, mut body) = (String::new(), String::new());
-    for (at, (name, _, width)) in FIELDS.iter().take(count).enumerate() {
+    let (mut headers, mut emits) = (String::new(), String::new());
+    for (at, width) in kind.widths().into_iter().enumerate() {
         let _ = write!(params, "bit<{width}> v{at}, ");
-        let _ = write!(body, "{name} = v{at}; ");
+        match kind {
+            Kind::Set(_) => {
+                let _ = write!(body, "{} = v{at}; ", FIELDS[at].0);
+            }
+            Kind::Add(_) => {
+                let _ = write!(body, "h.added{at}.setValid(); h.added{at}.value = v{at}; ");
+                let _ = write!(headers, "added_t added{at}; ");
+                emits = format!("b.emit(h.added{at}); {emits}");
+            }
+        }
     }
     let text = format!(
         r#"
@@ -55,7 +88,8 @@ fn twin(count: usize) -> Device {
 header ethernet_t {{ bit<48> destination; bit<48> source; bit<16> kind; }}
 header ipv4_t {{ bit<96> before; bit<32> source; bit<32> destination; }}
 header udp_t {{ bit<16> source; bit<16> destination; bit<32> after; }}
-struct headers_t {{ ethernet_t ethernet; ipv4_t ipv4; udp_t udp; }}
+header added_t {{ bit<32> value; }}
+struct headers_t {{ ethernet_t ethernet; {headers}ipv4_t ipv4; udp_t udp; }}
 struct meta_t {{}}
 parser P(packet_in b, out headers_t h, inout meta_t m, inout standard_metadata_t s) {{
     state start {{ b.extract(h.ethernet); b.extract(h.ipv4); b.extract(h.udp); transition accept; }}
@@ -77,7 +111,7 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {{
 control E(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {{ apply {{}} }}
 control V(inout headers_t h, inout meta_t m) {{ apply {{}} }}
 control C(inout headers_t h, inout meta_t m) {{ apply {{}} }}
-control D(packet_out b, in headers_t h) {{ apply {{ b.emit(h.ethernet); b.emit(h.ipv4); b.emit(h.udp); }} }}
+control D(packet_out b, in headers_t h) {{ apply {{ b.emit(h.ethernet); {emits}b.emit(h.ipv4); b.emit(h.udp); }} }}
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 "#
     );
@@ -85,10 +119,9 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
     let device = Device::new(Arc::new(program), &engine(), &DeviceConfig::default());
     let mut device = device.expect("a device");
     for entry in 0..ENTRIES {
-        let values = FIELDS.iter().take(count).enumerate();
-        let values = values.map(|(at, (_, _, width))| {
-            Value::truncated(value(entry, at, *width), u32::from(*width))
-        });
+        let values = kind.widths().into_iter().enumerate();
+        let values =
+            values.map(|(at, width)| Value::truncated(value(entry, at, width), u32::from(width)));
         let address = Value::truncated((0x0A00_0000 + entry).into(), 32);
         let inserted = TableEntry {
             keys: vec![KeyMatch::Ternary(address, Value::all_ones(32))],
@@ -111,7 +144,7 @@ fn left(number: u128, width: u16) -> FieldValue {
     (number << (128 - width)).to_be_bytes()
 }
 
-fn pof_switch(count: usize) -> Forwarder {
+fn pof_switch(kind: Kind) -> Forwarder {
     let switch = Forwarder::new(Arc::new(engine()), ForwarderOptions::default());
     let mut switch = switch.expect("a program");
     switch
@@ -130,13 +163,22 @@ fn pof_switch(count: usize) -> Forwarder {
     };
     switch.table_mod(&table).expect("a table");
     for entry in 0..ENTRIES {
-        let sets = FIELDS.iter().take(count).enumerate();
-        let sets = sets.map(|(at, (_, offset, width))| {
-            Action::SetField(Match {
-                field: Field::packet(*offset, *width),
-                value: left(value(entry, at, *width), *width),
-                mask: [0xFF; VALUE_BYTES],
-            })
+        let widths = kind.widths().into_iter().enumerate();
+        let actions = widths.map(|(at, width)| {
+            let value = left(value(entry, at, width), width);
+            match kind {
+                Kind::Set(_) => Action::SetField(Match {
+                    field: Field::packet(FIELDS[at].1, width),
+                    value,
+                    mask: [0xFF; VALUE_BYTES],
+                }),
+                Kind::Add(_) => Action::AddField {
+                    id: 1,
+                    offset: ADDED_AT,
+                    length: width.into(),
+                    value,
+                },
+            }
         });
         let output = Action::Output {
             port: Argument::Immediate(2),
@@ -149,7 +191,7 @@ fn pof_switch(count: usize) -> Forwarder {
             value: left((0x0A00_0000 + entry).into(), 32),
             mask: [0xFF; VALUE_BYTES],
         }];
-        let list = Instruction::ApplyActions(sets.chain([output]).collect());
+        let list = Instruction::ApplyActions(actions.chain([output]).collect());
         let flow = FlowMod {
             command: FlowCommand::Add,
             counter: 0,
@@ -198,8 +240,11 @@ fn main() {
     let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok());
     let rounds: usize = rounds.unwrap_or(2_000);
     let mut frames: Vec<Frame> = (0..FRAMES).map(|_| Frame::new()).collect();
-    for count in 1..=FIELDS.len() {
-        let (mut twin, mut switch) = (twin(count), pof_switch(count));
+    let sets = (1..=FIELDS.len()).map(Kind::Set);
+    // A list has at most six actions.
+    let adds = (1..FIELDS.len()).map(Kind::Add);
+    for kind in sets.chain(adds) {
+        let (mut twin, mut switch) = (twin(kind), pof_switch(kind));
         let mut sent = [Vec::new(), Vec::new()];
         run(&mut twin, &mut frames, |bytes| sent[0].push(bytes.to_vec()));
         run(switch.device(), &mut frames, |bytes| {
@@ -214,8 +259,12 @@ fn main() {
         }
         let of_twin = median(&mut of_twin).unwrap_or(0.0);
         let here = median(&mut here).unwrap_or(0.0);
+        let (count, done) = match kind {
+            Kind::Set(count) => (count, "set"),
+            Kind::Add(count) => (count, "added"),
+        };
         println!(
-            "{count} fields set: POF {:.2} Mpps, P4 {:.2} Mpps: {:.2}",
+            "{count} fields {done}: POF {:.2} Mpps, P4 {:.2} Mpps: {:.2}",
             1e3 / here,
             1e3 / of_twin,
             of_twin / here

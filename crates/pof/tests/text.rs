@@ -248,3 +248,25 @@ counter delete 8
     assert!(dump.contains(&"counter delete 8".to_owned()), "{dump:#?}");
     assert_eq!(dump.len(), text.lines().count());
 }
+
+#[test]
+fn entries_without_index_get_one_that_the_switch_does_not_have() {
+    let mut reader = TextReader::new(tables());
+    for index in [0, 1, 3] {
+        reader.take_index(TableType::Masked, 0, index);
+    }
+    for (line, index) in [
+        ("flow add mm/0", 2),
+        ("flow add mm/1", 0),
+        ("flow add mm/0", 4),
+        ("flow add mm/0 index 1", 1),
+        ("flow add lpm/0 index 7", 7),
+    ] {
+        let Ok(Some(Body::FlowMod(flow))) = reader.read(line) else {
+            panic!("{line} is a flow");
+        };
+        assert_eq!(flow.index, index, "{line}");
+    }
+    let numbered: Vec<_> = reader.numbered().collect();
+    assert_eq!(numbered, [(TableType::Masked, 0), (TableType::Masked, 1)]);
+}

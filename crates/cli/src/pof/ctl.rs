@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use pof::tables::{Limits, Tables};
 use pof::text::{TextReader, as_add, remake};
-use pof::wire::{Body, Counter, Message, StatsRequest};
+use pof::wire::{Body, Counter, Message, Stats, StatsReply, StatsRequest};
 use pof_runtime::{Controller, ControllerAddress, Listen, SwitchAnswer};
 use runtime::ProcessSetup;
 use serde::Serialize;
@@ -49,8 +49,8 @@ TABLE is mm/N (masks and priorities), lpm/N, em/N (exact) or linear/N (by index)
 mm/0. FIELD is OFFSET/LENGTH in bits from the packet offset, meta:OFFSET/LENGTH in the metadata
 (meta:16/8 is the ingress port), or a NAME that a table above has given. VALUE is a number, an IPv4
 or an Ethernet address, with &MASK or /PREFIX after it, or * for any. ARG is a number or [FIELD].
-Without index, an added flow gets the next one of its table in this text; modify, delete and query
-need it. modify_strict and delete_strict go by match. In \"NAME\", \\xNN is a byte.
+Without index, an added flow gets the next one of its table in this text, with `do` the next one
+that is free on the switch; modify, delete and query need it. modify_strict and delete_strict go by match. In \"NAME\", \\xNN is a byte.
 
 Instructions:
   ACTION, ACTION...                                  apply_actions, at once
@@ -130,15 +130,13 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 let name = file.display().to_string();
                 texts.push((name, text_of(file)?));
             }
-            apply(&mut link, &texts, options.json)
+            let lines = read_lines(&texts, || TextReader::new(link.tables.clone()));
+            apply(&mut link, lines, options.json)
         }
         Command::Do { lines } => {
-            let text = lines.join("\n");
-            apply(
-                &mut link,
-                &[("command line".to_owned(), text)],
-                options.json,
-            )
+            let texts = [("command line".to_owned(), lines.join("\n"))];
+            let lines = read_beside_flows(&mut link, &texts);
+            apply(&mut link, lines, options.json)
         }
         Command::Dump => dump(&mut link, options.json),
         Command::Stats => stats(&mut link, options.json),
@@ -232,12 +230,18 @@ struct Refusal {
     error: String,
 }
 
-/// Sends the messages of all lines. Nothing is sent if a line is wrong.
-fn apply(link: &mut Connected, texts: &[(String, String)], json: bool) -> Result<Ended, String> {
+/// Reads the lines of texts, each by a new reader.
+///
+/// # Errors
+/// Lines are wrong: the message of each.
+fn read_lines(
+    texts: &[(String, String)],
+    mut reader: impl FnMut() -> TextReader,
+) -> Result<Vec<ReadLine>, Vec<String>> {
     let mut lines = Vec::new();
     let mut wrong = Vec::new();
     for (name, text) in texts {
-        let mut reader = TextReader::new(link.tables.clone());
+        let mut reader = reader();
         for line in text.lines() {
             match reader.read(line) {
                 Ok(Some(body)) => lines.push(ReadLine {
@@ -249,10 +253,70 @@ fn apply(link: &mut Connected, texts: &[(String, String)], json: bool) -> Result
             }
         }
     }
-    if !wrong.is_empty() {
-        show_errors(&wrong);
-        return Ok(Ended::WithErrors);
+    match wrong.is_empty() {
+        true => Ok(lines),
+        false => Err(wrong),
     }
+}
+
+/// As [`read_lines`]. Added flows without index get one that is free on the switch.
+fn read_beside_flows(
+    link: &mut Connected,
+    texts: &[(String, String)],
+) -> Result<Vec<ReadLine>, Vec<String>> {
+    let mut numbered = TextReader::new(link.tables.clone());
+    for (_, text) in texts {
+        // Errors are found again.
+        text.lines().for_each(|line| drop(numbered.read(line)));
+    }
+    let tables: Vec<_> = numbered.numbered().collect();
+    let mut taken = Vec::new();
+    for (table_type, table) in tables {
+        let Some(number) = link.tables.number(table_type, table) else {
+            continue;
+        };
+        let request = StatsRequest::Flows {
+            table: number.0,
+            cookie: 0,
+            cookie_mask: 0,
+        };
+        // The switch may not have the table yet.
+        let replies = link
+            .ask(Body::MultipartRequest(request))
+            .unwrap_or_default();
+        for reply in replies {
+            if let Body::MultipartReply(StatsReply {
+                stats: Stats::Flows(flows),
+                ..
+            }) = reply
+            {
+                let indices = flows.into_iter().map(|one| one.flow.index);
+                taken.extend(indices.map(|index| (table_type, table, index)));
+            }
+        }
+    }
+    read_lines(texts, || {
+        let mut reader = TextReader::new(link.tables.clone());
+        for (table_type, table, index) in &taken {
+            reader.take_index(*table_type, *table, *index);
+        }
+        reader
+    })
+}
+
+/// Sends the messages of all lines. Nothing is sent if a line is wrong.
+fn apply(
+    link: &mut Connected,
+    lines: Result<Vec<ReadLine>, Vec<String>>,
+    json: bool,
+) -> Result<Ended, String> {
+    let lines = match lines {
+        Ok(lines) => lines,
+        Err(wrong) => {
+            show_errors(&wrong);
+            return Ok(Ended::WithErrors);
+        }
+    };
     let mut refused = Vec::new();
     for (chunk, lines) in lines.chunks(PIPELINE).enumerate() {
         let first = chunk * PIPELINE;

@@ -11,11 +11,12 @@ use clap::{ArgGroup, Args};
 use exec::TraceEvent;
 use packet::{Frame, Nanos, PortId};
 use passes::split::{CutKind, SplitOptions, split};
-use switch::Change;
+use switch::{Change, Device};
 use trace_format::{PacketTrace, Planes, learned_action_line, learned_line};
 
 use crate::args::{Setup, Source};
 use crate::engine::Choice;
+use crate::pof::program as pof_program;
 use crate::{Ended, configure, out};
 use source_files::read_from_disk;
 
@@ -25,7 +26,10 @@ pub(crate) use source_files::OwnFiles;
 #[command(
     group(ArgGroup::new("input").required(true).args(["packet", "pcap"])),
     after_help = "Shows parser states, headers, conditions, tables with their keys and entries, actions, every field that changes, the packet that \
-                  comes out and where it goes; for all copies of the packet, too.\n\nExit status: 0, also for a packet that is dropped; 1 for \
+                  comes out and where it goes; for all copies of the packet, too.\n\nA file of tables and flows (`FILE.pof`, as `polyplane pof ctl ... dump` writes them) is \
+                  traced as a POF switch runs it: its tables are tN by their numbers (mm/0 is t0, lpm/0 is t10), and port 65536 is the controllers, for which 14 bytes are put in front of \
+                  the packet (reason, table, port, cookie, length).\n\nExamples:\n  polyplane trace my.p4 --entries my.entries --packet ffffffffffff0200000000010800 --port 1\n  \
+                  polyplane trace tables.pof --pcap in.pcap --number 3 --port 1\n\nExit status: 0, also for a packet that is dropped; 1 for \
                   errors in the program, the entries or the packet; 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -62,13 +66,39 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let frame = packet(options)?;
+    if pof_program::is_text(&options.source.program) {
+        refuse_for_pof(options)?;
+        let path = &options.source.program;
+        let mut forwarder = pof_program::forwarder_at(path, options.port)?;
+        return trace(options, &frame, forwarder.device());
+    }
     let Some(mut device) =
         configure::load(&options.source, &options.setup, Choice::INTERP, Nanos::ZERO)?
     else {
         return Ok(Ended::WithErrors);
     };
+    configure::check_port(device.program(), PortId(options.port))?;
+    trace(options, &frame, &mut device)
+}
+
+/// Refuses options that have no meaning for tables and flows of a POF switch.
+fn refuse_for_pof(options: &Options) -> Result<(), String> {
+    let given = [
+        ("--entries", options.setup.entries.is_some()),
+        ("--host-port", !options.setup.host_ports.is_empty()),
+        ("--split", options.split),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(format!(
+            "{name} is for P4 programs, and {} has tables and flows: leave it out",
+            options.source.program.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+fn trace(options: &Options, frame: &Frame, device: &mut Device) -> Result<Ended, String> {
     let port = PortId(options.port);
-    configure::check_port(device.program(), port)?;
     let planes = match options.split {
         true => match planes(device.program()) {
             Some(planes) => Some(planes),

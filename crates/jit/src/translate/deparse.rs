@@ -1,7 +1,8 @@
 //! Deparsers on the fast path. Headers that stay at their position in the packet are not copied.
 //!
 //! If a deparser only emits after its first `emit`, all emits are deferred to its end. Then the
-//! layout of the new packet is known.
+//! layout of the new packet is known. The same is done for the first branch of a deparser that is
+//! one `if`.
 //! - If each header is emitted where it was parsed, only written fields are stored into the packet.
 //! - Otherwise, headers that move are loaded and stored before the unparsed payload, within the
 //!   frame's buffer.
@@ -14,13 +15,16 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value};
 use cranelift_frontend::Variable;
 use exec::Unsupported;
 use exec::slots::header::HeaderSite;
-use ir::{Control, ControlId, HeaderPlace, Next, Op, Program, StageKind, Stmt, StmtKind};
+use ir::{
+    Control, ControlId, Expr, HeaderPlace, Next, Op, Program, Stage, StageKind, Stmt, StmtKind,
+};
 use packet::MAX_FRAME;
 
+use super::action::Uses;
 use super::emit::pieces_of;
 use super::fields::Run;
 use super::{Translator, in_bytes};
-use crate::abi::{flags, offset};
+use crate::abi::{Outcome, flags, offset};
 use crate::helpers::Helper;
 
 /// Deferred `emit`.
@@ -71,14 +75,16 @@ struct Dirty {
 impl Translator<'_> {
     /// Runs a deparser and replaces the packet by its result.
     pub(super) fn deparse(&mut self, control: ControlId) -> Result<(), Unsupported> {
-        self.put_off_emitting(control);
-        let after = self.begin_code();
-        self.control(control)?;
-        self.shared_bodies()?;
-        self.end_control(after, Self::forget_emitted);
-        match self.fused.as_mut().and_then(|fusing| fusing.emits.take()) {
-            Some(emits) => self.deparse_in_place(&emits)?,
-            None => self.rebuild(),
+        match branches(self.program, control).filter(|_| self.fused.is_some()) {
+            Some(branches) => self.deparse_by_branch(control, branches)?,
+            None => {
+                self.put_off_emitting(control);
+                let after = self.begin_code();
+                self.control(control)?;
+                self.shared_bodies()?;
+                self.end_control(after, Self::forget_emitted);
+                self.finish_deparse()?;
+            }
         }
         let zero = self.number(0);
         self.b.def_var(self.cursor, zero);
@@ -86,6 +92,60 @@ impl Translator<'_> {
         if let Some(fusing) = self.fused.as_mut() {
             fusing.bytes_stand = false;
         }
+        Ok(())
+    }
+
+    /// Replaces the packet by what a deparser has emitted.
+    fn finish_deparse(&mut self) -> Result<(), Unsupported> {
+        match self.fused.as_mut().and_then(|fusing| fusing.emits.take()) {
+            Some(emits) => self.deparse_in_place(&emits),
+            None => {
+                self.rebuild();
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs a deparser that is one `if`. The emits of its first branch are deferred.
+    fn deparse_by_branch(
+        &mut self,
+        control: ControlId,
+        branches: Branches<'_>,
+    ) -> Result<(), Unsupported> {
+        let after = self.begin_code();
+        if let Some(control) = self.program.controls.get(control) {
+            self.uses = Uses::of_control(self.program, control, self.costs);
+        }
+        self.loc = branches.stage.loc;
+        self.check_size()?;
+        self.enclosing.clear();
+        self.spend(self.budget.stage(branches.stage));
+        let (first, second) = (self.b.create_block(), self.b.create_block());
+        let (deferred, finished) = (self.b.create_block(), self.b.create_block());
+        self.decide(branches.cond, first, second)?;
+        self.start_sealed(first);
+        if let Some(fusing) = self.fused.as_mut() {
+            fusing.emits = Some(Vec::new());
+            fusing.always_emits = true;
+        }
+        self.body(branches.emits)?;
+        let emits = self.fused.as_mut().and_then(|fusing| fusing.emits.take());
+        self.jump(deferred);
+        self.start_sealed(second);
+        self.body(branches.other)?;
+        self.free_temporaries();
+        if self.is_live {
+            self.end_with(Outcome::Done);
+        }
+        self.loc = None;
+        self.shared_bodies()?;
+        self.end_control(after, Self::forget_emitted);
+        self.rebuild();
+        self.jump(finished);
+        self.start_sealed(deferred);
+        self.deparse_in_place(&emits.unwrap_or_default())?;
+        self.jump(finished);
+        self.start_sealed(finished);
         Ok(())
     }
 
@@ -507,6 +567,53 @@ impl Translator<'_> {
     }
 }
 
+/// A deparser that is one `if`.
+struct Branches<'p> {
+    stage: &'p Stage,
+    cond: &'p Expr,
+    /// The first branch: it only emits.
+    emits: &'p [Stmt],
+    other: &'p [Stmt],
+}
+
+/// Returns the branches of a deparser that is one `if` with a first branch that only emits, and a
+/// second one that does more.
+fn branches(program: &Program, control: ControlId) -> Option<Branches<'_>> {
+    let control = program.controls.get(control)?;
+    let mut stages = control.stages.values();
+    let (Some(stage), None) = (stages.next(), stages.next()) else {
+        return None;
+    };
+    let StageKind::Action {
+        body,
+        next: Next::End,
+    } = &stage.kind
+    else {
+        return None;
+    };
+    let [
+        Stmt {
+            kind: StmtKind::If(cond, emits, other),
+            ..
+        },
+    ] = &body[..]
+    else {
+        return None;
+    };
+    let is_emit = |stmt: &Stmt| match &stmt.kind {
+        StmtKind::Emit(header) => header.dims.is_empty(),
+        _ => false,
+    };
+    let branches = Branches {
+        stage,
+        cond,
+        emits,
+        other,
+    };
+    let is_other = shape(program, control).is_none();
+    (is_other && emits.iter().all(is_emit)).then_some(branches)
+}
+
 /// Returns the control flow of a deparser if its emits can be deferred. This requires that it only
 /// emits and branches after its first `emit`, and has no loops.
 fn shape(program: &Program, control: &Control) -> Option<Shape> {
@@ -597,4 +704,33 @@ fn emits(body: &[Stmt]) -> bool {
         StmtKind::Block(_, body) | StmtKind::Loop(_, body) | StmtKind::Atomic(body) => emits(body),
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns true if the emits of the first branch of a deparser are deferred.
+    fn has_branches(code: &str) -> bool {
+        let text = format!(
+            "program t own\nheader_type h_t {{\n    a: bit<8>;\n}}\nfield m: bit<8>\nheader hdr.h: h_t\n\
+             control d {{\n    stage d.code: action next end {{\n{code}\n    }}\n}}\n"
+        );
+        let program = ir::read(&text).expect("the text is IR");
+        branches(&program, ControlId::new(0)).is_some()
+    }
+
+    #[test]
+    fn emits_of_a_first_branch_are_deferred_beside_a_branch_that_does_more() {
+        let other = "emit_field m;";
+        let branch = |first: &str, second: &str| {
+            format!("        if (m == 8w1) {{\n{first}\n}}\n        else {{\n{second}\n}}")
+        };
+        assert!(has_branches(&branch("emit hdr.h;", other)));
+        assert!(!has_branches(&branch("emit hdr.h;\nm = 8w2;", other)));
+        // The emits of both branches are deferred.
+        assert!(!has_branches(&branch("emit hdr.h;", "emit hdr.h;")));
+        let before = format!("m = 8w1;\n{}", branch("emit hdr.h;", other));
+        assert!(!has_branches(&before));
+    }
 }

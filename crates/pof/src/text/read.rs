@@ -1,6 +1,6 @@
 //! Lines as messages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::str::FromStr;
 
 use super::tokens::{Token, Tokens};
@@ -20,6 +20,10 @@ pub struct TextReader {
     tables: Tables,
     fields: HashMap<String, Field>,
     next_index: BTreeMap<(TableType, u8), u32>,
+    /// Indices of entries that the switch has.
+    taken: BTreeMap<(TableType, u8), BTreeSet<u32>>,
+    /// Tables with entries that the reader has numbered.
+    numbered: BTreeSet<(TableType, u8)>,
     line: usize,
 }
 
@@ -30,8 +34,37 @@ impl TextReader {
             tables,
             fields: HashMap::new(),
             next_index: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            numbered: BTreeSet::new(),
             line: 0,
         }
+    }
+
+    /// Notes the index of an entry that the switch has: entries without index get other ones.
+    pub fn take_index(&mut self, table_type: TableType, table: u8, index: u32) {
+        let taken = self.taken.entry((table_type, table)).or_default();
+        taken.insert(index);
+    }
+
+    /// Returns the tables with entries that got their index from the reader: type, and number in
+    /// the type.
+    pub fn numbered(&self) -> impl Iterator<Item = (TableType, u8)> {
+        self.numbered.iter().copied()
+    }
+
+    /// Returns the index of an added entry.
+    fn index_of_added(&mut self, table: (TableType, u8), given: Option<u32>) -> u32 {
+        let next = self.next_index.entry(table).or_default();
+        if given.is_none() {
+            self.numbered.insert(table);
+            let taken = self.taken.get(&table);
+            while taken.is_some_and(|taken| taken.contains(next)) {
+                *next += 1;
+            }
+        }
+        let index = given.unwrap_or(*next);
+        *next = (*next).max(index.saturating_add(1));
+        index
     }
 
     /// Returns the number of the last line.
@@ -418,12 +451,7 @@ impl<'t> LineReader<'_, 't> {
             }
         }
         flow.index = match (command, index, word) {
-            (FlowCommand::Add, ..) => {
-                let next = self.text.next_index.entry((table_type, table)).or_default();
-                let index = index.unwrap_or(*next);
-                *next = (*next).max(index.saturating_add(1));
-                index
-            }
+            (FlowCommand::Add, ..) => self.text.index_of_added((table_type, table), index),
             (_, Some(index), _) => index,
             (FlowCommand::Modify | FlowCommand::Delete | FlowCommand::Query, None, Some(token)) => {
                 let remedy = "write `index N`, or `modify_strict` or `delete_strict` with `match`";

@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 
 use ir::{
-    ActionParam, BinOp, DataTy, Dim, Expr, ExternId, FieldId, HashAlgorithm, LabelId, Op,
-    Operand as CallOperand, Place as IrPlace, ScalarTy, Stmt, StmtKind,
+    ActionParam, BinOp, DataTy, Expr, ExternId, FieldId, HashAlgorithm, LabelId, Op,
+    Operand as CallOperand, ScalarTy, Stmt, StmtKind,
 };
 
+use super::Fault;
 use super::action_set::ActionSet;
 use super::expr::*;
 use super::frame::Frame;
 use super::layout::{At, Layout, MAX_PACKET, State, after, place_field};
-use super::shape::{Operation, REAL_PORT, Shape, Step};
-use super::{CONTROLLER_PORT, Fault};
+use super::output::{InPlace, Outputs, packet_in};
+use super::shape::{Operation, Shape, Step};
 use crate::model::*;
 use crate::tables::{TableNumber, jump_target};
 
@@ -20,9 +21,6 @@ use crate::tables::{TableNumber, jump_target};
 const LIST: LabelId = LabelId::new(0);
 /// Label of the loop in it.
 const AGAIN: LabelId = LabelId::new(1);
-
-/// Width of the prefix of a packet for the controllers: reason, table, port, cookie, length.
-pub(super) const PREFIX_BITS: u32 = 8 + 8 + 16 + 64 + 16;
 
 /// Fields of the program that all code uses.
 #[derive(Clone, Debug)]
@@ -45,44 +43,14 @@ pub(super) struct Fields {
     pub(super) egress_spec: FieldId,
     /// `standard_metadata.mcast_grp`
     pub(super) group: FieldId,
+    /// Number of bytes that are parsed.
+    pub(super) parsed: u32,
+    /// Fields of a packet that is sent as it is, if there are such packets.
+    pub(super) in_place: Option<InPlace>,
 }
 
 /// Width of the sum of a checksum.
 pub(super) const SUM_BITS: u32 = 96;
-
-/// Copies of the packet that wait to be sent.
-#[derive(Clone, Debug)]
-pub(super) struct Outputs {
-    /// The bytes of the first one, left-aligned.
-    pub(super) bytes: FieldId,
-    /// Width of those.
-    pub(super) width: u32,
-    /// Number of bytes of the first one, without the unparsed rest.
-    pub(super) length: FieldId,
-    /// Port of the first one.
-    pub(super) port: FieldId,
-    /// Number of copies.
-    pub(super) count: FieldId,
-    /// Maximum number of copies.
-    pub(super) most: u32,
-    /// True if a packet may ask for more.
-    pub(super) may_send_more: bool,
-}
-
-impl Outputs {
-    /// Returns the field of a copy.
-    pub(super) fn element(&self, first: FieldId, copy: FieldId) -> IrPlace {
-        let dim = Dim {
-            index: read(copy),
-            len: self.most,
-            stride: 1,
-        };
-        IrPlace {
-            base: first,
-            dims: vec![dim],
-        }
-    }
-}
 
 /// Extern instances of the program.
 #[derive(Clone, Copy, Debug)]
@@ -136,106 +104,6 @@ pub(super) fn fault(fault: Fault, table: TableNumber, externs: &Externs) -> Vec<
     ]
 }
 
-/// Destination of a copy.
-#[derive(Clone)]
-pub(super) enum Destination {
-    /// A port.
-    Port(Expr),
-    /// All ports but the ingress port.
-    Flood,
-    /// A port, or a number with a meaning.
-    Any(Expr),
-}
-
-/// Returns the code that sends the packet there first.
-pub(super) fn send_first(fields: &Fields, to: Destination) -> Vec<Stmt> {
-    let group = add(cast(16, read(fields.port)), bit(16, 1));
-    let flood = assign(fields.group, group);
-    match to {
-        Destination::Port(port) => vec![assign(fields.egress_spec, port)],
-        Destination::Flood => vec![flood],
-        Destination::Any(port) => {
-            let is = |number: u16| is_equal(port.clone(), bit(NUMBER, number.into()));
-            let is_flooded = binary(BinOp::LogicalOr, is(port::FLOOD), is(port::ALL));
-            let one = vec![assign(fields.egress_spec, port)];
-            vec![stmt(StmtKind::If(is_flooded, vec![flood], one))]
-        }
-    }
-}
-
-/// Emits the code that puts a copy of the packet into the queue of outputs.
-pub(super) fn enqueue(
-    fields: &Fields,
-    state: State,
-    to: Destination,
-    (bytes, length): (Expr, Expr),
-    too_many: Vec<Stmt>,
-) -> Vec<Stmt> {
-    let outputs = &fields.outputs;
-    let count = outputs.count;
-    let port = match &to {
-        Destination::Port(port) | Destination::Any(port) => port.clone(),
-        Destination::Flood => number(port::FLOOD.into()),
-    };
-    let known = state
-        .count_of_outputs()
-        .filter(|known| *known < outputs.most);
-    let element = |first: FieldId| match known {
-        Some(known) => FieldId::new(first.get() + known).into(),
-        None => outputs.element(first, count),
-    };
-    let mut code = Vec::new();
-    if known.is_none() && outputs.may_send_more {
-        let is_full = binary(BinOp::Ge, read(count), number(outputs.most));
-        code.push(when(is_full, too_many));
-    }
-    code.extend([
-        assign(element(outputs.port), port),
-        assign(element(outputs.bytes), bytes),
-        assign(element(outputs.length), length),
-    ]);
-    match known {
-        Some(0) => code.extend(send_first(fields, to)),
-        Some(_) => {}
-        None => {
-            let is_first = is_equal(read(count), number(0));
-            code.push(when(is_first, send_first(fields, to)));
-        }
-    }
-    let next = match known {
-        Some(known) => number(known + 1),
-        None => add(read(count), number(1)),
-    };
-    code.push(assign(count, next));
-    code
-}
-
-/// Emits the code that sends a copy of the whole packet to the controllers.
-pub(super) fn packet_in(
-    fields: &Fields,
-    state: State,
-    reason: Expr,
-    table: TableNumber,
-    cookie: Expr,
-    too_many: Vec<Stmt>,
-) -> Vec<Stmt> {
-    let frame = &fields.frame;
-    let rest = fields.outputs.width - PREFIX_BITS - frame.width;
-    let bytes = join([
-        Some(reason),
-        Some(bit(8, table.0.into())),
-        Some(cast(16, read(fields.port))),
-        Some(cookie),
-        Some(cast(16, read(frame.total))),
-        Some(read(frame.bytes)),
-        (rest > 0).then(|| zeros(rest)),
-    ]);
-    let length = add(read(frame.held), number(PREFIX_BITS / 8));
-    let bytes = bytes.unwrap_or(zeros(fields.outputs.width));
-    let to = Destination::Port(number(CONTROLLER_PORT));
-    enqueue(fields, state, to, (bytes, length), too_many)
-}
-
 /// Translates a shape.
 pub(super) fn translate(
     shape: &Shape,
@@ -252,6 +120,7 @@ pub(super) fn translate(
         fields,
         externs,
         has_jumps: false,
+        is_last: false,
         params: Vec::new(),
         tables: BTreeSet::new(),
         code: Vec::new(),
@@ -294,6 +163,7 @@ pub(super) fn run_action_set(set: &ActionSet, fields: &Fields, externs: &Externs
                 fields,
                 externs,
                 has_jumps: false,
+                is_last: false,
                 params: Vec::new(),
                 tables: BTreeSet::new(),
                 code: Vec::new(),
@@ -312,24 +182,26 @@ pub(super) fn run_action_set(set: &ActionSet, fields: &Fields, externs: &Externs
     code
 }
 
-struct Emitter<'a> {
+pub(super) struct Emitter<'a> {
     place: ListPlace,
     set: &'a ActionSet,
     /// The immediates of the action set's current action, their width, and the bits that were
     /// taken. Without them immediates are parameters.
     stored: Option<(FieldId, u32, u32)>,
-    fields: &'a Fields,
+    pub(super) fields: &'a Fields,
     externs: &'a Externs,
     /// True if the list may end in several ways, so that [`Fields::next`] says which.
     has_jumps: bool,
+    /// True if no instruction after the current operation reads or changes the packet, or sends it.
+    pub(super) is_last: bool,
     params: Vec<ActionParam>,
     tables: BTreeSet<TableNumber>,
-    code: Vec<Stmt>,
+    pub(super) code: Vec<Stmt>,
 }
 
 impl Emitter<'_> {
     /// Returns the next immediate. If it is a parameter, declares it.
-    fn param(&mut self, width: u32) -> Expr {
+    pub(super) fn param(&mut self, width: u32) -> Expr {
         if let Some((values, all, taken)) = &mut self.stored {
             *taken += width;
             return slice(read(*values), width, *all - *taken);
@@ -344,11 +216,11 @@ impl Emitter<'_> {
         Expr::Param(index)
     }
 
-    fn frame(&self) -> &Frame {
+    pub(super) fn frame(&self) -> &Frame {
         &self.fields.frame
     }
 
-    fn fault(&self, reason: Fault) -> Vec<Stmt> {
+    pub(super) fn fault(&self, reason: Fault) -> Vec<Stmt> {
         fault(reason, self.place.table, self.externs)
     }
 
@@ -373,10 +245,11 @@ impl Emitter<'_> {
 
     fn list(&mut self, shape: &Shape, layout: &Layout) -> Successor {
         let mut successor = None;
+        let end = self.set.slots.is_empty().then(|| last_use(&shape.steps));
         for (at, step) in shape.steps.iter().enumerate() {
             let state = layout.at_step(self.place.table, self.place.shape, at);
             let written = self.code.len();
-            let next = self.step(step, at, state.unwrap_or(State::START));
+            let next = self.step(step, at, state.unwrap_or(State::START), end);
             match successor {
                 None => successor = next,
                 // No packet gets here. Its parameters stay, since entries have them.
@@ -397,8 +270,8 @@ impl Emitter<'_> {
             match step {
                 Step::Plain(one) if self.jump(one, at, length, state) => {}
                 step => {
-                    let is_last = self.step(step, at, state).is_some();
-                    let next = if is_last { length } else { at + 1 };
+                    let ends = self.step(step, at, state, None).is_some();
+                    let next = if ends { length } else { at + 1 };
                     self.go_to(next);
                 }
             }
@@ -494,7 +367,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn guard_bits(&mut self, bits: u32, state: State) {
+    pub(super) fn guard_bits(&mut self, bits: u32, state: State) {
         if state.surely_has(bits) {
             return;
         }
@@ -506,7 +379,7 @@ impl Emitter<'_> {
     }
 
     /// Returns a field of at most 32 bits as a number.
-    fn operand_field(&mut self, field: Field, state: State) -> Expr {
+    pub(super) fn operand_field(&mut self, field: Field, state: State) -> Expr {
         self.guard(field, state);
         cast(NUMBER, self.frame().field(state.at, field))
     }
@@ -530,12 +403,20 @@ impl Emitter<'_> {
         self.code.extend(code);
     }
 
-    /// Emits a step that is no jump. Returns the table that it goes to.
-    fn step(&mut self, step: &Step, at: usize, state: State) -> Option<TableNumber> {
+    /// Emits a step that is no jump. Returns the table that it goes to. `last` is the step and the
+    /// operation that use the packet last, if that is known.
+    fn step(
+        &mut self,
+        step: &Step,
+        at: usize,
+        state: State,
+        last: Option<(usize, usize)>,
+    ) -> Option<TableNumber> {
         match step {
             Step::Apply(operations) => {
                 let mut state = state;
-                for operation in operations {
+                for (position, operation) in operations.iter().enumerate() {
+                    self.is_last = last.is_some_and(|last| last <= (at, position));
                     self.operation(operation, state);
                     state = after(operation, state);
                 }
@@ -757,8 +638,7 @@ impl Emitter<'_> {
             return;
         }
         let frame = self.frame();
-        let hashed = frame.width.min(HASHED_BITS);
-        let first = slice(read(frame.bytes), hashed, frame.width - hashed);
+        let first = frame.bits(0, frame.width.min(HASHED_BITS));
         let operands = vec![
             CallOperand::Number(HashAlgorithm::Crc32.number()),
             CallOperand::In(number(0)),
@@ -846,7 +726,8 @@ impl Emitter<'_> {
                 let (reason, cookie) = (self.param(8), self.param(64));
                 let too_many = self.fault(Fault::TooManyOutputs);
                 let table = self.place.table;
-                let code = packet_in(self.fields, state, reason, table, cookie, too_many);
+                let is_last = self.is_last;
+                let code = packet_in(self.fields, state, is_last, reason, table, cookie, too_many);
                 self.code.extend(code);
             }
             Action::Counter(_) => {
@@ -861,53 +742,6 @@ impl Emitter<'_> {
             // Shapes have the actions of a group in its place.
             Action::Group(_) => {}
         }
-    }
-
-    fn output(&mut self, action: &Action, state: State) {
-        let Action::Output {
-            port,
-            metadata_offset,
-            metadata_length,
-            packet_offset,
-        } = action
-        else {
-            return;
-        };
-        let to = match port {
-            &REAL_PORT => Destination::Port(cast(NUMBER, self.param(16))),
-            Argument::Immediate(number) if *number as u16 == port::IN_PORT => {
-                Destination::Port(read(self.fields.port))
-            }
-            Argument::Immediate(_) => Destination::Flood,
-            Argument::Field(field) => {
-                let port = self.operand_field(*field, state);
-                let port = and(port, number(u16::MAX.into()));
-                let is_back = is_equal(port.clone(), number(port::IN_PORT.into()));
-                let back = Box::new(read(self.fields.port));
-                let port = Expr::Ternary(Box::new(is_back), back, Box::new(port));
-                self.code.push(assign(self.fields.scratch, port));
-                Destination::Any(read(self.fields.scratch))
-            }
-        };
-        let skip = u32::from(*packet_offset);
-        self.guard_bits(8 * skip, state);
-        let (fields, frame) = (self.fields, &self.fields.frame);
-        let prefix = u32::from(*metadata_length).next_multiple_of(8);
-        let rest = fields.outputs.width - prefix - frame.width;
-        let bytes = join([
-            (prefix > 0).then(|| {
-                let metadata = Field::metadata(*metadata_offset, prefix as u16);
-                frame.field(state.at, metadata)
-            }),
-            Some(frame.bytes_from(state.at, skip)),
-            (rest > 0).then(|| zeros(rest)),
-        ]);
-        let skipped = add(frame.offset(state.at), number(skip));
-        let length = add(sub(read(frame.held), skipped), number(prefix / 8));
-        let too_many = self.fault(Fault::TooManyOutputs);
-        let bytes = bytes.unwrap_or(zeros(fields.outputs.width));
-        let code = enqueue(fields, state, to, (bytes, length), too_many);
-        self.code.extend(code);
     }
 
     fn delete(&mut self, offset: u16, length: &Argument, state: State) {
@@ -966,6 +800,24 @@ impl Emitter<'_> {
         let code = self.frame().set_field(state.at, checksum, value);
         self.code.extend(code);
     }
+}
+
+/// Returns the step and the operation that use the packet's bytes last.
+fn last_use(steps: &[Step]) -> (usize, usize) {
+    let uses = |operation: &Operation| {
+        let is_use = |action: &Action| !matches!(action, Action::Counter(_) | Action::Drop { .. });
+        operation.actions().iter().any(is_use)
+    };
+    let of_step = |(at, step): (usize, &Step)| match step {
+        Step::Apply(operations) => operations
+            .iter()
+            .rposition(uses)
+            .map(|position| (at, position)),
+        Step::Plain(Instruction::Meter(_) | Instruction::ClearActions) => None,
+        Step::Plain(_) | Step::Write(_) => Some((at, usize::MAX)),
+    };
+    let last = steps.iter().enumerate().rev().find_map(of_step);
+    last.unwrap_or_default()
 }
 
 /// Number of bits of a packet by which a group chooses.

@@ -25,6 +25,10 @@ pub(super) fn zeros(width: u32) -> Expr {
     Expr::Const(ScalarTy::Bit(width), Value::zero(width))
 }
 
+pub(super) fn truth(truth: bool) -> Expr {
+    Expr::Const(ScalarTy::Bool, Value::truncated(truth.into(), 1))
+}
+
 pub(super) fn read(field: FieldId) -> Expr {
     Expr::Read(Place::from(field))
 }

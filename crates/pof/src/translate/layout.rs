@@ -6,9 +6,13 @@
 //! the number of bytes that must be parsed. Where they are not known (an offset read from the
 //! packet, a loop that adds fields, a field that is not a multiple of bytes) the program holds the
 //! whole packet.
+//!
+//! If the place of all that is read and written is known, the walk also gives its bounds
+//! ([`super::pieces`]).
 
 use std::collections::BTreeMap;
 
+use super::pieces::{Bounds, Growths, Pieces};
 use super::shape::{Operation, Shape, Step};
 use crate::model::*;
 use crate::tables::{TableNumber, jump_target};
@@ -47,6 +51,8 @@ pub(crate) struct State {
     least: i64,
     /// The largest number of bytes by which the packet has grown.
     most: i64,
+    /// All numbers of bytes by which the packet may have grown.
+    growths: Growths,
     /// The least number of copies that were sent.
     fewest_outputs: u32,
     /// The largest number of copies that were sent.
@@ -61,6 +67,7 @@ impl State {
         at: At::Known(0),
         least: 0,
         most: 0,
+        growths: Growths::NONE,
         fewest_outputs: 0,
         outputs: 0,
         inside: 0,
@@ -69,6 +76,7 @@ impl State {
     /// A state about which nothing is known.
     pub(crate) const ANYWHERE: State = State {
         at: At::UpTo(MAX_PACKET),
+        growths: Growths::UNKNOWN,
         outputs: MAX_OUTPUTS,
         ..State::START
     };
@@ -81,6 +89,7 @@ impl State {
             },
             least: self.least.min(other.least),
             most: self.most.max(other.most),
+            growths: self.growths.join(other.growths),
             fewest_outputs: self.fewest_outputs.min(other.fewest_outputs),
             outputs: self.outputs.max(other.outputs),
             inside: self.inside.min(other.inside),
@@ -90,6 +99,16 @@ impl State {
     /// Returns the number of copies that were sent, if it is the same on all ways.
     pub(crate) fn count_of_outputs(self) -> Option<u32> {
         (self.fewest_outputs == self.outputs).then_some(self.outputs)
+    }
+
+    /// Returns the number of bytes by which the packet has grown, if it is the same on all ways.
+    pub(crate) fn growth(self) -> Option<i64> {
+        self.growths.only()
+    }
+
+    /// Returns true if every packet here has this many bytes.
+    pub(crate) fn surely_has_bytes(self, bytes: u32) -> bool {
+        bytes <= self.inside
     }
 
     /// Returns the state with another packet offset, which need not be within the packet.
@@ -159,6 +178,8 @@ pub(crate) struct Layout {
     pub(crate) metadata: u32,
     /// Largest width of the metadata that is sent in front of a packet, in bits.
     pub(crate) prefix: u32,
+    /// The parts of the bytes that the program holds, if they are known.
+    pub(crate) pieces: Option<Pieces>,
 }
 
 impl Layout {
@@ -175,16 +196,10 @@ impl Layout {
     /// Walks all ways.
     pub(crate) fn of(tables: &BTreeMap<TableNumber, TableShapes<'_>>) -> Layout {
         let mut walk = Walk {
-            tables,
-            states: BTreeMap::new(),
-            visits: BTreeMap::new(),
-            open: Vec::new(),
             parsed: 1,
-            grown: 0,
             outputs: 1,
             metadata: FIXED_METADATA_BITS,
-            prefix: 0,
-            is_whole: false,
+            ..Walk::new(tables)
         };
         walk.hold_prefixes();
         walk.reach(Point::Table(TableNumber::FIRST), State::START);
@@ -198,7 +213,12 @@ impl Layout {
             true => (MAX_PACKET, MAX_PACKET),
             false => (walk.parsed, held as u32),
         };
+        let pieces = match is_whole {
+            true => None,
+            false => walk.bounds.pieces(parsed, held),
+        };
         Layout {
+            pieces,
             states: walk.states,
             parsed,
             held,
@@ -230,9 +250,26 @@ struct Walk<'a> {
     metadata: u32,
     prefix: u32,
     is_whole: bool,
+    bounds: Bounds,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(tables: &'a BTreeMap<TableNumber, TableShapes<'a>>) -> Walk<'a> {
+        Walk {
+            tables,
+            states: BTreeMap::new(),
+            visits: BTreeMap::new(),
+            open: Vec::new(),
+            parsed: 0,
+            grown: 0,
+            outputs: 0,
+            metadata: 0,
+            prefix: 0,
+            is_whole: false,
+            bounds: Bounds::default(),
+        }
+    }
+
     fn reach(&mut self, point: Point, state: State) {
         let joined = match self.states.get(&point) {
             Some(old) => old.join(state),
@@ -275,6 +312,7 @@ impl Walk<'_> {
             Point::Table(number) => {
                 // A miss sends the packet to the controllers.
                 self.outputs = self.outputs.max(state.outputs + 1);
+                self.bounds.send(state.growths);
                 let Some(table) = self.tables.get(&number) else {
                     return;
                 };
@@ -309,15 +347,31 @@ impl Walk<'_> {
     /// Notes that a field is read or written.
     fn touch(&mut self, state: State, field: Field) {
         match field.place() {
-            Place::Packet => self.touch_bits(state, field.end()),
+            Place::Packet => {
+                self.bounds.cut(state.at, field.offset.into());
+                self.bounds.cut(state.at, field.end());
+                self.touch_bits(state, field.end());
+            }
             Place::Metadata => self.metadata = self.metadata.max(field.end()),
             Place::Parameter => {}
         }
     }
 
+    /// Notes that the packet offset has moved here, and so that the packet has as many bytes.
+    fn move_to(&mut self, state: State) -> State {
+        if let At::Known(_) = state.at {
+            self.bounds.touch(state.at, state.growths, 0);
+        }
+        state
+    }
+
     /// Notes that the packet is read or written up to this bit after the packet offset. If the
     /// bound is that of the longest packet, all of it is parsed.
     fn touch_bits(&mut self, state: State, end: u32) {
+        // What the packet surely has is in headers, since an instruction before has needed it.
+        if !state.surely_has(end) {
+            self.bounds.touch(state.at, state.growths, end);
+        }
         let needed = i64::from(state.at.most() + end.div_ceil(8)) - state.least;
         match u32::try_from(needed) {
             Ok(needed) if needed <= MAX_PACKET => self.parsed = self.parsed.max(needed),
@@ -366,6 +420,7 @@ impl Walk<'_> {
         match one {
             Instruction::GotoTable { table, offset, .. } => {
                 let to = state.moved(offset.cast_signed().into());
+                let to = to.map(|state| self.move_to(state));
                 let table = Target::Table(TableNumber(*table));
                 to.map(|state| (table, state)).into_iter().collect()
             }
@@ -375,6 +430,7 @@ impl Walk<'_> {
                 index,
             } => {
                 let to = state.moved(offset.cast_signed().into());
+                let to = to.map(|state| self.move_to(state));
                 // The index is read after the movement.
                 to.into_iter()
                     .for_each(|state| self.touch_operand(state, index));
@@ -434,10 +490,11 @@ impl Walk<'_> {
                 let to = match distance {
                     Argument::Immediate(distance) => {
                         let distance = i64::from(*distance);
-                        state.moved(match direction {
+                        let to = state.moved(match direction {
                             Direction::Forward => distance,
                             Direction::Backward => -distance,
-                        })
+                        });
+                        to.map(|state| self.move_to(state))
                     }
                     Argument::Field(field) => {
                         self.touch(state, *field);
@@ -524,12 +581,16 @@ impl Walk<'_> {
                 ..
             } => {
                 self.touch_operand(state, port);
+                self.bounds.send(state.growths);
+                self.bounds
+                    .touch(state.at, state.growths, 8 * u32::from(*packet_offset));
                 self.touch_bits(state, 8 * u32::from(*packet_offset));
                 state = state.having(8 * u32::from(*packet_offset));
                 (state.fewest_outputs, state.outputs) =
                     (state.fewest_outputs + 1, state.outputs + 1);
             }
             Action::PacketIn { .. } => {
+                self.bounds.send(state.growths);
                 (state.fewest_outputs, state.outputs) =
                     (state.fewest_outputs + 1, state.outputs + 1);
             }
@@ -551,9 +612,13 @@ impl Walk<'_> {
             }
             Action::AddField { offset, length, .. } => {
                 self.touch_bits(state, (*offset).into());
+                self.bounds.cut(state.at, (*offset).into());
+                self.bounds
+                    .cut(state.at, u32::from(*offset).saturating_add(*length));
                 self.is_whole |= !length.is_multiple_of(8);
                 let bytes = i64::from(length.div_ceil(8));
                 (state.least, state.most) = (state.least + bytes, state.most + bytes);
+                state.growths = state.growths.moved(bytes);
                 state = state.having((*offset).into());
                 state.inside = (state.inside + length.div_ceil(8)).min(MAX_PACKET);
                 self.grown = self.grown.max(state.most);
@@ -562,8 +627,10 @@ impl Walk<'_> {
                 Argument::Immediate(length) if length.is_multiple_of(8) => {
                     let end = u32::from(*offset).saturating_add(*length);
                     self.touch_bits(state, end.min(8 * MAX_PACKET + 8));
+                    self.bounds.cut(state.at, (*offset).into());
                     let bytes = i64::from(*length / 8);
                     (state.least, state.most) = (state.least - bytes, state.most - bytes);
+                    state.growths = state.growths.moved(-bytes);
                     state.inside = state.inside.saturating_sub(*length / 8);
                 }
                 length => {
@@ -613,17 +680,5 @@ enum Target {
 
 /// Returns the state after an action, as the walk computes it.
 pub(crate) fn after(operation: &Operation, state: State) -> State {
-    let mut walk = Walk {
-        tables: &BTreeMap::new(),
-        states: BTreeMap::new(),
-        visits: BTreeMap::new(),
-        open: Vec::new(),
-        parsed: 0,
-        grown: 0,
-        outputs: 0,
-        metadata: 0,
-        prefix: 0,
-        is_whole: false,
-    };
-    walk.operation(operation, state)
+    Walk::new(&BTreeMap::new()).operation(operation, state)
 }

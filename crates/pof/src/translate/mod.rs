@@ -11,7 +11,11 @@ mod code;
 mod expr;
 mod frame;
 mod layout;
+mod output;
+mod parser;
+mod pieces;
 mod pipeline;
+mod sending;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -42,7 +46,7 @@ pub(crate) const WAITING_SESSION: u32 = 1;
 /// First of the ingress ports of packet-outs: it counts from their ports.
 pub(crate) const PACKET_OUT_PORTS: u32 = 0x2_0000;
 /// Number of bytes in front of a packet for the controllers.
-pub(crate) const PREFIX_BYTES: usize = code::PREFIX_BITS as usize / 8;
+pub(crate) const PREFIX_BYTES: usize = output::PREFIX_BITS as usize / 8;
 
 /// Reason for which an instruction ends a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +300,8 @@ impl TableMaker<'_> {
                 let state = self.layout.at_table(self.number);
                 let state = state.unwrap_or(State::ANYWHERE);
                 let (reason, cookie) = (bit(8, 0), bit(64, 0));
-                code::packet_in(self.fields, state, reason, self.number, cookie, too_many)
+                let table = self.number;
+                output::packet_in(self.fields, state, true, reason, table, cookie, too_many)
             }
         }
     }

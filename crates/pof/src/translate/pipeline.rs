@@ -1,49 +1,50 @@
-//! The blocks of the program: parser, ingress with the line of tables, egress and deparser.
+//! The fields and blocks of the program, and its ingress control with the line of tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ir::{
-    BinOp, Block, BlockCode, BlockRole, Control, Expr, Field, FieldId, KeySet, Keyset, MatchNext,
-    MatchOutcome, Next, Op, Operand, Parser, Program, ScalarTy, SelectCase, Stage, StageId,
-    StageKind, State as ParserState, StateId, StepId, Stmt, StmtKind, TableId, Target, Transition,
+    BinOp, Block, BlockCode, BlockRole, Control, Expr, Field, FieldId, MatchNext, MatchOutcome,
+    Next, Program, ScalarTy, Stage, StageId, StageKind, StepId, Stmt, TableId,
 };
 
 use super::action_set::ActionSet;
-use super::code::{self, Destination, Externs, Fields, Outputs, PREFIX_BITS, SUM_BITS, Successor};
+use super::code::{self, Externs, Fields, SUM_BITS, Successor};
 use super::expr::*;
-use super::frame::Frame;
+use super::frame::{Frame, declare_header};
 use super::layout::{Layout, MAX_PACKET, State, TableShapes};
-use super::{Fault, OnMiss, PACKET_OUT_PORTS, WAITING_PORT, WAITING_SESSION};
+use super::output::{self, Destination, InPlace, Outputs, PREFIX_BITS, PREFIX_PARTS};
+use super::parser::parser;
+use super::sending::{deparser, egress};
+use super::{Fault, OnMiss, PACKET_OUT_PORTS};
 use crate::tables::TableNumber;
 
 /// Values of `standard_metadata.instance_type`.
-mod instance {
-    pub(super) const NORMAL: u32 = 0;
-    pub(super) const EGRESS_CLONE: u32 = 2;
-    pub(super) const RECIRCULATED: u32 = 4;
+pub(super) mod instance {
+    pub(in super::super) const NORMAL: u32 = 0;
+    pub(in super::super) const EGRESS_CLONE: u32 = 2;
+    pub(in super::super) const RECIRCULATED: u32 = 4;
 }
 
 /// Number of the field list that recirculated copies keep.
-const KEPT: u32 = 1;
+pub(super) const KEPT: u32 = 1;
 /// `egress_rid` of the copy of a multicast that goes on with the next output.
 pub(crate) const FIRST_REPLICA: u32 = 1;
 
 /// Fields that the pipeline alone uses.
 pub(super) struct Intrinsics {
-    ingress_port: FieldId,
-    egress_port: FieldId,
-    instance_type: FieldId,
-    replica: FieldId,
+    pub(super) ingress_port: FieldId,
+    pub(super) egress_port: FieldId,
+    pub(super) instance_type: FieldId,
+    pub(super) replica: FieldId,
     /// Number of the output that this copy sends.
-    current: FieldId,
-    /// Bytes of the output that are not yet written.
-    rest: FieldId,
-    rest_length: FieldId,
+    pub(super) current: FieldId,
+    /// Bytes of the output that are not yet written, and their number.
+    pub(super) rest: FieldId,
+    pub(super) rest_length: FieldId,
     /// Pieces of 2^n bytes, by n, for parsing and deparsing.
-    pieces: Vec<FieldId>,
+    pub(super) pieces: Vec<FieldId>,
     /// A piece of all bytes that are parsed.
-    whole: FieldId,
-    parsed: u32,
+    pub(super) whole: FieldId,
 }
 
 /// Input for the line of tables.
@@ -59,23 +60,25 @@ pub(super) struct Lookups<'a> {
 }
 
 pub(super) fn declare_fields(program: &mut Program, layout: &Layout) -> (Fields, Intrinsics) {
+    let frame = Frame::declare(program, layout);
+    let prefix = PREFIX_PARTS.iter().scan(0, |end, width| {
+        *end += width;
+        Some(*end)
+    });
+    let prefix =
+        (!frame.segments.is_empty()).then(|| declare_header(program, "output.prefix", 0, prefix));
     let mut field = |name: &str, width: u32| {
         program.fields.push(Field {
             name: name.to_owned(),
             ty: ScalarTy::Bit(width),
         })
     };
-    let width = Frame::width_of(layout);
-    let frame = Frame {
-        bytes: field("packet.bytes", width),
-        width,
-        held: field("packet.held", NUMBER),
-        total: field("packet.total", NUMBER),
-        offset: field("packet.offset", NUMBER),
-        metadata: field("packet.metadata", layout.metadata),
-        metadata_width: layout.metadata,
-    };
-    let out_width = width + PREFIX_BITS.max(layout.prefix);
+    let in_place = prefix.map(|(prefix, has_prefix)| InPlace {
+        is_in_place: field("output.is_in_place", 8),
+        prefix,
+        has_prefix,
+    });
+    let out_width = frame.width + PREFIX_BITS.max(layout.prefix);
     let mut elements = |name: &str, width: u32| {
         let one = |at: u32| field(&format!("output[{at}].{name}"), width);
         let all: Vec<FieldId> = (0..layout.outputs).map(one).collect();
@@ -93,19 +96,25 @@ pub(super) fn declare_fields(program: &mut Program, layout: &Layout) -> (Fields,
         may_send_more: layout.may_send_more,
     };
     let largest_piece = (out_width / 8).ilog2();
+    let (rest, rest_length) = match outputs.most {
+        1 => (outputs.bytes, outputs.length),
+        _ => (
+            field("deparser.rest", out_width),
+            field("deparser.length", NUMBER),
+        ),
+    };
     let intrinsics = Intrinsics {
         ingress_port: field("standard_metadata.ingress_port", NUMBER),
         egress_port: field("standard_metadata.egress_port", NUMBER),
         instance_type: field("standard_metadata.instance_type", NUMBER),
         replica: field("standard_metadata.egress_rid", 16),
         current: field("output.current", NUMBER),
-        rest: field("deparser.rest", out_width),
-        rest_length: field("deparser.length", NUMBER),
+        rest,
+        rest_length,
         pieces: (0..=largest_piece)
             .map(|n| field(&format!("piece[{n}]"), 8 << n))
             .collect(),
         whole: field("piece.whole", 8 * layout.parsed),
-        parsed: layout.parsed,
     };
     let fields = Fields {
         frame,
@@ -118,6 +127,8 @@ pub(super) fn declare_fields(program: &mut Program, layout: &Layout) -> (Fields,
         sum: field("sum", SUM_BITS),
         egress_spec: field("standard_metadata.egress_spec", NUMBER),
         group: field("standard_metadata.mcast_grp", 16),
+        parsed: layout.parsed,
+        in_place,
     };
     for (name, id) in [
         ("ingress_port", intrinsics.ingress_port),
@@ -172,130 +183,6 @@ fn code_control(name: &str, body: Vec<Stmt>) -> Control {
     Control {
         name: name.to_owned(),
         stages: vec![stage].into(),
-    }
-}
-
-/// Returns a parser that takes the packet's first bytes: at once if there are enough, else in
-/// pieces of decreasing powers of two. A copy that comes back is not parsed again.
-fn parser(fields: &Fields, intrinsics: &Intrinsics) -> Parser {
-    let frame = &fields.frame;
-    let parsed = intrinsics.parsed;
-    let lookahead = |to: FieldId, bits: u32| {
-        vec![
-            stmt(StmtKind::Lookahead {
-                total: bits,
-                dests: vec![(to.into(), 0)],
-            }),
-            stmt(StmtKind::Advance(number(bits))),
-        ]
-    };
-    // Pieces of a packet that is shorter than what is parsed.
-    let pieces = match parsed {
-        1 => 0,
-        parsed => (parsed - 1).ilog2() + 1,
-    };
-    let (start, enough, short) = (StateId::new(0), StateId::new(1), StateId::new(2));
-    let state = |name: String, body, transition| ParserState {
-        name,
-        body,
-        transition,
-        loc: None,
-    };
-    let select = |key: Expr, cases: Vec<(KeySet, Target)>| Transition::Select {
-        keys: vec![key],
-        cases: cases
-            .into_iter()
-            .map(|(set, target)| SelectCase {
-                keyset: Keyset::Sets(vec![set]),
-                target,
-            })
-            .collect(),
-    };
-    let mut states = vec![
-        state(
-            "start".to_owned(),
-            vec![stmt(StmtKind::PacketLength(frame.total.into()))],
-            select(
-                read(intrinsics.instance_type),
-                vec![
-                    (
-                        KeySet::Value(number(instance::RECIRCULATED)),
-                        Target::Accept,
-                    ),
-                    (KeySet::Any, Target::State(StateId::new(3))),
-                ],
-            ),
-        ),
-        {
-            let mut body = lookahead(intrinsics.whole, 8 * parsed);
-            let spare = frame.width - 8 * parsed;
-            let bytes = join([
-                Some(read(intrinsics.whole)),
-                (spare > 0).then(|| zeros(spare)),
-            ]);
-            body.push(assign(frame.bytes, bytes.unwrap_or(zeros(frame.width))));
-            body.push(assign(frame.held, number(parsed)));
-            let accept = Transition::Direct(Target::Accept);
-            state("enough".to_owned(), body, accept)
-        },
-        state(
-            "short".to_owned(),
-            vec![assign(frame.held, read(frame.total))],
-            Transition::Direct(Target::State(StateId::new(4))),
-        ),
-        state(
-            "measured".to_owned(),
-            Vec::new(),
-            select(
-                binary(BinOp::Ge, read(frame.total), number(parsed)),
-                vec![
-                    (
-                        KeySet::Value(Expr::Const(ScalarTy::Bool, bits::Value::truncated(1, 1))),
-                        Target::State(enough),
-                    ),
-                    (KeySet::Any, Target::State(short)),
-                ],
-            ),
-        ),
-    ];
-    for piece in (0..pieces).rev() {
-        let bits = 8u32 << piece;
-        let (test, take) = (states.len() as u32, states.len() as u32 + 1);
-        let after = Target::State(StateId::new(take + 1));
-        let has_piece = slice(read(frame.total), 1, piece);
-        states.push(state(
-            format!("piece_{piece}"),
-            Vec::new(),
-            select(
-                has_piece,
-                vec![
-                    (KeySet::Value(bit(1, 1)), Target::State(StateId::new(take))),
-                    (KeySet::Any, after),
-                ],
-            ),
-        ));
-        debug_assert_eq!(test + 1, take);
-        let field = intrinsics.pieces[piece as usize];
-        let mut body = lookahead(field, bits);
-        let longer = shl(read(frame.bytes), number(bits));
-        let longer = or(longer, cast(frame.width, read(field)));
-        body.push(assign(frame.bytes, longer));
-        states.push(state(
-            format!("take_{piece}"),
-            body,
-            Transition::Direct(after),
-        ));
-    }
-    let free = sub(number(frame.width), shl(read(frame.total), bit(8, 3)));
-    states.push(state(
-        "aligned".to_owned(),
-        vec![assign(frame.bytes, shl(read(frame.bytes), free))],
-        Transition::Direct(Target::Accept),
-    ));
-    Parser {
-        name: "parser".to_owned(),
-        states: states.into(),
-        start,
     }
 }
 
@@ -377,7 +264,7 @@ impl Line {
         };
         let outputs = &fields.outputs;
         let port = outputs.element(outputs.port, intrinsics.current);
-        let resend = code::send_first(fields, Destination::Any(Expr::Read(port)));
+        let resend = output::send_first(fields, Destination::Any(Expr::Read(port)));
         let ingress_port = || read(intrinsics.ingress_port);
         let is_packet_out = binary(BinOp::Ge, ingress_port(), number(PACKET_OUT_PORTS));
         let is_too_long = binary(BinOp::Gt, read(frame.total), number(MAX_PACKET));
@@ -471,10 +358,9 @@ impl Line {
             is_packet.then(|| field.end())
         });
         let needed = needed.max().unwrap_or(0);
-        let always = || Expr::Const(ScalarTy::Bool, bits::Value::truncated(1, 1));
-        let never = Expr::Const(ScalarTy::Bool, bits::Value::zero(1));
+        let never = truth(false);
         let is_inside = match (needed, state) {
-            (0, _) | (_, None) => always(),
+            (0, _) | (_, None) => truth(true),
             (needed, Some(state)) => {
                 let frame = &lookups.fields.frame;
                 frame.has_bits(state.at, needed).unwrap_or(never)
@@ -539,9 +425,10 @@ fn missing(table: TableNumber, lookups: &Lookups<'_>) -> Vec<Stmt> {
         OnMiss::PacketIn => {
             let too_many = code::fault(Fault::TooManyOutputs, table, lookups.externs);
             let state = lookups.layout.at_table(table).unwrap_or(State::ANYWHERE);
-            code::packet_in(
+            output::packet_in(
                 lookups.fields,
                 state,
+                true,
                 bit(8, 0),
                 table,
                 bit(64, 0),
@@ -581,70 +468,4 @@ fn visit(
         }
     }
     order.push(table);
-}
-
-/// Returns the code of egress: it makes the copy that sends the next output.
-fn egress(fields: &Fields, intrinsics: &Intrinsics) -> Vec<Stmt> {
-    let is_instance = |kind| is_equal(read(intrinsics.instance_type), number(kind));
-    let list = || Operand::Number(u64::from(KEPT) + 1);
-    let next = add(read(intrinsics.current), number(1));
-    let come_back = vec![
-        assign(intrinsics.current, next.clone()),
-        call(Op::Recirculate, None, vec![list()]),
-    ];
-    let is_first = is_equal(read(intrinsics.replica), bit(16, FIRST_REPLICA.into()));
-    let leads = binary(BinOp::LogicalOr, is_instance(instance::NORMAL), is_first);
-    let has_more = binary(BinOp::Lt, next, read(fields.outputs.count));
-    let session = Operand::In(number(WAITING_SESSION));
-    // Type 1 is a clone of egress.
-    let copy = call(Op::Clone, None, vec![Operand::Number(1), list(), session]);
-    let is_waiting = is_equal(read(intrinsics.egress_port), number(WAITING_PORT));
-    let send = vec![
-        when(binary(BinOp::LogicalAnd, leads, has_more), vec![copy]),
-        when(is_waiting, vec![call(Op::MarkToDrop, None, Vec::new())]),
-    ];
-    vec![stmt(StmtKind::If(
-        is_instance(instance::EGRESS_CLONE),
-        come_back,
-        send,
-    ))]
-}
-
-/// Returns the code of the deparser: the bytes of the current output, at once if there are as many
-/// as were parsed, else in pieces of decreasing powers of two. A copy that comes back writes none.
-fn deparser(fields: &Fields, intrinsics: &Intrinsics) -> Vec<Stmt> {
-    let outputs = &fields.outputs;
-    let element = |first| Expr::Read(outputs.element(first, intrinsics.current));
-    let (rest, length) = (intrinsics.rest, intrinsics.rest_length);
-    let parsed = 8 * intrinsics.parsed;
-    let at_once = vec![
-        assign(
-            intrinsics.whole,
-            slice(read(rest), parsed, outputs.width - parsed),
-        ),
-        stmt(StmtKind::EmitField(intrinsics.whole.into())),
-    ];
-    let mut in_pieces = Vec::new();
-    for (n, piece) in intrinsics.pieces.iter().enumerate().rev() {
-        let bits = 8u32 << n;
-        let first = slice(read(rest), bits, outputs.width - bits);
-        let has_piece = is_equal(slice(read(length), 1, n as u32), bit(1, 1));
-        let emit = vec![
-            assign(*piece, first),
-            stmt(StmtKind::EmitField((*piece).into())),
-            assign(rest, shl(read(rest), number(bits))),
-        ];
-        in_pieces.push(when(has_piece, emit));
-    }
-    let is_as_parsed = is_equal(read(length), number(intrinsics.parsed));
-    let write = vec![
-        assign(rest, element(outputs.bytes)),
-        assign(length, element(outputs.length)),
-        stmt(StmtKind::If(is_as_parsed, at_once, in_pieces)),
-    ];
-    let is_copy = is_equal(
-        read(intrinsics.instance_type),
-        number(instance::EGRESS_CLONE),
-    );
-    vec![when(not(is_copy), write)]
 }
