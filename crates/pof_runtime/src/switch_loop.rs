@@ -365,6 +365,10 @@ impl PofSwitch {
             PortNews::Notice(line) => notice(&line),
             PortNews::Link(is_up) => {
                 let id = self.ports[place].id();
+                if let Some(offload) = &mut self.offload {
+                    // A PORT_MOD may forbid to send.
+                    offload.set_port(id, is_up && self.switch.sends(id));
+                }
                 if let Err(error) = self.switch.set_link(id, is_up) {
                     notice(&format!("port {id}: its groups keep their ports: {error}"));
                 }

@@ -171,9 +171,11 @@ impl Offloader {
         self.known.iter().map(|(id, known)| FlowReport {
             id,
             flow: Arc::clone(known.flow()),
+            parsed: Arc::clone(&known.traced.parsed),
             state: known.state.clone(),
             rate: known.rate,
-            gain: self.gain(id, known),
+            gain: self.gain_by_rate(known),
+            is_decided: known.is_decided,
             wanted: self.override_of(id),
             in_software: known.all_in_software,
             in_target: known.all_in_target,
@@ -270,6 +272,7 @@ impl Offloader {
             rate: 0,
             not_before: Nanos::ZERO,
             last_use: now,
+            is_decided: false,
         });
     }
 
@@ -495,6 +498,7 @@ impl Offloader {
         self.error = choice.error;
         let (mut leaving, mut entering) = (Vec::new(), Vec::new());
         for (id, known) in self.known.iter_mut() {
+            known.is_decided = true;
             match (choice.wanted.contains(&id), known.rule) {
                 (false, Some(rule)) if known.state.is_in_target() => {
                     known.rule = None;
