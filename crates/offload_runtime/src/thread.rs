@@ -181,6 +181,10 @@ impl ChangeSlot {
     fn take(&self) -> Option<(Waiting, DeviceView)> {
         self.slot().take()
     }
+
+    fn is_empty(&self) -> bool {
+        self.slot().is_none()
+    }
 }
 
 /// Handle to ask for reports. It may outlive the [`Offload`].
@@ -615,13 +619,13 @@ impl Worker {
         });
     }
 
-    /// Gives samples to the offloader for a while.
+    /// Gives samples to the offloader for a while, up to the next change.
     fn observe(&mut self) {
         let begin = (self.clock)();
         if begin < self.next_samples {
             return;
         }
-        let driver = &mut self.driver;
+        let (driver, changes) = (&mut self.driver, &self.changes);
         let mut now = begin;
         read_in_turn(
             &mut self.readers,
@@ -629,7 +633,8 @@ impl Worker {
             |ingress, frame, packets| {
                 driver.observe(now, ingress, frame, packets);
                 now = (self.clock)();
-                now.since(begin) < SAMPLE_TURN
+                // A change does not wait for samples.
+                now.since(begin) < SAMPLE_TURN && changes.is_empty()
             },
         );
         self.next_samples = now + Nanos(now.since(begin).0 * REST);

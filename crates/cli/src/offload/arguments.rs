@@ -21,10 +21,9 @@ use crate::out;
 #[group(id = "Offload")]
 pub(crate) struct OffloadArguments {
     /// Let a NIC carry the heavy flows (docs/how-to/offload.md). `tc` gives rules of TC flower to
-    /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials, which takes
-    /// the flows that have a rule of TC flower. RULES is
-    /// the number of rules at most; a fault of the model is for a number of a thousand rules, as in
-    /// model:100,refused=500 (others: refused-late, not-in-hardware, dead, evicted,
+    /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials, which
+    /// takes the flows that have such a rule. RULES is the number of rules at most; a fault of the
+    /// model is for a number of a thousand rules, as in model:100,refused=500 (others: refused-late, not-in-hardware, dead, evicted,
     /// evicted-silently).
     #[arg(
         id = "offload",
@@ -52,8 +51,8 @@ pub(crate) struct OffloadArguments {
     /// compare ports and write checksums.
     #[arg(long, requires = "offload")]
     no_ip_options: bool,
-    /// No packet has a wrong IPv4 header checksum, since the NICs or the neighbours drop these. Then
-    /// flows of programs that check it, as most routers do, have rules.
+    /// No packet has a wrong IPv4 header checksum, since the NICs or the neighbours drop these.
+    /// Then flows of programs that check it, as most routers do, have rules.
     #[arg(long, requires = "offload")]
     valid_ip_checksums: bool,
 }

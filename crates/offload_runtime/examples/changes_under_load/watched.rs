@@ -8,7 +8,7 @@ use offload::{Flow, NotOffloadable, RuleCapacity, RuleId, Target, TargetEvent};
 use offload_runtime::SharedNic;
 use packet::Nanos;
 
-/// What a target was asked for.
+/// Record of the requests to a target.
 #[derive(Default)]
 pub(crate) struct Seen {
     flows: HashMap<RuleId, Arc<Flow>>,

@@ -109,8 +109,8 @@ impl Taker {
         self.keys.push(Key { field, value, mask });
     }
 
-    /// Makes a key of the protocol. A flow that leaves bits of it open gets a rule for TCP or UDP, if
-    /// it has packets of one of them: flower compares the whole number.
+    /// Makes a key of the protocol. A flow that leaves bits of it open gets a rule for TCP or UDP,
+    /// if it has packets of one of them: flower compares the whole number.
     fn take_protocol(&mut self, offset: u32) {
         let (value, mask) = self.left.bits(offset, 8);
         let fits = |protocol: &u8| u128::from(*protocol) & mask == value;

@@ -533,7 +533,7 @@ fn a_checked_checksum_needs_the_owner_s_word_and_must_be_that_of_the_header() {
 
 #[test]
 fn a_protocol_with_open_bits_becomes_tcp_or_udp_and_the_rule_takes_no_other() {
-    // The bits that tell TCP from ICMP, and UDP from ICMP.
+    // The bits in which TCP and UDP differ from ICMP.
     for (value, mask, protocol) in [(4, 0xFC, 6), (0x10, 0xF0, 17)] {
         let mut flow = flow(&[IP, (23, &[value])], vec![]);
         flow.matched[1].mask = vec![mask];
