@@ -59,24 +59,34 @@ pub struct ProgramField<'n> {
     pub width: u32,
 }
 
-/// Returns a text in which `byte N` is followed by the program's field that has the byte.
+/// Returns a text in which the program's field takes the place of each `byte N` that it has. Bytes of
+/// one field in a row are named once.
 pub fn with_field_names(text: &str, fields: &[ProgramField<'_>]) -> String {
+    let field_of = |digits: &str| {
+        let first = digits.parse::<u32>().ok()?.checked_mul(8)?;
+        let has = |field: &&ProgramField<'_>| {
+            field.offset < first.saturating_add(8) && first < field.offset + field.width
+        };
+        fields.iter().find(has)
+    };
     let mut named = String::new();
-    let mut rest = text;
+    let (mut rest, mut last) = (text, "");
     while let Some((before, after)) = rest.split_once("byte ") {
         let end = after.find(|c: char| !c.is_ascii_digit());
         let (digits, after) = after.split_at(end.unwrap_or(after.len()));
-        let at: Option<u32> = digits.parse().ok();
-        let field = at.and_then(|at| {
-            let bits = at.saturating_mul(8)..at.saturating_mul(8).saturating_add(8);
-            let mut fields = fields.iter();
-            fields.find(|field| field.offset < bits.end && bits.start < field.offset + field.width)
-        });
-        named.push_str(before);
-        named.push_str("byte ");
-        named.push_str(digits);
-        if let Some(field) = field {
-            named.push_str(&format!(" ({})", field.name));
+        match field_of(digits) {
+            Some(field) if before == ", " && field.name == last => {}
+            Some(field) => {
+                named.push_str(before);
+                named.push_str(field.name);
+                last = field.name;
+            }
+            None => {
+                named.push_str(before);
+                named.push_str("byte ");
+                named.push_str(digits);
+                last = "";
+            }
         }
         rest = after;
     }
@@ -320,12 +330,10 @@ mod tests {
             text_with(&matched, all, &fields),
             "port 3, eth.type 0x1234, hdr.own.high 0x5, hdr.own.word 0x100/0xff80, bytes[17:1] 0x09"
         );
+        let words = "bits of byte 14, eth.type, byte 15, byte 16, and byte 9000.";
         assert_eq!(
-            with_field_names(
-                "bits of byte 14, eth.type, byte 16, and byte 9000.",
-                &fields
-            ),
-            "bits of byte 14 (hdr.own.high), eth.type, byte 16 (hdr.own.word), and byte 9000."
+            with_field_names(words, &fields),
+            "bits of hdr.own.high, eth.type, hdr.own.word, and byte 9000."
         );
     }
 

@@ -23,8 +23,8 @@ pub(crate) struct OffloadArguments {
     /// Let a NIC carry the heavy flows (docs/how-to/offload.md). `tc` gives rules of TC flower to
     /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials, which
     /// takes the flows that have such a rule. RULES is the number of rules at most; a fault of the
-    /// model is for a number of a thousand rules, as in model:100,refused=500 (others: refused-late, not-in-hardware, dead, evicted,
-    /// evicted-silently).
+    /// model is for a number of a thousand rules, as in model:100,refused=500 (others:
+    /// refused-late, not-in-hardware, dead, evicted, evicted-silently).
     #[arg(
         id = "offload",
         long = "offload",

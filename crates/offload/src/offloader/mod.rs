@@ -385,8 +385,8 @@ impl Offloader {
         }
     }
 
-    /// Traces the flows again that the sweep has reached by now. They are spread over the period, so
-    /// that a change does not wait for all of them.
+    /// Traces the flows again that the sweep has reached by now. They are spread over the period,
+    /// so that a change does not wait for all of them.
     fn sweep(
         &mut self,
         now: Nanos,
