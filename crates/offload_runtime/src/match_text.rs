@@ -59,8 +59,8 @@ pub struct ProgramField<'n> {
     pub width: u32,
 }
 
-/// Returns a text in which the program's field takes the place of each `byte N` that it has. Bytes of
-/// one field in a row are named once.
+/// Returns a text in which the program's field takes the place of each `byte N` that it has. Bytes
+/// of one field in a row are named once.
 pub fn with_field_names(text: &str, fields: &[ProgramField<'_>]) -> String {
     let field_of = |digits: &str| {
         let first = digits.parse::<u32>().ok()?.checked_mul(8)?;

@@ -5,11 +5,11 @@
 //!
 //! 4,800 flows are in the NIC: 70 sources with each of 68 destinations, and one source with 40
 //! more. In slices of a second, changes come at RATE a second (default 1,000), and in others none,
-//! SECONDS of each (default 60). Of ten changes one gives a destination another port, so that its flows get
-//! other rules; the others modify an entry without an effect, insert an entry that no flow meets,
-//! and delete it. The rate is that of one thread by processor time, for packets of which half stay
-//! in software. Then entries with one flow and with 70 are changed one at a time: the time from the
-//! change to its rules, less the NIC's own time.
+//! SECONDS of each (default 60). Of ten changes one gives a destination another port, so that its
+//! flows get other rules; the others modify an entry without an effect, insert an entry that no
+//! flow meets, and delete it. The rate is that of one thread by processor time, for packets of
+//! which half stay in software. Then entries with one flow and with 70 are changed one at a time:
+//! the time from the change to its rules, less the NIC's own time.
 
 #[path = "../../../offload/tests/shared/ipv4_program.rs"]
 mod ipv4_program;
