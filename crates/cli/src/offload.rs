@@ -3,15 +3,17 @@
 
 pub(crate) mod arguments;
 mod running;
+mod selection;
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use bits::Id;
 use clap::{Args, Subcommand};
 use command::captures::{Captures, Input};
 use offload::tc::{Interfaces, TranslateOptions, translate};
-use offload::{Flow, FlowIndex, FlowTracer, NotOffloadable, PortRole, Step};
+use offload::{Flow, FlowIndex, FlowTracer, NotOffloadable, PortRole, Step, Traced, View};
+use offload_runtime::{ProgramField, with_field_names};
 use packet::PortId;
 use pof_runtime::pof_role;
 use runtime::ProcessSetup;
@@ -21,8 +23,10 @@ use terminal::live::{LiveLine, bar};
 
 use crate::args::{Preprocess, Setup, Source};
 use crate::engine::Choice;
+use crate::http::MetricsAddress;
 use crate::{Ended, amount, configure, out, pof};
 use running::ReportOptions;
+use selection::Selection;
 
 /// Packets between two looks for a signal.
 const LOOK_EVERY: u64 = 64;
@@ -52,19 +56,37 @@ enum Command {
 #[command(
     after_help = "A flow is all packets that take one way through the program: the bits that their way depends on, and what is done to them. Its rule is in the form of \
                   `tc filter show`, with portN for the interface of port N. A rule takes no packet of another flow and makes the same frames, byte for byte; else there is none.\n\
-                  The flows are those of the tables as they are given: packets change nothing.\n\nExamples:\n  \
+                  The flows are those of the tables as they are given: packets change nothing.\n\n\
+                  Columns with --at:\n  \
+                  flow         number of the flow; it stays when the flow's rule is replaced\n  \
+                  plane        nic: the NIC has its packets; software: the switch has them\n  \
+                  state        software: no decision has put it into the NIC; wanted: it waits for room;\n  \
+                  \u{20}            adding: its rule is on the way; in_hw: the NIC has the rule; not_in_hw: the rule\n  \
+                  \u{20}            was taken, but not by hardware; refused: the rule was refused; evicted: the NIC\n  \
+                  \u{20}            dropped it; lost: others removed it. The last four are tried again after 10 s\n  \
+                  packets/s    rate over both planes, half of it from the last second\n  \
+                  in NIC       packets that the NIC has counted since the flow is known\n  \
+                  in software  packets of the switch since then, as its samples say\n  \
+                  gain         packets/s that leave the switch if the NIC has the flow, with a bonus for flows that\n  \
+                  \u{20}            it has; always or never where --offload-table chooses\n  \
+                  to           ports to which it sends, or drop\n  \
+                  match        what its packets have in common: port, fields, bytes[OFFSET:LENGTH] VALUE/MASK,\n  \
+                  \u{20}            lengths, checksum[OFFSET] right or wrong\n\nExamples:\n  \
                   polyplane offload flows router.p4 --entries router.entries --in 0=traffic.pcap\n  \
                   polyplane offload flows router.pof --in 0=traffic.pcap --json\n  \
-                  polyplane offload flows --at 127.0.0.1:9100 --why     of a switch with --offload and --metrics\n\n\
+                  polyplane offload flows --at localhost:9100 --why     of a switch with --offload and --metrics\n  \
+                  polyplane offload flows --at localhost:9100 --state refused --reason checksum --limit 10 --why\n\n\
                   Exit status: 0, also if no flow has a rule; 1 for errors in the program, the entries or a capture; 2 for wrong usage."
 )]
 struct FlowsOptions {
     /// Show the flows of the switch that serves metrics at this address.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["program", "inputs"])]
-    at: Option<SocketAddr>,
+    at: Option<MetricsAddress>,
     /// Show for each flow why it is not in hardware, and the packets that are in no flow.
     #[arg(long, requires = "at")]
     why: bool,
+    #[command(flatten)]
+    selection: Selection,
     /// A program, or a text of tables and flows of POF (FILE.pof).
     #[arg(value_name = "PROGRAM.p4", required_unless_present = "at")]
     program: Option<PathBuf>,
@@ -85,6 +107,9 @@ struct FlowsOptions {
     /// compare ports.
     #[arg(long)]
     no_ip_options: bool,
+    /// No packet has a wrong IPv4 header checksum. Then flows of programs that check it have rules.
+    #[arg(long)]
+    valid_ip_checksums: bool,
     /// Write JSON.
     #[arg(long)]
     json: bool,
@@ -92,8 +117,8 @@ struct FlowsOptions {
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
-        Command::Flows(options) => match (options.at, &options.program) {
-            (Some(at), _) => running::flows(at, options.why, options.json),
+        Command::Flows(options) => match (&options.at, &options.program) {
+            (Some(at), _) => running::flows(at, &options.selection, options.why, options.json),
             (None, Some(program)) => {
                 let source = Source {
                     program: program.clone(),
@@ -124,12 +149,15 @@ fn flows(options: &FlowsOptions, source: &Source, early: &ProcessSetup) -> Resul
         for input in &options.inputs {
             configure::check_port(device.program(), input.port)?;
         }
-        find(
+        let mut found = find(
             &mut device,
             |_| PortRole::Data,
             (path, &mut captures),
             early,
-        )?
+        )?;
+        let fields = device.program().fields.values();
+        found.names = fields.map(|field| field.name.clone()).collect();
+        found
     };
     let report = found.report(options);
     match options.json {
@@ -163,7 +191,9 @@ impl Traffic {
 /// The flows of captures.
 #[derive(Default)]
 struct Found {
-    flows: Vec<(Flow, Traffic)>,
+    flows: Vec<(Traced, Traffic)>,
+    /// Names of the program's fields by number, if users know them.
+    names: Vec<String>,
     /// Packets that are in no flow, by ingress port and reason.
     others: BTreeMap<(PortId, String), Traffic>,
 }
@@ -179,18 +209,23 @@ fn find(
     let mut index: FlowIndex<usize> = FlowIndex::default();
     let mut tracer = FlowTracer::new(&device.program().clone(), role_of)
         .map_err(|reason| format!("{}: no flow: {reason}", path.display()))?;
+    let state = device.state();
+    let view = View {
+        state: &state,
+        replication: device.replication(),
+    };
     let mut line = LiveLine::new();
     let mut packets = 0;
     while let Some((port, frame)) = captures.next_packet() {
         let frame = frame.bytes();
-        let is_flow = |number: &usize| found.flows[*number].0.matches(port, frame);
+        let is_flow = |number: &usize| found.flows[*number].0.flow.matches(port, frame);
         let known = index.candidates(port, frame).find(is_flow);
         let traffic = match known {
             Some(number) => &mut found.flows[number].1,
-            None => match tracer.trace_in(device, port, frame) {
-                Ok(flow) => {
-                    index.insert(&flow, found.flows.len());
-                    found.flows.push((flow, Traffic::default()));
+            None => match tracer.trace(view, port, frame) {
+                Ok(traced) => {
+                    index.insert(&traced.flow, found.flows.len());
+                    found.flows.push((traced, Traffic::default()));
                     &mut found.flows.last_mut().expect("it was added").1
                 }
                 Err(reason) => found.others.entry((port, reason.to_string())).or_default(),
@@ -236,16 +271,30 @@ struct FlowReport {
 }
 
 impl Found {
+    /// Returns a reason with the names of the program's fields.
+    fn named(&self, reason: &str, traced: &Traced) -> String {
+        let fields = traced.parsed.iter().filter_map(|parsed| {
+            Some(ProgramField {
+                name: self.names.get(parsed.field.index())?,
+                offset: parsed.offset,
+                width: parsed.width,
+            })
+        });
+        with_field_names(reason, &fields.collect::<Vec<_>>())
+    }
+
     fn report(&self, options: &FlowsOptions) -> Report {
         let translate_options = TranslateOptions {
             no_ip_options: options.no_ip_options,
+            valid_ip_checksums: options.valid_ip_checksums,
             ..TranslateOptions::of_mtu(options.mtu)
         };
-        let of_flow = |(flow, traffic): &(Flow, Traffic)| {
+        let of_flow = |(traced, traffic): &(Traced, Traffic)| {
+            let flow = &*traced.flow;
             let outputs = outputs(flow);
             let (rule, reason) = match rule(flow, &outputs, &translate_options) {
                 Ok(rule) => (Some(rule), None),
-                Err(reason) => (None, Some(reason.to_string())),
+                Err(reason) => (None, Some(self.named(&reason.to_string(), traced))),
             };
             FlowReport {
                 port: flow.ingress.0,

@@ -252,6 +252,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let Some(device) = device(options)? else {
         return Ok(Ended::WithErrors);
     };
+    options.offload.check_tables(device.program())?;
     let carrying = &options.carrying;
     let start = |address| {
         let compilations = Compilations::new(compile_pool());
@@ -492,6 +493,7 @@ impl Round {
             ports,
             controllers,
             keeps_entries: false,
+            table_name: str::to_owned,
         };
         let table_of = |name: &str| Ok(name.to_owned());
         let offload = carried.offload;

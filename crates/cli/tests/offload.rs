@@ -101,3 +101,49 @@ fn a_programs_flows_are_found_and_wrong_input_is_named() {
     assert_eq!(missing.status, Some(1));
     assert!(missing.err.contains("no-such.pcap"), "{}", missing.err);
 }
+
+#[test]
+fn routers_that_check_the_header_s_checksum_have_rules_under_the_owner_s_words() {
+    let dir = Directory::new("offload-routers");
+    let udp = |to: [u8; 4], port: u8| {
+        let mut frame = frame(0x0800, to);
+        frame[16..18].copy_from_slice(&46u16.to_be_bytes());
+        (frame[22], frame[23]) = (64, 17);
+        frame[26..30].copy_from_slice(&[10, 0, 0, 2]);
+        (frame[35], frame[37]) = (port, 53);
+        frame[24..26].fill(0);
+        let sum = support::checksum::internet_checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    // The addresses of the examples' entries.
+    for (name, mac, to) in [
+        ("router", [2, 0, 0, 0, 1, 1], [10, 0, 2, 2]),
+        ("ecmp", [2, 0, 0, 0, 0, 0x99], [10, 1, 0, 7]),
+    ] {
+        let mut frames: Vec<Vec<u8>> = (1..4).map(|port| udp(to, port)).collect();
+        frames
+            .iter_mut()
+            .for_each(|frame| frame[..6].copy_from_slice(&mac));
+        let input = format!("0={}", capture(&dir, &frames));
+        let program = lab::example(&format!("{name}/{name}.p4"));
+        let entries = lab::example(&format!("{name}/{name}.entries"));
+        let words = [&program, "--entries", &entries, "--in", &input, "--json"];
+        let refused = flows(&words).json();
+        assert_eq!(refused["offloadable_packets"], 0, "{refused:#}");
+        let both = ["--no-ip-options", "--valid-ip-checksums"];
+        let taken = flows(&[&words[..], &both].concat()).json();
+        assert_eq!(taken["offloadable_packets"], 3, "{taken:#}");
+        let rule = taken["flows"][0]["rule"].as_str().unwrap();
+        for part in ["ip_proto udp", "csum (iph)", "pedit"] {
+            assert!(rule.contains(part), "{part}: {rule}");
+        }
+        // A router has one flow for all, a choice by the ports one for each.
+        let expected = if name == "router" { 1 } else { 3 };
+        assert_eq!(
+            taken["flows"].as_array().unwrap().len(),
+            expected,
+            "{taken:#}"
+        );
+    }
+}

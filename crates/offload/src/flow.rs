@@ -19,6 +19,9 @@ pub struct Flow {
     pub matched: Vec<MatchedBits>,
     /// Lengths of its frames.
     pub length: LengthRange,
+    /// Checksums of the frame as it came in that all its packets have right, or wrong, in order.
+    /// No two are over the same bytes.
+    pub checksums: Vec<ChecksumTest>,
     /// The changes of the frame and its outputs, in order. A flow without [`Step::Output`] drops
     /// its packets.
     pub steps: Vec<Step>,
@@ -37,6 +40,18 @@ pub struct MatchedBits {
     pub value: Vec<u8>,
     /// Bits that are compared. As long as `value`; no byte of it is zero.
     pub mask: Vec<u8>,
+}
+
+/// A comparison of an Internet checksum (RFC 1071) in a frame with that of its data. Its bytes are
+/// not fixed by it: a program that drops packets with a wrong checksum has one flow for all others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChecksumTest {
+    /// Offset of the first of the two bytes with the checksum.
+    pub offset: u32,
+    /// The data: [`Summed::Bytes`] and [`Summed::Word`] of the frame as it came in.
+    pub over: Vec<Summed>,
+    /// True if the flow's packets have the checksum of the data.
+    pub is_right: bool,
 }
 
 /// The lengths in bytes of a flow's frames, without the frame check sequence.
@@ -209,6 +224,7 @@ impl Flow {
         self.ingress == ingress
             && (u64::from(self.length.min)..=self.length.max.into()).contains(&length)
             && self.matched.iter().all(fits)
+            && self.checksums.iter().all(|test| test.holds(frame))
     }
 
     /// Returns what the flow makes of a frame that matches it: the outputs in order.
@@ -241,6 +257,10 @@ impl Flow {
                 .matched
                 .iter()
                 .any(|a| other.matched.iter().any(|b| differs(a, b)))
+            || self
+                .checksums
+                .iter()
+                .any(|a| other.checksums.iter().any(|b| a.is_opposite_of(b)))
     }
 
     /// Returns true if each packet of the other flow matches this one, too.
@@ -260,6 +280,10 @@ impl Flow {
             && self.length.min <= other.length.min
             && self.length.max >= other.length.max
             && self.matched.iter().all(is_met)
+            && self
+                .checksums
+                .iter()
+                .all(|test| other.checksums.contains(test))
     }
 
     /// Returns true if both flows do the same to each packet, and count it in the same cells.
@@ -278,6 +302,20 @@ impl MatchedBits {
     fn byte(&self, at: u32) -> (u8, u8) {
         let at = (at - self.offset) as usize;
         (self.value[at], self.mask[at])
+    }
+}
+
+impl ChecksumTest {
+    /// Returns true if a frame that has all bytes of the test passes it.
+    pub fn holds(&self, frame: &[u8]) -> bool {
+        let bytes = frame.get(self.offset as usize..).unwrap_or_default();
+        let found = bytes.first_chunk().copied().map(u16::from_be_bytes);
+        (found == Some(checksum(frame, &self.over))) == self.is_right
+    }
+
+    /// Returns true if each frame passes one of both tests, and none passes both.
+    fn is_opposite_of(&self, other: &ChecksumTest) -> bool {
+        (self.offset, &self.over) == (other.offset, &other.over) && self.is_right != other.is_right
     }
 }
 
@@ -419,9 +457,11 @@ impl fmt::Display for NotOffloadable {
             N::Message => f.write_str("the program writes a message"),
             N::Clone => f.write_str("the packet is cloned before its egress"),
             N::Recirculation => f.write_str("the packet is resubmitted or recirculated too often"),
-            N::ControllerPort(port) => {
-                write!(f, "the packet goes to port {port}, which is a controller's")
+            // Larger numbers are no ports that users know.
+            N::ControllerPort(PortId(port @ 0..=0xFFFF)) => {
+                write!(f, "the packet goes to the controllers (port {port})")
             }
+            N::ControllerPort(_) => f.write_str("the packet goes to the controllers"),
             N::MissingPort(port) => {
                 write!(
                     f,

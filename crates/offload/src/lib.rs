@@ -31,13 +31,13 @@ pub mod tc;
 mod trace;
 
 pub use flow::{
-    CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter, MetLookup,
-    NotOffloadable, Step, Summed,
+    ChecksumTest, CountedBytes, CounterCell, Edit, Flow, LengthRange, MatchedBits, Met, MetCounter,
+    MetLookup, NotOffloadable, Step, Summed,
 };
 pub use index::FlowIndex;
 pub use offloader::{
     Credit, FlowId, FlowReport, FlowState, OffloadCommand, Offloader, OffloaderCounts,
     OffloaderOptions, Override, SameObjects, Waits,
 };
-pub use target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
-pub use trace::{FlowTracer, PortRole, Traced, View};
+pub use target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent, TargetInterface};
+pub use trace::{FlowTracer, ParsedField, PortRole, Traced, View};

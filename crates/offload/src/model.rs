@@ -7,9 +7,13 @@ use std::sync::Arc;
 use packet::{Nanos, PortId};
 use support::rng::Rng;
 
+#[cfg(target_os = "linux")]
+use crate::flow::Step;
 use crate::flow::{Flow, NotOffloadable};
 use crate::index::FlowIndex;
 use crate::target::{Placed, RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
+#[cfg(target_os = "linux")]
+use crate::tc::{TranslateOptions, translate};
 
 /// Properties of a [`ModelNic`].
 #[derive(Clone, Debug)]
@@ -30,6 +34,10 @@ pub struct ModelConfig {
     pub seed: u64,
     /// Largest number of steps of a flow.
     pub most_steps: usize,
+    /// If set, the NIC refuses the flows for which there is no rule of TC flower under these facts,
+    /// as an interface of the kernel does.
+    #[cfg(target_os = "linux")]
+    pub as_tc: Option<TranslateOptions>,
 }
 
 /// Time of a batch: the batch itself and each of its rules.
@@ -79,6 +87,8 @@ impl Default for ModelConfig {
             faults: Faults::default(),
             seed: 1,
             most_steps: 64,
+            #[cfg(target_os = "linux")]
+            as_tc: None,
         }
     }
 }
@@ -118,6 +128,14 @@ enum Work {
     Read(RuleId),
 }
 
+/// A batch of work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    time: BatchTime,
+    begin: Nanos,
+    end: Nanos,
+}
+
 /// A NIC in memory.
 #[derive(Debug)]
 pub struct ModelNic {
@@ -128,8 +146,9 @@ pub struct ModelNic {
     index: FlowIndex<RuleId>,
     /// Work by its time, in order of the requests.
     due: BTreeMap<Nanos, VecDeque<Work>>,
-    /// Time at which the last batch is done.
-    busy_until: Nanos,
+    /// The last batch. Requests of the same times join it as long as it has not begun, so that a
+    /// stream of small requests does not take the time of a batch each.
+    last: Batch,
     /// Rules that are being added.
     adding: u32,
 }
@@ -143,7 +162,7 @@ impl ModelNic {
             rules: BTreeMap::new(),
             index: FlowIndex::default(),
             due: BTreeMap::new(),
-            busy_until: Nanos::ZERO,
+            last: Batch::default(),
             adding: 0,
         }
     }
@@ -207,7 +226,13 @@ impl ModelNic {
 
     /// Schedules a batch: each work at its time.
     fn batch(&mut self, now: Nanos, time: BatchTime, works: impl IntoIterator<Item = Work>) {
-        let mut at = self.busy_until.max(now) + time.batch;
+        let joins = now < self.last.begin && self.last.time == time;
+        if !joins {
+            let begin = self.last.end.max(now);
+            let end = begin + time.batch;
+            self.last = Batch { time, begin, end };
+        }
+        let mut at = self.last.end;
         for work in works {
             at += time.each;
             let is_late = match &work {
@@ -224,7 +249,7 @@ impl ModelNic {
             };
             self.due.entry(at).or_default().push_back(work);
         }
-        self.busy_until = at;
+        self.last.end = at;
     }
 
     fn run(&mut self, now: Nanos, work: Work, events: &mut Vec<TargetEvent>) {
@@ -363,6 +388,16 @@ impl Target for ModelNic {
     }
 
     fn can(&self, flow: &Flow) -> Result<(), NotOffloadable> {
+        #[cfg(target_os = "linux")]
+        if let Some(options) = &self.config.as_tc {
+            let outputs = flow.steps.iter().filter_map(|step| match step {
+                Step::Output(port) => Some(*port),
+                Step::Edit(_) => None,
+            });
+            // Each port has an interface of its own.
+            let interfaces = outputs.zip(1..).collect();
+            translate(flow, &interfaces, options)?;
+        }
         match flow.steps.len() <= self.config.most_steps {
             true => Ok(()),
             false => Err(NotOffloadable::Target(format!(

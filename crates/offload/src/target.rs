@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use packet::Nanos;
+use packet::{Nanos, PortId};
 
 use crate::flow::{Flow, NotOffloadable};
 
@@ -59,6 +59,17 @@ pub enum TargetEvent {
     Counts(RuleId, Nanos, RuleCounts),
 }
 
+/// An interface of a target, and what it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetInterface {
+    /// The port of the switch.
+    pub port: PortId,
+    /// Name of the interface.
+    pub name: String,
+    /// Reason for which it takes no rules; `None` if it takes them.
+    pub refusal: Option<String>,
+}
+
 /// A target. Requests return nothing: their results are events, in the target's own time, in any
 /// order. Each request for a rule has exactly one result, but evictions and losses come unasked.
 /// They are also the result of reading such a rule, as its removal is of reading one that is
@@ -66,6 +77,11 @@ pub enum TargetEvent {
 pub trait Target {
     /// Returns its name, as users read it.
     fn name(&self) -> &str;
+
+    /// Returns its interfaces, if it has any.
+    fn interfaces(&self) -> Vec<TargetInterface> {
+        Vec::new()
+    }
 
     /// Returns its room.
     fn capacity(&self) -> RuleCapacity;

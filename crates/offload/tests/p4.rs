@@ -297,6 +297,7 @@ fn flows_of_the_examples_do_what_interp_does() {
     let folders: Vec<PathBuf> = folders.iter().map(|name| examples.join(name)).collect();
     let tally = check_folders(&folders, 0..6);
     assert!(tally.flows > 500 && tally.with_edits > 200, "{tally:#?}");
+    assert!(tally.with_checksums > 100, "{tally:#?}");
 }
 
 #[test]

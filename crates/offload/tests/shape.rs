@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use offload::{Edit, Flow, FlowTracer, NotOffloadable, PortRole, Step, Summed};
+use offload::{ChecksumTest, Edit, Flow, FlowTracer, NotOffloadable, PortRole, Step, Summed};
 use packet::PortId;
 use switch::{Device, DeviceConfig};
 
@@ -209,11 +209,38 @@ fn a_checksum_that_is_verified_and_not_used_fixes_nothing() {
     let unused = flow_verified(verify, "", "", &frame(0x0800)).expect("a flow");
     assert_eq!(matched(&unused).len(), 1);
     let apply = "if (s.checksum_error == 1) { mark_to_drop(s); }";
-    let used = flow_verified(verify, "", apply, &frame(0x0800)).expect("a flow");
-    assert_eq!(
-        matched(&used)[1],
-        (24, frame(0)[24..34].to_vec(), vec![0xFF; 10])
-    );
+    let mut right = frame(0x0800);
+    let sum = support::checksum::internet_checksum(&right[26..34]);
+    right[24..26].copy_from_slice(&sum.to_be_bytes());
+    let over = vec![Summed::Bytes { offset: 26, len: 8 }];
+    for (frame, is_right) in [(&right, true), (&frame(0x0800), false)] {
+        let used = flow_verified(verify, "", apply, frame).expect("a flow");
+        // The result of the comparison, and none of the bits.
+        let over = over.clone();
+        let test = ChecksumTest {
+            offset: 24,
+            over,
+            is_right,
+        };
+        assert_eq!(used.checksums, [test]);
+        assert_eq!(matched(&used).len(), 1);
+        assert_eq!(used.drop.is_none(), is_right);
+        assert!(used.matches(PortId(1), frame));
+        let mut other = frame.clone();
+        other[30] ^= 1;
+        assert_eq!(used.matches(PortId(1), &other), !is_right);
+    }
+}
+
+#[test]
+fn a_checksum_that_is_not_in_the_frame_as_it_came_in_fixes_its_bits() {
+    let verify = "verify_checksum(true, { hdr.ipv4.ttl }, hdr.ipv4.checksum,
+        HashAlgorithm.csum16);";
+    let apply = "if (s.checksum_error == 1) { mark_to_drop(s); }";
+    // One byte is no word of a checksum.
+    let flow = flow_verified(verify, "", apply, &frame(0x0800)).expect("a flow");
+    assert_eq!(flow.checksums, []);
+    assert!(matched(&flow).contains(&(22, vec![23], vec![0xFF])));
 }
 
 #[test]

@@ -1,21 +1,22 @@
 //! The driver: an offloader and its target, beside a device that others run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use exec::State;
+use exec::{State, WorkBudget};
 use ir::{Program, TableId};
 use offload::{
     Credit, FlowReport, FlowState, FlowTracer, NotOffloadable, OffloadCommand, Offloader,
     OffloaderOptions, Override, PortRole, Step, Target, View,
 };
 use packet::{Nanos, PortId};
+use placement::planes::PlanePolicy;
 use switch::{Change, Device, Record, ReplicationEngine};
 use table::EntryId;
 
-use crate::match_text::match_text;
+use crate::match_text::{ProgramField, match_text, with_field_names};
 use crate::report::{
-    FlowRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
+    FlowRow, InterfaceRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
 };
 use crate::spec::TableChoice;
 
@@ -26,6 +27,10 @@ pub struct OffloadOptions {
     pub offloader: OffloaderOptions,
     /// The owner's choices for tables.
     pub tables: Vec<TableChoice>,
+    /// Returns the name by which the owner knows a table, from its name in the program.
+    pub table_name: fn(&str) -> String,
+    /// True if the owner knows the program's fields, so that reports have their names.
+    pub names_fields: bool,
     /// Roles of the ports to which the program sends.
     pub role_of: Arc<dyn Fn(PortId) -> PortRole + Send + Sync>,
     /// True if entries keep their numbers whenever a program takes the place of another one, as
@@ -39,6 +44,7 @@ pub struct DeviceView {
     program: Arc<Program>,
     state: Arc<State>,
     replication: ReplicationEngine,
+    work: WorkBudget,
 }
 
 impl DeviceView {
@@ -48,6 +54,7 @@ impl DeviceView {
             state: device.state(),
             program: Arc::clone(device.program()),
             replication: device.replication().clone(),
+            work: device.limits().work.unwrap_or_default(),
         }
     }
 
@@ -88,6 +95,8 @@ pub struct Driver {
     view: DeviceView,
     credits: Vec<Credit>,
     stats: OffloadStats,
+    /// Ports that are down.
+    down: BTreeSet<PortId>,
 }
 
 impl Driver {
@@ -106,6 +115,7 @@ impl Driver {
             view,
             credits: Vec::new(),
             stats: OffloadStats::default(),
+            down: BTreeSet::new(),
         };
         driver.begin_program(Nanos::ZERO);
         driver
@@ -127,6 +137,7 @@ impl Driver {
         let role_of = Arc::clone(&self.options.role_of);
         match FlowTracer::new(program, move |port| role_of(port)) {
             Ok(tracer) => {
+                let tracer = tracer.with_budget(self.view.work);
                 self.unsupported = None;
                 match &mut self.offloader {
                     Some(offloader) if self.options.keeps_entries => {
@@ -135,7 +146,11 @@ impl Driver {
                     Some(offloader) => offloader.exchange(tracer),
                     None => {
                         let options = self.options.offloader.clone();
-                        self.offloader = Some(Offloader::new(tracer, options));
+                        let mut offloader = Offloader::new(tracer, options);
+                        for port in &self.down {
+                            offloader.set_port(*port, false);
+                        }
+                        self.offloader = Some(offloader);
                     }
                 }
                 self.choose_tables();
@@ -182,6 +197,17 @@ impl Driver {
         }
         if let Some(offloader) = &mut self.offloader {
             records.iter().for_each(|record| offloader.changed(record));
+        }
+    }
+
+    /// Sets a port up or down. No rule sends to a port that is down.
+    pub fn set_port(&mut self, port: PortId, is_up: bool) {
+        match is_up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
+        if let Some(offloader) = &mut self.offloader {
+            offloader.set_port(port, is_up);
         }
     }
 
@@ -296,9 +322,11 @@ impl Driver {
             FlowState::Adding => Some("the target adds its rule".to_owned()),
             _ => reason,
         };
+        let fields = self.fields_of(flow);
+        let reason = reason.map(|reason| with_field_names(&reason, &fields));
         FlowRow {
             flow: flow.id.0,
-            matched: match_text(&flow.flow),
+            matched: match_text(&flow.flow, &fields),
             outputs: outputs.collect(),
             plane: plane_of(&flow.state).to_owned(),
             state: flow.state.name().to_owned(),
@@ -306,8 +334,36 @@ impl Driver {
             software_packets: flow.in_software,
             nic_packets: flow.in_target,
             gain: flow.gain,
+            wanted: flow.wanted.map(|wanted| name_of(wanted).to_owned()),
+            tables: self.tables_of(flow),
             reason,
         }
+    }
+
+    /// Returns the program's fields in a flow's packets.
+    fn fields_of(&self, flow: &FlowReport) -> Vec<ProgramField<'_>> {
+        let parsed = flow.parsed.iter().filter(|_| self.options.names_fields);
+        let named = parsed.filter_map(|parsed| {
+            let field = self.view.program.fields.get(parsed.field)?;
+            Some(ProgramField {
+                name: &field.name,
+                offset: parsed.offset,
+                width: parsed.width,
+            })
+        });
+        named.collect()
+    }
+
+    /// Returns the names of the tables that a flow's packets look up.
+    fn tables_of(&self, flow: &FlowReport) -> Vec<String> {
+        let tables = &self.view.program.tables;
+        let met = flow.flow.met.lookups.iter();
+        let met = met.filter_map(|met| tables.get(met.table));
+        let mut names: Vec<String> = met
+            .map(|table| (self.options.table_name)(&table.name))
+            .collect();
+        names.dedup();
+        names
     }
 
     fn reason_for_software(&self, flow: &FlowReport) -> String {
@@ -318,7 +374,10 @@ impl Driver {
         };
         let options = &self.options.offloader;
         if let Some(choice) = self.options.tables.iter().find(names_a_table) {
-            return format!("the owner keeps table {} in software", choice.name);
+            return format!(
+                "the owner keeps table {0} in software (--offload-table {0}=never)",
+                choice.name
+            );
         }
         if let Err(reason) = self.target.can(&flow.flow) {
             return reason.to_string();
@@ -326,18 +385,57 @@ impl Driver {
         if let Some(error) = self.offloader.as_ref().and_then(Offloader::error) {
             return format!("nothing was decided: {error}");
         }
-        if flow.rate < options.least_rate {
+        if !flow.is_decided {
+            let period = options.period.0 / 1_000_000;
+            return format!("it is new: decisions are each {period} ms, and the next one has it");
+        }
+        let is_always = flow.wanted == Some(Override::Always);
+        if flow.rate < options.least_rate && !is_always {
             return format!("its rate is below {} packets a second", options.least_rate);
         }
         let capacity = self.target.capacity();
         let has_room = capacity.rules.is_none_or(|rules| capacity.used < rules);
         match (has_room, options.moves_a_second) {
-            (true, Some(most)) => {
-                format!("it waits for the next decision; at most {most} flows move in a second")
+            (true, Some(most)) => format!(
+                "it waits for its turn: at most {most} flows move in a second (--offload-moves)"
+            ),
+            (true, None) if is_always => "the next decision adds it".to_owned(),
+            (true, None) => self.reason_of_policy(),
+            (false, _) if is_always => format!(
+                "the target is full with {} rules, and other flows of tables with `always` have \
+                 them",
+                capacity.used
+            ),
+            (false, _) => {
+                let preference = match options.policy {
+                    PlanePolicy::Fcfs => "the flows in it came first",
+                    PlanePolicy::Random => "others were drawn",
+                    PlanePolicy::Paper | PlanePolicy::PaperLiteral => "the policy prefers others",
+                    _ => "the flows in it gain more",
+                };
+                format!(
+                    "the target is full with {} rules, and {preference} (policy {})",
+                    capacity.used, options.policy
+                )
             }
-            (true, None) => "it waits for the next decision".to_owned(),
-            (false, _) => "other flows gain more in the target, which is full".to_owned(),
         }
+    }
+
+    /// Returns the reason for which the policy leaves a flow in software although the target has
+    /// room.
+    fn reason_of_policy(&self) -> String {
+        let policy = &self.options.offloader.policy;
+        let words = match policy {
+            PlanePolicy::Paper | PlanePolicy::PaperLiteral => {
+                "software carries its rate well by the paper's thresholds, which are for \
+                 comparisons; `--offload-policy top` moves the fastest flows"
+            }
+            PlanePolicy::Threshold => {
+                "its rate is below the policy's threshold, which follows the load"
+            }
+            _ => "it has no gain in the target now",
+        };
+        format!("policy {policy} leaves it in software: {words}")
     }
 
     /// Returns the numbers of what was done.
@@ -357,8 +455,16 @@ impl Driver {
         let offloader = self.offloader.as_ref();
         let counts = offloader.map(Offloader::counts).unwrap_or_default();
         let capacity = self.target.capacity();
+        let interfaces = self.target.interfaces().into_iter();
         OffloadStats {
             target: self.target.name().to_owned(),
+            interfaces: interfaces
+                .map(|interface| InterfaceRow {
+                    port: interface.port.0,
+                    interface: interface.name,
+                    refusal: interface.refusal,
+                })
+                .collect(),
             states: states.to_vec(),
             rules: capacity.used.into(),
             capacity: capacity.rules.map(u64::from),
@@ -400,10 +506,7 @@ impl Driver {
         };
         let tables = self.options.tables.iter().map(|choice| TableRow {
             table: choice.name.clone(),
-            choice: match choice.wanted {
-                Override::Always => "always".to_owned(),
-                Override::Never => "never".to_owned(),
-            },
+            choice: name_of(choice.wanted).to_owned(),
             is_there: table_of(&self.view.program, &choice.table).is_some(),
         });
         let unsupported = self.unsupported.as_ref().map(NotOffloadable::to_string);
@@ -423,6 +526,14 @@ impl Driver {
     }
 }
 
+/// Returns the owner's word for a choice.
+fn name_of(wanted: Override) -> &'static str {
+    match wanted {
+        Override::Always => "always",
+        Override::Never => "never",
+    }
+}
+
 /// Returns the plane that processes the packets of a flow in this state.
 fn plane_of(state: &FlowState) -> &'static str {
     match state {
@@ -432,7 +543,7 @@ fn plane_of(state: &FlowState) -> &'static str {
 }
 
 /// Returns the table of a program with this name, or with this last part of its name.
-fn table_of(program: &Program, name: &str) -> Option<TableId> {
+pub fn table_of(program: &Program, name: &str) -> Option<TableId> {
     let is_named = |full: &str| full == name || full.rsplit('.').next() == Some(name);
     let mut tables = program.tables.iter();
     tables

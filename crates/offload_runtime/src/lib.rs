@@ -31,11 +31,13 @@ mod sampling;
 mod spec;
 mod thread;
 
-pub use driver::{DeviceView, Driver, OffloadOptions};
+pub use driver::{DeviceView, Driver, OffloadOptions, table_of};
 pub use front::{FrontBurst, NicFront, OffloadSetup};
-pub use match_text::match_text;
+pub use match_text::{ProgramField, match_text, with_field_names};
 pub use model_nic::SharedNic;
-pub use report::{FlowRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow};
+pub use report::{
+    FlowRow, InterfaceRow, OffloadStats, PlacementReport, PlaneRow, ReasonRow, StateRow, TableRow,
+};
 pub use sampling::{SampleReader, Sampler, samples};
 pub use spec::{SpecError, TableChoice, TargetSpec};
 pub use thread::{LateCounts, Offload, OffloadError, OffloadHandle, RemovedEntry};

@@ -48,13 +48,61 @@ const UDP: &[NamedField] = &[
     ("udp.dst", 2, 2, Form::Number),
 ];
 
+/// A field of a program and its bits in the frame as it came in.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramField<'n> {
+    /// Name in the program, as `hdr.ipv4.ttl`.
+    pub name: &'n str,
+    /// Offset of the first bit.
+    pub offset: u32,
+    /// Number of bits.
+    pub width: u32,
+}
+
+/// Returns a text in which the program's field takes the place of each `byte N` that it has. Bytes
+/// of one field in a row are named once.
+pub fn with_field_names(text: &str, fields: &[ProgramField<'_>]) -> String {
+    let field_of = |digits: &str| {
+        let first = digits.parse::<u32>().ok()?.checked_mul(8)?;
+        let has = |field: &&ProgramField<'_>| {
+            field.offset < first.saturating_add(8) && first < field.offset + field.width
+        };
+        fields.iter().find(has)
+    };
+    let mut named = String::new();
+    let (mut rest, mut last) = (text, "");
+    while let Some((before, after)) = rest.split_once("byte ") {
+        let end = after.find(|c: char| !c.is_ascii_digit());
+        let (digits, after) = after.split_at(end.unwrap_or(after.len()));
+        match field_of(digits) {
+            Some(field) if before == ", " && field.name == last => {}
+            Some(field) => {
+                named.push_str(before);
+                named.push_str(field.name);
+                last = field.name;
+            }
+            None => {
+                named.push_str(before);
+                named.push_str("byte ");
+                named.push_str(digits);
+                last = "";
+            }
+        }
+        rest = after;
+    }
+    named + rest
+}
+
 /// The bits that are compared and not written yet: value and mask by offset.
 struct Bits(BTreeMap<u32, (u8, u8)>);
 
 /// Returns the packets of a flow as a filter: the names are those of `--trace`. Headers have names
 /// only where the flow's own bits say which headers there are. Other bits are
-/// `bytes[OFFSET:LENGTH]` with a mask after `/`.
-pub fn match_text(flow: &Flow) -> String {
+/// `bytes[OFFSET:LENGTH]` with a mask after `/`. `checksum[OFFSET] right` is a checksum that the
+/// program checks.
+///
+/// Bits that have no such name have those of `fields`, the program's own.
+pub fn match_text(flow: &Flow, fields: &[ProgramField<'_>]) -> String {
     let all = flow.matched.iter().flat_map(|bits| {
         let bytes = bits.value.iter().zip(&bits.mask);
         (bits.offset..)
@@ -88,6 +136,9 @@ pub fn match_text(flow: &Flow) -> String {
         }
         _ => {}
     }
+    for field in fields {
+        bits.write_field(field, &mut parts);
+    }
     bits.rest(&mut parts);
     let least = bits_end(flow).max(14);
     if flow.length.min > least {
@@ -95,6 +146,10 @@ pub fn match_text(flow: &Flow) -> String {
     }
     if flow.length.max < packet::MAX_FRAME as u32 {
         parts.push(format!("len <= {}", flow.length.max));
+    }
+    for test in &flow.checksums {
+        let state = if test.is_right { "right" } else { "wrong" };
+        parts.push(format!("checksum[{}] {state}", test.offset));
     }
     parts.join(", ")
 }
@@ -138,6 +193,35 @@ impl Bits {
                 self.0.retain(|byte, _| !(at..at + len).contains(byte));
             }
         }
+    }
+
+    /// Writes a field of the program that has bits, and clears these.
+    fn write_field(&mut self, field: &ProgramField<'_>, parts: &mut Vec<String>) {
+        if field.width > 128 {
+            return;
+        }
+        let (mut value, mut mask) = (0u128, 0u128);
+        for at in field.offset..field.offset + field.width {
+            let (v, m) = self.0.get(&(at / 8)).copied().unwrap_or_default();
+            let shift = 7 - at % 8;
+            value = value << 1 | u128::from(v >> shift & 1);
+            mask = mask << 1 | u128::from(m >> shift & 1);
+        }
+        if mask == 0 {
+            return;
+        }
+        let name = field.name;
+        parts.push(match mask == u128::MAX >> (128 - field.width) {
+            true => format!("{name} {value:#x}"),
+            false => format!("{name} {value:#x}/{mask:#x}"),
+        });
+        for at in field.offset..field.offset + field.width {
+            if let Some((v, m)) = self.0.get_mut(&(at / 8)) {
+                let bit = 0x80 >> (at % 8);
+                (*v, *m) = (*v & !bit, *m & !bit);
+            }
+        }
+        self.0.retain(|_, (_, mask)| *mask != 0);
     }
 
     /// Writes the other bits.
@@ -201,19 +285,56 @@ mod tests {
     type Compared<'b> = (u32, &'b [u8], &'b [u8]);
 
     fn text(matched: &[Compared<'_>], max: u32) -> String {
+        text_with(matched, max, &[])
+    }
+
+    fn text_with(matched: &[Compared<'_>], max: u32, fields: &[ProgramField<'_>]) -> String {
         let matched = matched.iter().map(|(offset, value, mask)| MatchedBits {
             offset: *offset,
             value: value.to_vec(),
             mask: mask.to_vec(),
         });
-        match_text(&Flow {
+        let flow = Flow {
             ingress: PortId(3),
             matched: matched.collect(),
             length: LengthRange { min: 0, max },
+            checksums: Vec::new(),
             steps: Vec::new(),
             drop: None,
             met: Met::default(),
-        })
+        };
+        match_text(&flow, fields)
+    }
+
+    #[test]
+    fn other_bits_have_the_names_of_the_program() {
+        let all = packet::MAX_FRAME as u32;
+        let field = |name, offset, width| ProgramField {
+            name,
+            offset,
+            width,
+        };
+        let fields = [
+            field("hdr.ethernet.kind", 96, 16),
+            field("hdr.own.high", 112, 4),
+            field("hdr.own.low", 116, 4),
+            field("hdr.own.word", 120, 16),
+            field("hdr.own.blob", 136, 4_096),
+        ];
+        let matched: [Compared<'_>; 3] = [
+            (12, &[0x12, 0x34, 0x50], &[0xFF, 0xFF, 0xF0]),
+            (15, &[1, 0], &[0xFF, 0x80]),
+            (17, &[9], &[0xFF]),
+        ];
+        assert_eq!(
+            text_with(&matched, all, &fields),
+            "port 3, eth.type 0x1234, hdr.own.high 0x5, hdr.own.word 0x100/0xff80, bytes[17:1] 0x09"
+        );
+        let words = "bits of byte 14, eth.type, byte 15, byte 16, and byte 9000.";
+        assert_eq!(
+            with_field_names(words, &fields),
+            "bits of hdr.own.high, eth.type, hdr.own.word, and byte 9000."
+        );
     }
 
     #[test]

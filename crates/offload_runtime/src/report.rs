@@ -22,8 +22,12 @@ pub struct FlowRow {
     pub software_packets: u64,
     /// Packets that the NIC has counted.
     pub nic_packets: u64,
-    /// Gain in the NIC, in packets a second.
+    /// Gain in the NIC, in packets a second, as the policy sees it where the owner has no choice.
     pub gain: i64,
+    /// Choice of the owner by a table: `always` or `never`.
+    pub wanted: Option<String>,
+    /// Tables that its packets look up, in order.
+    pub tables: Vec<String>,
     /// Reason for which it is not in hardware.
     pub reason: Option<String>,
 }
@@ -35,6 +39,17 @@ pub struct ReasonRow {
     pub reason: String,
     /// Times, or packets.
     pub count: u64,
+}
+
+/// An interface of the target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceRow {
+    /// The port of the switch.
+    pub port: u32,
+    /// Name of the interface.
+    pub interface: String,
+    /// Reason for which it takes no rules; `None` if it takes them.
+    pub refusal: Option<String>,
 }
 
 /// Number of flows in a state.
@@ -51,6 +66,8 @@ pub struct StateRow {
 pub struct OffloadStats {
     /// The target's name.
     pub target: String,
+    /// Its interfaces; none of the model.
+    pub interfaces: Vec<InterfaceRow>,
     /// Known flows by state, with those states that have none.
     pub states: Vec<StateRow>,
     /// Rules in the target, those included that are being added.
@@ -61,7 +78,8 @@ pub struct OffloadStats {
     pub packets: u64,
     /// Their bytes, as the target counts them.
     pub bytes: u64,
-    /// Packets of the target that no object of the device counts any more.
+    /// Packets of the target that came after an entry or counter of theirs had gone, so that its
+    /// counts lack them.
     pub uncredited_packets: u64,
     /// Rules that the target was given.
     pub added: u64,

@@ -96,6 +96,8 @@ enum Input {
     Settle(u64, RemovedEntry, Arc<Program>),
     /// The device could not be given the counts of packets.
     Uncredited(u64),
+    /// A port is up, or down.
+    Port(PortId, bool),
     Ask(Question),
     End,
 }
@@ -179,6 +181,10 @@ impl ChangeSlot {
     fn take(&self) -> Option<(Waiting, DeviceView)> {
         self.slot().take()
     }
+
+    fn is_empty(&self) -> bool {
+        self.slot().is_none()
+    }
 }
 
 /// Handle to ask for reports. It may outlive the [`Offload`].
@@ -207,6 +213,8 @@ pub struct Offload {
     /// The objects of another program, which the last credits were for, in this one.
     renumbered: Option<(Arc<Program>, SameObjects)>,
     thread: Option<JoinHandle<()>>,
+    /// Ports that are down.
+    down: BTreeSet<PortId>,
     next_number: u64,
     /// Entries for which late counts may come, with the time since which they are awaited.
     awaited: BTreeMap<u64, (RemovedEntry, Nanos, CounterReading)>,
@@ -272,10 +280,22 @@ impl Offload {
             keeps_entries,
             renumbered: None,
             thread: None,
+            down: BTreeSet::new(),
             next_number: 0,
             awaited: BTreeMap::new(),
             awaited_by_entry: BTreeMap::new(),
             settled: Vec::new(),
+        }
+    }
+
+    /// Sets a port up or down: no rule sends to a port that is down. All are up at the start.
+    pub fn set_port(&mut self, port: PortId, is_up: bool) {
+        let is_changed = match is_up {
+            true => self.down.remove(&port),
+            false => self.down.insert(port),
+        };
+        if is_changed {
+            self.send(Input::Port(port, is_up));
         }
     }
 
@@ -380,7 +400,10 @@ impl Offload {
                         counts.bytes += met.bytes.of(credit.packets, credit.bytes);
                     }
                 }
-                if credit.apply(device) > 0 {
+                let awaited = &self.awaited_by_entry;
+                let is_awaited =
+                    |table, entry| awaited.contains_key(&RemovedEntry { table, entry });
+                if credit.apply(device, is_awaited) {
                     self.send(Input::Uncredited(packets));
                 }
             }
@@ -522,6 +545,7 @@ impl Worker {
                 self.renumber(&program, number);
             }
             Input::Uncredited(packets) => self.driver.note_uncredited(packets),
+            Input::Port(port, is_up) => self.driver.set_port(port, is_up),
             Input::Ask(question) => question(&self.driver),
             Input::End => {}
         }
@@ -595,13 +619,13 @@ impl Worker {
         });
     }
 
-    /// Gives samples to the offloader for a while.
+    /// Gives samples to the offloader for a while, up to the next change.
     fn observe(&mut self) {
         let begin = (self.clock)();
         if begin < self.next_samples {
             return;
         }
-        let driver = &mut self.driver;
+        let (driver, changes) = (&mut self.driver, &self.changes);
         let mut now = begin;
         read_in_turn(
             &mut self.readers,
@@ -609,7 +633,8 @@ impl Worker {
             |ingress, frame, packets| {
                 driver.observe(now, ingress, frame, packets);
                 now = (self.clock)();
-                now.since(begin) < SAMPLE_TURN
+                // A change does not wait for samples.
+                now.since(begin) < SAMPLE_TURN && changes.is_empty()
             },
         );
         self.next_samples = now + Nanos(now.since(begin).0 * REST);

@@ -54,6 +54,11 @@ impl FlowOffload {
         self.offload.handle()
     }
 
+    /// Sets a port up or down: no rule sends to a port that is down.
+    pub(crate) fn set_port(&mut self, port: u16, is_up: bool) {
+        self.offload.set_port(PortId(port.into()), is_up);
+    }
+
     /// Returns true if an event waits for the last counts of the NIC. [`FlowOffload::take_events`]
     /// returns it.
     pub(crate) fn holds(

@@ -254,9 +254,14 @@ impl PofSwitch {
     }
 
     fn set_link(&mut self, port: PortId, is_up: bool, notice: &mut dyn FnMut(&str)) {
-        let id = u16::try_from(port.0).ok();
-        let set = id.map_or(Ok(()), |id| self.switch.set_link(id, is_up));
-        if let Err(error) = set {
+        let Ok(id) = u16::try_from(port.0) else {
+            return;
+        };
+        if let Some(offload) = &mut self.offload {
+            // A PORT_MOD may forbid to send.
+            offload.set_port(id, is_up && self.switch.sends(id));
+        }
+        if let Err(error) = self.switch.set_link(id, is_up) {
             notice(&format!(
                 "port {port}: its groups keep their ports: {error}"
             ));

@@ -320,7 +320,12 @@ impl Forwarder {
         while let Some(told) = self.crew.next_event() {
             match told {
                 WorkerEvent::Notice(line) => observe(ForwarderEvent::Notice(line)),
-                WorkerEvent::Link(port, is_up) => observe(ForwarderEvent::Link(port, is_up)),
+                WorkerEvent::Link(port, is_up) => {
+                    if let Some(offload) = &mut self.offload {
+                        offload.set_port(port, is_up);
+                    }
+                    observe(ForwarderEvent::Link(port, is_up));
+                }
                 WorkerEvent::Traced(traced) => {
                     observe(ForwarderEvent::Traced(&self.device, *traced));
                     if let Some(tally) = &self.tally {

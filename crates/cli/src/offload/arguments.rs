@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use clap::Args;
-use offload::tc::{TcPort, TcTarget, TcTargetOptions};
-use offload::{OffloaderOptions, PortRole};
-use offload_runtime::{OffloadOptions, OffloadSetup, TableChoice, TargetSpec};
+use ir::Program;
+use offload::model::ModelConfig;
+use offload::tc::{TcPort, TcTarget, TcTargetOptions, TranslateOptions};
+use offload::{OffloaderOptions, PortRole, Target};
+use offload_runtime::{OffloadOptions, OffloadSetup, TableChoice, TargetSpec, table_of};
 use packet::PortId;
 use placement::planes::PlanePolicy;
 use port::PortSpec;
 use support::crc::crc32;
+use syntax::diag::suggest;
 
 use crate::out;
 
@@ -18,10 +21,10 @@ use crate::out;
 #[group(id = "Offload")]
 pub(crate) struct OffloadArguments {
     /// Let a NIC carry the heavy flows (docs/how-to/offload.md). `tc` gives rules of TC flower to
-    /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials. RULES is
-    /// the number of rules at most; a fault of the model is for a number of a thousand rules, as in
-    /// model:100,refused=500 (others: refused-late, not-in-hardware, dead, evicted,
-    /// evicted-silently).
+    /// the interfaces' own NICs; `model` is a NIC in memory before the ports, for trials, which
+    /// takes the flows that have such a rule. RULES is the number of rules at most; a fault of the
+    /// model is for a number of a thousand rules, as in model:100,refused=500 (others:
+    /// refused-late, not-in-hardware, dead, evicted, evicted-silently).
     #[arg(
         id = "offload",
         long = "offload",
@@ -44,10 +47,14 @@ pub(crate) struct OffloadArguments {
         requires = "offload"
     )]
     tables: Vec<TableChoice>,
-    /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules of
-    /// `tc` may compare ports.
+    /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules may
+    /// compare ports and write checksums.
     #[arg(long, requires = "offload")]
     no_ip_options: bool,
+    /// No packet has a wrong IPv4 header checksum, since the NICs or the neighbours drop these.
+    /// Then flows of programs that check it, as most routers do, have rules.
+    #[arg(long, requires = "offload")]
+    valid_ip_checksums: bool,
 }
 
 /// Ports of a switch that offloads flows, once they are open.
@@ -60,12 +67,26 @@ pub(crate) struct OffloadPorts<'p> {
     pub(crate) controllers: Vec<PortId>,
     /// [`OffloadOptions::keeps_entries`].
     pub(crate) keeps_entries: bool,
+    /// [`OffloadOptions::table_name`].
+    pub(crate) table_name: fn(&str) -> String,
 }
 
 impl OffloadArguments {
     /// Returns true if flows are offloaded.
     pub(crate) fn is_given(&self) -> bool {
         self.target.is_some()
+    }
+
+    /// Checks that a program has the tables that the owner names.
+    ///
+    /// # Errors
+    /// It does not have one; the error has the names of its tables.
+    pub(crate) fn check_tables(&self, program: &Program) -> Result<(), String> {
+        let missing = |choice: &&TableChoice| table_of(program, &choice.name).is_none();
+        match self.tables.iter().find(missing) {
+            Some(choice) => Err(no_table(&choice.name, program)),
+            None => Ok(()),
+        }
     }
 
     /// Returns the setup for a switch, if flows are offloaded. `table_of` returns the name in the
@@ -95,23 +116,35 @@ impl OffloadArguments {
                 ..OffloaderOptions::default()
             },
             tables: tables.collect::<Result<_, String>>()?,
+            table_name: of.table_name,
+            // Those of POF tables are made from offsets.
+            names_fields: !of.keeps_entries,
             role_of: Arc::new(role_of),
             keeps_entries: of.keeps_entries,
         };
         let setup = match target {
-            TargetSpec::Model(_) if self.no_ip_options => {
-                return Err("--no-ip-options is for --offload tc: leave it out".to_owned());
-            }
             TargetSpec::Model(config) => {
-                out::note("heavy flows go to a model of a NIC in memory, for trials");
-                OffloadSetup::model(options, config.clone())
+                out::note(
+                    "heavy flows go to a model of a NIC in memory, for trials; it takes those that \
+                     have a rule of TC flower",
+                );
+                let as_tc = TranslateOptions {
+                    no_ip_options: self.no_ip_options,
+                    valid_ip_checksums: self.valid_ip_checksums,
+                    ..TranslateOptions::default()
+                };
+                let config = ModelConfig {
+                    as_tc: Some(as_tc),
+                    ..config.clone()
+                };
+                OffloadSetup::model(options, config)
             }
             TargetSpec::Tc(rules) => {
-                let target = Box::new(self.tc(*rules, &of)?);
-                out::note("heavy flows go to the NICs of the ports, by rules of TC flower");
+                let target = self.tc(*rules, &of)?;
+                announce(&target);
                 OffloadSetup {
                     options,
-                    target,
+                    target: Box::new(target),
                     nic: None,
                     controller_ports: Vec::new(),
                 }
@@ -128,6 +161,7 @@ impl OffloadArguments {
             port: spec.id,
             interface: spec.name().to_owned(),
             no_ip_options: self.no_ip_options,
+            valid_ip_checksums: self.valid_ip_checksums,
         });
         // Another switch on the machine has other interfaces, so it does not take the rules for its
         // own, and this one knows them again after a crash, in whichever order they are given.
@@ -140,6 +174,51 @@ impl OffloadArguments {
             ..TcTargetOptions::new(owner, ports.collect())
         };
         TcTarget::open(options).map_err(|error| format!("--offload tc: {error}"))
+    }
+}
+
+/// Says which interfaces take rules.
+fn announce(target: &TcTarget) {
+    let interfaces = target.interfaces();
+    if interfaces.iter().any(|one| one.refusal.is_none()) {
+        out::note("heavy flows go to the NICs of the ports, by rules of TC flower");
+    } else {
+        out::note("no interface takes rules of TC flower: all flows stay in software");
+    }
+    for one in interfaces {
+        let name = format!("port {} ({})", one.port, one.name);
+        out::note(&match one.refusal {
+            None => format!("{name} takes rules of TC flower"),
+            Some(reason) => format!("{name} takes no rules: {reason}"),
+        });
+    }
+}
+
+/// Returns the error for a table that a program does not have, with the names of those that it has.
+fn no_table(name: &str, program: &Program) -> String {
+    let short = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
+    let names: Vec<String> = program
+        .tables
+        .values()
+        .map(|table| short(&table.name))
+        .collect();
+    let near = suggest(name, names.iter().map(String::as_str));
+    let near = near.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let all = match names.is_empty() {
+        true => "It has no tables".to_owned(),
+        false => format!("Its tables: {}", some_of(&names)),
+    };
+    format!("--offload-table {name}: the program has no table `{name}`; {near}{all}")
+}
+
+/// Number of tables that an error names.
+const NAMED: usize = 20;
+
+fn some_of(names: &[String]) -> String {
+    let named = &names[..names.len().min(NAMED)];
+    match names.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 

@@ -1,32 +1,38 @@
 //! Reports of the offload of a running switch, by HTTP from its metrics server.
 
-use std::net::SocketAddr;
-
 use clap::Args;
-use offload_runtime::{FlowRow, OffloadStats, PlacementReport, ReasonRow};
-use serde::Deserialize;
+use offload_runtime::{FlowRow, InterfaceRow, OffloadStats, PlacementReport, ReasonRow};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use support::amount;
 use support::text_table::{align, table};
 
+use super::selection::Selection;
+use crate::http::MetricsAddress;
 use crate::{Ended, http, out};
 
 /// Options of a report of a running switch.
 #[derive(Args)]
 #[command(
-    after_help = "The switch is `polyplane pof`, `run` or `serve` with --offload and --metrics ADDRESS."
+    after_help = "The switch is `polyplane pof`, `run` or `serve` with --offload and --metrics ADDRESS.\n\n\
+                  Rows of `stats`: rules are those of the target now, with those on the way. added, replaced and removed count requests \
+                  since the start, evicted the rules that the NIC dropped. traced again counts flows that a change or the sweep \
+                  looked at, and changed those of them that had another match or effect then. packets after their entry came from \
+                  the NIC when an entry or counter of theirs had been removed, as after each deletion of an entry with traffic; \
+                  FLOW_REMOVED of POF has them. packets of unknown flows came when too many flows were known. changes lost counts \
+                  the times at which more changes waited than are kept, and all flows were traced again."
 )]
 pub(super) struct ReportOptions {
     /// The address that the switch serves metrics at.
     #[arg(long, value_name = "ADDRESS")]
-    at: SocketAddr,
+    at: MetricsAddress,
     /// Write JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// Part of a report, of one device.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct OfDevice<T> {
     device: u64,
     report: T,
@@ -34,7 +40,7 @@ struct OfDevice<T> {
 
 /// Returns a part of the reports of all devices; none if it was written as JSON.
 fn fetch<T: DeserializeOwned>(
-    at: SocketAddr,
+    at: &MetricsAddress,
     part: &str,
     json: bool,
 ) -> Result<Vec<OfDevice<T>>, String> {
@@ -59,10 +65,27 @@ fn show<T>(devices: &[OfDevice<T>], show: impl Fn(&T)) {
 }
 
 /// Shows the flows of a running switch.
-pub(super) fn flows(at: SocketAddr, why: bool, json: bool) -> Result<Ended, String> {
-    let flows: Vec<OfDevice<Vec<FlowRow>>> = fetch(at, "flows", json)?;
-    show(&flows, |flows| out::text(&flows_text(flows, why)));
-    if why && !json {
+pub(super) fn flows(
+    at: &MetricsAddress,
+    selection: &Selection,
+    why: bool,
+    json: bool,
+) -> Result<Ended, String> {
+    let mut devices: Vec<OfDevice<Vec<FlowRow>>> = fetch(at, "flows", false)?;
+    let mut lines = Vec::new();
+    for device in &mut devices {
+        lines.push(selection.choose(&mut device.report, !json));
+    }
+    if json {
+        out::json(&devices);
+        return Ok(Ended::Well);
+    }
+    show(&devices, |flows| out::text(&flows_text(flows, why)));
+    lines
+        .into_iter()
+        .flatten()
+        .for_each(|line| out::line(&line));
+    if why {
         let stats: Vec<OfDevice<OffloadStats>> = fetch(at, "stats", false)?;
         show(&stats, |stats| {
             show_reasons("packets in no flow", &stats.not_offloadable);
@@ -73,9 +96,10 @@ pub(super) fn flows(at: SocketAddr, why: bool, json: bool) -> Result<Ended, Stri
 
 /// Shows the numbers of what the offload of a running switch did.
 pub(super) fn stats(options: &ReportOptions) -> Result<Ended, String> {
-    let stats: Vec<OfDevice<OffloadStats>> = fetch(options.at, "stats", options.json)?;
+    let stats: Vec<OfDevice<OffloadStats>> = fetch(&options.at, "stats", options.json)?;
     show(&stats, |stats| {
         out::text(&stats_text(stats));
+        show_interfaces(&stats.interfaces);
         show_reasons("rules refused", &stats.refused);
         show_reasons("packets in no flow", &stats.not_offloadable);
     });
@@ -84,7 +108,7 @@ pub(super) fn stats(options: &ReportOptions) -> Result<Ended, String> {
 
 /// Shows the last decision of a running switch.
 pub(super) fn placement(options: &ReportOptions) -> Result<Ended, String> {
-    let placements: Vec<OfDevice<PlacementReport>> = fetch(options.at, "placement", options.json)?;
+    let placements: Vec<OfDevice<PlacementReport>> = fetch(&options.at, "placement", options.json)?;
     show(&placements, |placement| {
         out::text(&placement_text(placement))
     });
@@ -101,7 +125,7 @@ fn flows_text(flows: &[FlowRow], why: bool) -> String {
             flow.rate.to_string(),
             flow.nic_packets.to_string(),
             flow.software_packets.to_string(),
-            flow.gain.to_string(),
+            flow.wanted.clone().unwrap_or_else(|| flow.gain.to_string()),
             match to.is_empty() {
                 true => "drop".to_owned(),
                 false => to.join(","),
@@ -129,6 +153,16 @@ fn flows_text(flows: &[FlowRow], why: bool) -> String {
         head.push("why not in hardware");
     }
     table(&head, flows.iter().map(row))
+}
+
+fn show_interfaces(rows: &[InterfaceRow]) {
+    for row in rows {
+        let name = format!("port {} ({})", row.port, row.interface);
+        out::line(&match &row.refusal {
+            None => format!("{name} takes rules of TC flower"),
+            Some(reason) => format!("{name} takes no rules: {reason}"),
+        });
+    }
 }
 
 fn show_reasons(what: &str, rows: &[ReasonRow]) {
@@ -161,7 +195,7 @@ fn stats_text(stats: &OffloadStats) -> String {
         ("evicted", stats.evicted),
         ("traced again", stats.retraced),
         ("changed", stats.changed),
-        ("packets that nothing counts", stats.uncredited_packets),
+        ("packets after their entry", stats.uncredited_packets),
         ("packets of unknown flows", stats.unnoted_packets),
         ("changes lost", stats.lost_changes),
     ];

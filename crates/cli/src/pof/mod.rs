@@ -15,7 +15,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use offload_runtime::OffloadSetup;
 use pof::model::port::MAX as LAST_PORT;
 use pof::model::{ObjectName, TableType};
-use pof::tables::{Limits, Tables};
+use pof::tables::{Limits, TableNumber, Tables};
 use pof::text::TABLE_TYPES;
 use pof::wire::Port as PortDescription;
 use pof::{ForwarderOptions, OnMiss};
@@ -239,6 +239,7 @@ fn offload_setup(options: &SwitchArguments) -> Result<Option<OffloadSetup>, Stri
         ports: &options.ports,
         controllers: Vec::new(),
         keeps_entries: true,
+        table_name,
     };
     let ids = options.ports.iter();
     let ids: Vec<u16> = ids
@@ -258,6 +259,23 @@ fn table_of(name: &str) -> Result<String, String> {
         format!("--offload-table {name}: `{name}` is no table; write mm/N, lpm/N, em/N or linear/N")
     })?;
     Ok(format!("t{}", number.0))
+}
+
+/// Returns the name for users, such as `mm/0`, of a table of the program.
+fn table_name(in_program: &str) -> String {
+    let number = in_program
+        .strip_prefix('t')
+        .and_then(|number| number.parse().ok());
+    let Some(number) = number.map(TableNumber) else {
+        return in_program.to_owned();
+    };
+    let tables = Tables::new(Limits::default());
+    let id = tables.id_in_type(number);
+    let kinds = TABLE_TYPES.iter().zip(TableType::ALL);
+    let mut kinds = kinds.filter(|(_, kind)| tables.number(*kind, id) == Some(number));
+    kinds
+        .next()
+        .map_or_else(|| in_program.to_owned(), |(kind, _)| format!("{kind}/{id}"))
 }
 
 /// Opens the ports, each with its description for controllers.

@@ -95,9 +95,17 @@ impl Offloader {
         }
     }
 
-    /// Returns what it is worth to have a flow in the target. A flow that is there is worth more,
-    /// so that two flows of like rates do not take turns.
-    pub(super) fn gain(&self, id: FlowId, known: &Known) -> i64 {
+    /// Returns what it is worth to have a flow in the target.
+    fn gain(&self, id: FlowId, known: &Known) -> i64 {
+        match self.override_of(id) {
+            Some(Override::Always) => ALWAYS,
+            _ => self.gain_by_rate(known),
+        }
+    }
+
+    /// Returns what it is worth without a choice of the owner. A flow that is in the target is
+    /// worth more, so that two flows of like rates do not take turns.
+    pub(super) fn gain_by_rate(&self, known: &Known) -> i64 {
         let OffloaderOptions { hysteresis, .. } = self.options;
         let rate = i64::try_from(known.rate)
             .unwrap_or(i64::MAX)
@@ -106,9 +114,6 @@ impl Offloader {
             FlowState::InHardware | FlowState::Adding => rate * i64::from(hysteresis) / 100 + 1,
             _ => 0,
         };
-        match self.override_of(id) {
-            Some(Override::Always) => ALWAYS,
-            _ => rate + kept,
-        }
+        rate + kept
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Known {
     /// Time before which a flow that was refused or evicted is not tried again.
     pub(super) not_before: Nanos,
     pub(super) last_use: Nanos,
+    /// A decision was about it.
+    pub(super) is_decided: bool,
 }
 
 /// Largest number of frames that are kept for one flow.
@@ -136,7 +138,10 @@ impl KnownFlows {
 
     /// Returns another known flow with the same packets.
     pub(super) fn twin(&self, of: FlowId, flow: &Flow) -> Option<FlowId> {
-        let is_twin = |id: &FlowId| *id != of && self.flows[id].flow().length == flow.length;
+        let is_twin = |id: &FlowId| {
+            let other = self.flows[id].flow();
+            *id != of && other.length == flow.length && other.checksums == flow.checksums
+        };
         self.by_match.with_match_of(flow).find(is_twin)
     }
 

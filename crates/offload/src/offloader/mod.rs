@@ -65,6 +65,8 @@ pub struct Offloader {
     /// Reasons of the target for refusals, with their numbers of times.
     refusals: ReasonCounts,
     swept: FlowId,
+    /// Flows that the sweep has traced again since the last decision.
+    swept_flows: usize,
     next_decision: Nanos,
     last_decision: Nanos,
     counts: OffloaderCounts,
@@ -98,6 +100,7 @@ impl Offloader {
             reasons: ReasonCounts::default(),
             refusals: ReasonCounts::default(),
             swept: FlowId(0),
+            swept_flows: 0,
             next_decision: Nanos::ZERO,
             last_decision: Nanos::ZERO,
             counts: OffloaderCounts::default(),
@@ -171,9 +174,11 @@ impl Offloader {
         self.known.iter().map(|(id, known)| FlowReport {
             id,
             flow: Arc::clone(known.flow()),
+            parsed: Arc::clone(&known.traced.parsed),
             state: known.state.clone(),
             rate: known.rate,
-            gain: self.gain(id, known),
+            gain: self.gain_by_rate(known),
+            is_decided: known.is_decided,
             wanted: self.override_of(id),
             in_software: known.all_in_software,
             in_target: known.all_in_target,
@@ -270,6 +275,7 @@ impl Offloader {
             rate: 0,
             not_before: Nanos::ZERO,
             last_use: now,
+            is_decided: false,
         });
     }
 
@@ -349,8 +355,15 @@ impl Offloader {
             self.retrace(now, id, view, target, &mut commands);
         }
         self.credit_late(&mut commands);
+        // Rules that changes make wrong do not wait for a decision, which is long where there are
+        // many flows. It waits for an eighth of a period at most.
+        let is_late = now.since(self.next_decision).0 > self.options.period.0 / 8;
+        if !commands.is_empty() && !is_late {
+            return in_batches(commands);
+        }
+        self.sweep(now, view, target, &mut commands);
         if now >= self.next_decision {
-            self.sweep(now, view, target, &mut commands);
+            self.swept_flows = 0;
             self.decide(now, target, &mut commands);
             let rules: Vec<RuleId> = self.rules.keys().copied().collect();
             if !rules.is_empty() {
@@ -372,6 +385,8 @@ impl Offloader {
         }
     }
 
+    /// Traces the flows again that the sweep has reached by now. They are spread over the period,
+    /// so that a change does not wait for all of them.
     fn sweep(
         &mut self,
         now: Nanos,
@@ -379,7 +394,12 @@ impl Offloader {
         target: &dyn Target,
         commands: &mut Vec<OffloadCommand>,
     ) {
-        for _ in 0..self.options.sweep.min(self.known.len()) {
+        let all = self.options.sweep.min(self.known.len());
+        let left = self.next_decision.since(now).0;
+        let passed = self.options.period.0.saturating_sub(left);
+        let due = all as u128 * u128::from(passed) / u128::from(self.options.period.0.max(1));
+        while (self.swept_flows as u128) < due {
+            self.swept_flows += 1;
             let Some(next) = self.known.after(self.swept) else {
                 return;
             };
@@ -495,6 +515,7 @@ impl Offloader {
         self.error = choice.error;
         let (mut leaving, mut entering) = (Vec::new(), Vec::new());
         for (id, known) in self.known.iter_mut() {
+            known.is_decided = true;
             match (choice.wanted.contains(&id), known.rule) {
                 (false, Some(rule)) if known.state.is_in_target() => {
                     known.rule = None;

@@ -3,13 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ir::TableId;
 use packet::Nanos;
 use placement::planes::PlanePolicy;
 use switch::{CounterReading, Device};
+use table::EntryId;
 
 use super::FlowId;
 use crate::flow::{CountedBytes, CounterCell, Flow};
 use crate::target::RuleId;
+use crate::trace::ParsedField;
 #[cfg(doc)]
 use crate::{Offloader, Target};
 
@@ -123,7 +126,7 @@ impl fmt::Display for FlowState {
         f.write_str(self.name())?;
         let reason = match self {
             FlowState::Adding | FlowState::InHardware => return Ok(()),
-            FlowState::Software => "other flows gain more in the target",
+            FlowState::Software => "no decision has put it into the target",
             FlowState::Wanted(Waits::Room) => "the target has no room",
             FlowState::Wanted(Waits::Removal) => "the target removes its old rule first",
             FlowState::NotInHardware => {
@@ -165,30 +168,37 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Gives the packets to each entry, table and counter that the flow met. Returns how many of
-    /// these are not there any more.
-    pub fn apply(&self, device: &mut Device) -> usize {
+    /// Gives the packets to each entry, table and counter that the flow met. Returns true if one of
+    /// these is not there any more. Entries for which `is_awaited` is true do not count as such:
+    /// their counts go elsewhere.
+    pub fn apply(
+        &self,
+        device: &mut Device,
+        is_awaited: impl Fn(TableId, EntryId) -> bool,
+    ) -> bool {
         let amounts = |bytes: CountedBytes| CounterReading {
             packets: self.packets,
             bytes: bytes.of(self.packets, self.bytes),
         };
-        let mut gone = 0;
+        let is_gone =
+            |table, entry: Option<EntryId>| entry.is_none_or(|entry| !is_awaited(table, entry));
+        let mut has_gone = false;
         for met in &self.flow.met.lookups {
             let counted = amounts(met.bytes);
             let found = device.credit_lookups(met.table, met.entry, counted, self.last_use);
-            gone += usize::from(!found);
+            has_gone |= !found && is_gone(met.table, met.entry);
         }
         for met in &self.flow.met.counters {
             let counted = amounts(met.bytes);
-            let found = match met.cell {
-                CounterCell::Index(id, index) => device.credit_counter(id, index, counted),
+            has_gone |= match met.cell {
+                CounterCell::Index(id, index) => !device.credit_counter(id, index, counted),
                 CounterCell::Direct(table, entry) => {
-                    device.credit_direct_counter(table, entry, counted)
+                    let found = device.credit_direct_counter(table, entry, counted);
+                    !found && is_gone(table, entry)
                 }
             };
-            gone += usize::from(!found);
         }
-        gone
+        has_gone
     }
 }
 
@@ -199,12 +209,16 @@ pub struct FlowReport {
     pub id: FlowId,
     /// The flow.
     pub flow: Arc<Flow>,
+    /// The fields that the parser takes from its packets.
+    pub parsed: Arc<[ParsedField]>,
     /// Its state. Shown as text, it has the reason for which it is not in hardware.
     pub state: FlowState,
     /// Packets a second.
     pub rate: u64,
-    /// Gain of the flow in the target, as the policy sees it.
+    /// Gain of the flow in the target, as the policy sees it where the owner has no choice.
     pub gain: i64,
+    /// True if a decision was about the flow.
+    pub is_decided: bool,
     /// Choice of the owner.
     pub wanted: Option<Override>,
     /// Packets that the software processed, since the flow is known.

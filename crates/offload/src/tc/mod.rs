@@ -9,6 +9,7 @@ mod cookie;
 mod counts;
 mod ports;
 mod priority;
+mod probe;
 mod queue;
 mod rule;
 mod session;

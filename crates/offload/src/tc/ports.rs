@@ -18,6 +18,9 @@ pub struct TcPort {
     /// All IP headers that the interface receives are without options
     /// ([`TranslateOptions::no_ip_options`]).
     pub no_ip_options: bool,
+    /// All IPv4 headers that it receives have a right checksum
+    /// ([`TranslateOptions::valid_ip_checksums`]).
+    pub valid_ip_checksums: bool,
 }
 
 /// State of an interface.
@@ -42,6 +45,8 @@ pub struct TcPortReport {
     pub index: u32,
     /// Its state.
     pub state: InterfaceState,
+    /// Reason for which it takes no rules in hardware, when it was asked.
+    pub refusal: Option<String>,
 }
 
 /// A port with what is known of its interface.
@@ -50,6 +55,7 @@ struct PortState {
     wanted: TcPort,
     link: Link,
     state: InterfaceState,
+    refusal: Option<String>,
 }
 
 /// All ports.
@@ -73,6 +79,7 @@ impl Ports {
             wanted: wanted.clone(),
             link: Link::default(),
             state: InterfaceState::Gone,
+            refusal: None,
         };
         let mut ports = Ports {
             list: wanted.iter().map(by_name).collect(),
@@ -135,6 +142,7 @@ impl Ports {
         }
         let options = TranslateOptions {
             no_ip_options: ingress.wanted.no_ip_options,
+            valid_ip_checksums: ingress.wanted.valid_ip_checksums,
             planes: self.planes,
             ..TranslateOptions::of_mtu(ingress.link.mtu)
         };
@@ -168,6 +176,14 @@ impl Ports {
         there.map(|port| port.link.index)
     }
 
+    /// Notes why an interface takes no rules, or that it takes them.
+    pub(super) fn set_refusal(&mut self, interface: u32, refusal: Option<&String>) {
+        let ports = self.list.iter_mut();
+        for port in ports.filter(|port| port.link.index == interface) {
+            port.refusal = refusal.cloned();
+        }
+    }
+
     /// Returns what is reported of each port.
     pub(super) fn reports(&self) -> impl Iterator<Item = TcPortReport> + '_ {
         self.list.iter().map(|port| TcPortReport {
@@ -175,6 +191,7 @@ impl Ports {
             interface: port.name().to_owned(),
             index: port.link.index,
             state: port.state,
+            refusal: port.refusal.clone(),
         })
     }
 }

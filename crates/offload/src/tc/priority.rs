@@ -51,11 +51,16 @@ impl Priorities {
             given.rules += 1;
             return Some(given.priority);
         }
-        let mut all = self.first..=u16::MAX;
-        let priority = all.find(|priority| !self.taken.contains(priority))?;
+        let priority = self.free()?;
         self.taken.insert(priority);
         self.given.insert(shape, Given { priority, rules: 1 });
         Some(priority)
+    }
+
+    /// Returns a priority that no rule has; `None` if there is none.
+    pub fn free(&self) -> Option<u16> {
+        let mut all = self.first..=u16::MAX;
+        all.find(|priority| !self.taken.contains(priority))
     }
 
     /// Takes back the priority of a rule. It is free after its last rule.

@@ -224,7 +224,7 @@ impl FlowerRule {
     }
 
     /// Returns true if the rule takes a frame of the flow of which it was made: it can be for fewer
-    /// EtherTypes, and for packets that are no fragments.
+    /// EtherTypes, for packets that are no fragments, and for one of some protocols.
     pub fn takes(&self, frame: &[u8]) -> bool {
         let word = |at: usize| {
             let bytes = frame.get(at..)?.first_chunk()?;
@@ -243,7 +243,16 @@ impl FlowerRule {
         let is_whole = self.key(Field::Fragment).is_none()
             || ether_type != IPV4
             || word(network + 6).is_some_and(|fragment| fragment & 0x3FFF == 0);
-        is_typed && is_whole
+        let at = match ether_type {
+            IPV4 => network + 9,
+            _ => network + 6,
+        };
+        let protocol = self.key(Field::IpProto);
+        let is_of_protocol = protocol.is_none_or(|key| {
+            let found = frame.get(at).copied().map(u128::from);
+            found == Some(key.value)
+        });
+        is_typed && is_whole && is_of_protocol
     }
 
     /// Returns the key of a field.

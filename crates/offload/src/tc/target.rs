@@ -9,14 +9,14 @@ use packet::Nanos;
 
 use super::codec;
 use super::cookie::rule_of;
-use super::ports::{Ports, TcPort, TcPortReport};
+use super::ports::{InterfaceState, Ports, TcPort, TcPortReport};
 use super::queue::{Queued, Shared, TcCounts};
 use super::rule::RulePlanes;
 use super::session::{Session, TcError, decoded};
 use super::sys::RECEIVE_BUFFER;
 use super::writer::{Writer, counts_at};
 use crate::flow::{Flow, NotOffloadable};
-use crate::target::{RuleCapacity, RuleCounts, RuleId, Target, TargetEvent};
+use crate::target::{RuleCapacity, RuleCounts, RuleId, Target, TargetEvent, TargetInterface};
 
 /// Settings of a [`TcTarget`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -297,6 +297,21 @@ impl Drop for TcTarget {
 impl Target for TcTarget {
     fn name(&self) -> &str {
         "tc"
+    }
+
+    fn interfaces(&self) -> Vec<TargetInterface> {
+        let reports = self.ports.reports();
+        reports
+            .map(|report| TargetInterface {
+                refusal: match report.state {
+                    InterfaceState::Up => report.refusal,
+                    InterfaceState::Down => Some("it is down".to_owned()),
+                    InterfaceState::Gone => Some("it has gone".to_owned()),
+                },
+                port: report.port,
+                name: report.interface,
+            })
+            .collect()
     }
 
     fn capacity(&self) -> RuleCapacity {

@@ -17,7 +17,6 @@ use super::*;
 use crate::flow::{LengthRange, MatchedBits, Met, Step};
 use crate::target::Placed;
 use crate::tc::cookie::cookie;
-use crate::tc::ports::InterfaceState;
 use crate::tc::sys::Transport;
 
 const EBUSY: i32 = 16;
@@ -239,6 +238,7 @@ fn options() -> TcTargetOptions {
         port: PortId(number),
         interface: format!("nic{}", number + 1),
         no_ip_options: true,
+        valid_ip_checksums: false,
     };
     let mut options = TcTargetOptions::new(OWNER, (0..3).map(port).collect());
     options.check_period = Nanos::from_millis(20);
@@ -259,6 +259,7 @@ fn flow(last: u8) -> Flow {
             min: 34,
             max: 65535,
         },
+        checksums: Vec::new(),
         steps: vec![Step::Output(PortId(1))],
         drop: None,
         met: Met::default(),

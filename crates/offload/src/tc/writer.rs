@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use netlink_packet_route::tc::{TcHandle, TcMessage};
 use packet::Nanos;
 
-use super::codec;
 use super::cookie::{cookie, rule_of};
 use super::ports::Ports;
 use super::priority::Priorities;
 use super::queue::{Queued, Shared};
-use super::rule::FlowerRule;
+use super::rule::{FlowerRule, RulePlanes};
 use super::session::{Installed, RulePlace, Session, TcError, TcRequest, decoded};
 use super::target::TcTargetOptions;
+use super::{codec, probe};
 use crate::flow::Flow;
 use crate::target::{Placed, RuleCounts, RuleId, TargetEvent};
 
@@ -132,7 +132,10 @@ impl Writer {
             events: Vec::new(),
         };
         match writer.prepare() {
-            Ok(()) => Ok((writer, shared)),
+            Ok(()) => {
+                shared.publish_ports(writer.ports.clone());
+                Ok((writer, shared))
+            }
             Err(error) => {
                 // The places that were made; the error says more than one of theirs.
                 let _ = writer.clear();
@@ -689,8 +692,12 @@ impl Writer {
             self.recheck();
             self.shared.publish_ports(self.ports.clone());
         }
+        let before = self.ports.clone();
         if self.prepare().is_err() {
             self.shared.count(|counts| counts.failed_lists += 1);
+        }
+        if self.ports != before {
+            self.shared.publish_ports(self.ports.clone());
         }
         let stuck: Vec<RuleId> = self.stuck.iter().copied().collect();
         for id in stuck {
@@ -757,9 +764,20 @@ impl Writer {
             for filter in self.session.filters(interface, side, None)? {
                 priorities.exclude(codec::place_of(&filter).priority);
             }
+            self.ask(interface, &priorities);
             self.priorities.insert(interface, priorities);
         }
         Ok(())
+    }
+
+    /// Asks whether the driver of an interface takes rules, if they must be in hardware.
+    fn ask(&mut self, interface: u32, priorities: &Priorities) {
+        let priority = priorities.free();
+        if let (RulePlanes::Hardware, Some(priority)) = (self.options.planes, priority) {
+            let owner = self.options.owner;
+            let refusal = probe::refusal(&mut self.session, interface, priority, owner);
+            self.ports.set_refusal(interface, refusal.as_ref());
+        }
     }
 
     /// Removes all rules and the empty places that were made here. An interface's error does not

@@ -11,7 +11,7 @@ use ir::{Call, Expr, ExternKind, FieldId, HashAlgorithm, Op, Operand, Place};
 use super::expr::malformed;
 use super::value::{Bit, Knowledge, NodeKind, SumWord, Word};
 use super::{End, Request, Walk};
-use crate::flow::{CountedBytes, CounterCell, MetCounter, NotOffloadable};
+use crate::flow::{ChecksumTest, CountedBytes, CounterCell, MetCounter, NotOffloadable};
 
 /// Operands of a call that runs.
 #[derive(Default)]
@@ -267,6 +267,14 @@ impl Walk<'_> {
         }
         let width = wanted.len() as u32;
         let sum = resized(self.checksum(operands, payload)?, width);
+        if let Some(tests) = self.checksum_tests(&sum, wanted) {
+            let is_wrong = tests.iter().any(|test| !test.holds(self.know.frame()));
+            let value = Value::truncated(is_wrong.into(), 1);
+            let kind = NodeKind::WrongChecksum(tests);
+            // The bits that the tests read are not fixed by their result.
+            self.job.checksum_error = Some(self.know.result(kind, &[], &value)[0]);
+            return Ok(());
+        }
         let differs = self.know.concrete(&sum) != self.know.concrete(wanted);
         let mut inputs: Vec<Bit> = sum.into_iter().chain(wanted.iter().copied()).collect();
         let mut is_wrong = differs;
@@ -277,6 +285,33 @@ impl Walk<'_> {
         let value = Value::truncated(is_wrong.into(), 1);
         self.job.checksum_error = Some(self.know.function(&inputs, &value)[0]);
         Ok(())
+    }
+
+    /// Returns the tests that a frame must pass to have no checksum error: those before this one,
+    /// and that of a checksum and the field that it is compared with. `None` if these are not all.
+    fn checksum_tests(&self, sum: &[Bit], wanted: &[Bit]) -> Option<Rc<[ChecksumTest]>> {
+        let kind = |bit: Option<&Bit>| match bit {
+            Some(Bit::Of(id, 0)) => Some(&self.know.node(*id).kind),
+            _ => None,
+        };
+        let before: &[ChecksumTest] = match self.job.checksum_error {
+            None => &[],
+            Some(error) => match kind(Some(&error)) {
+                Some(NodeKind::WrongChecksum(tests)) => tests,
+                _ => return None,
+            },
+        };
+        let Some(NodeKind::Checksum {
+            words,
+            payload: None,
+        }) = kind(sum.first())
+        else {
+            return None;
+        };
+        let mut field: SumWord = wanted.try_into().ok()?;
+        field.reverse();
+        let test = self.know.checksum_test(words, &field)?;
+        Some(before.iter().cloned().chain([test]).collect())
     }
 
     /// Returns the checksum of the call's data.

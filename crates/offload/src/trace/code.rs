@@ -9,7 +9,7 @@ use ir::{
 
 use super::expr::{malformed, zeros};
 use super::value::{Bit, Knowledge, Word};
-use super::{End, Frame, Walk};
+use super::{End, Frame, ParsedField, Walk};
 use crate::flow::NotOffloadable;
 
 /// Place at which code goes on after a statement.
@@ -368,6 +368,14 @@ impl Walk<'_> {
                 ty.width()
             };
             self.job.fields[field] = self.take(start, width)?;
+            // Later rounds take other bytes than those of the frame as it came in.
+            if self.job.bytes.prefix.is_empty() && self.job.bytes.tail == 0 {
+                self.parsed.push(ParsedField {
+                    offset: start as u32,
+                    width,
+                    field: FieldId::from_index(field),
+                });
+            }
             start += width as usize;
         }
         self.job.fields[span.first] = vec![Bit::Known(true)];

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bits::IdVec;
 use exec::slots::table::TableSite;
 use exec::{DropReason, PacketContext, ParserErrors, State, WorkBudget};
-use ir::{ActionId, Arch, KeyMatch, Layout, Program, TableId};
+use ir::{ActionId, Arch, FieldId, KeyMatch, Layout, Program, TableId};
 use packet::PortId;
 use switch::{Device, ReplicationEngine};
 use table::EntryId;
@@ -43,6 +43,8 @@ pub struct FlowTracer {
     role_of: Arc<dyn Fn(PortId) -> PortRole + Send + Sync>,
     costs: Costs,
     budget: WorkBudget,
+    /// Fields of the last packet.
+    parsed: Arc<[ParsedField]>,
 }
 
 /// Role of a port to which the program sends packets.
@@ -58,11 +60,24 @@ pub enum PortRole {
     Missing,
 }
 
+/// Bits of the frame as it came in that the parser takes as a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedField {
+    /// Offset of the first bit.
+    pub offset: u32,
+    /// Number of bits.
+    pub width: u32,
+    /// The field.
+    pub field: FieldId,
+}
+
 /// A flow with the keys that its packets look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// The flow.
     pub flow: Arc<Flow>,
+    /// The fields that the parser takes from its packets, in order. They name bits in reports.
+    pub parsed: Arc<[ParsedField]>,
     keys: Vec<MetKey>,
 }
 
@@ -77,6 +92,7 @@ impl Traced {
     /// Takes the keys of the same flow in a later state.
     pub(crate) fn take_keys(&mut self, later: Traced) {
         self.keys = later.keys;
+        self.parsed = later.parsed;
     }
 }
 
@@ -119,6 +135,7 @@ impl FlowTracer {
             role_of: Arc::new(role_of),
             costs: Costs::of(program),
             budget: WorkBudget::default(),
+            parsed: Arc::from([]),
             program: Arc::clone(program),
         })
     }
@@ -179,6 +196,7 @@ impl FlowTracer {
             know: Knowledge::new(frame),
             met: Met::default(),
             keys: Vec::new(),
+            parsed: Vec::new(),
             steps: 0,
             frames: Vec::new(),
             job: Job::default(),
@@ -200,6 +218,7 @@ impl FlowTracer {
             ingress,
             matched: walk.know.matched(),
             length: walk.know.length(),
+            checksums: walk.know.take_checksums(),
             drop: sent.drop.filter(|_| sent.packets.is_empty()),
             steps,
             met: walk.met,
@@ -210,10 +229,17 @@ impl FlowTracer {
             (sent.port, bytes)
         });
         match flow.matches(ingress, frame) && flow.apply(frame).into_iter().eq(expected) {
-            true => Ok(Traced {
-                flow: Arc::new(flow),
-                keys: walk.keys,
-            }),
+            true => {
+                // Most packets take one way through the parser.
+                if *self.parsed != walk.parsed[..] {
+                    self.parsed = walk.parsed.into();
+                }
+                Ok(Traced {
+                    flow: Arc::new(flow),
+                    parsed: Arc::clone(&self.parsed),
+                    keys: walk.keys,
+                })
+            }
             false => Err(NotOffloadable::Disagreement),
         }
     }
@@ -342,6 +368,7 @@ struct Walk<'w> {
     know: Knowledge<'w>,
     met: Met,
     keys: Vec<MetKey>,
+    parsed: Vec<ParsedField>,
     steps: u32,
     frames: Vec<Frame>,
     /// The packet that runs.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bits::{Value, limbs_for};
 
-use crate::flow::{LengthRange, MatchedBits, NotOffloadable};
+use crate::flow::{ChecksumTest, LengthRange, MatchedBits, NotOffloadable, Summed};
 
 /// A bit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub(super) enum NodeKind {
     },
     /// The length of the frame as it came in, plus a number.
     Length(i64),
+    /// One bit: true if the frame as it came in fails one of these tests.
+    WrongChecksum(Rc<[ChecksumTest]>),
     /// Anything else.
     Function,
     /// A value that no flow can depend on.
@@ -62,6 +64,16 @@ pub(super) enum NodeKind {
 
 /// A word of a checksum, most significant bit first.
 pub(super) type SumWord = [Bit; 16];
+
+/// Returns the offset of the two whole bytes of the frame as it came in that a word is.
+fn input_bytes(word: &SumWord) -> Option<u32> {
+    let Bit::Input(first) = word[0] else {
+        return None;
+    };
+    let is_next = |(bit, at): (&Bit, u32)| *bit == Bit::Input(at);
+    let is_row = word.iter().zip(first..).all(is_next);
+    (first % 8 == 0 && is_row).then_some(first / 8)
+}
 
 /// Facts that the packets of a flow share, and the packet that is traced.
 ///
@@ -72,6 +84,8 @@ pub(super) struct Knowledge<'f> {
     /// Mask of the bits that the flow fixes.
     fixed: Vec<u8>,
     length: LengthRange,
+    /// Checksums that are known to be right or wrong, in the order in which they were asked for.
+    checksums: Vec<ChecksumTest>,
     nodes: Vec<Node>,
 }
 
@@ -84,6 +98,7 @@ impl<'f> Knowledge<'f> {
                 min: 0,
                 max: packet::MAX_FRAME as u32,
             },
+            checksums: Vec::new(),
             nodes: Vec::new(),
         }
     }
@@ -100,6 +115,60 @@ impl<'f> Knowledge<'f> {
 
     pub(super) fn length(&self) -> LengthRange {
         self.length
+    }
+
+    /// Returns the checksums that the flow has right or wrong.
+    pub(super) fn take_checksums(&mut self) -> Vec<ChecksumTest> {
+        std::mem::take(&mut self.checksums)
+    }
+
+    /// Returns the test that the frame as it came in has these words' checksum in a field. `None`
+    /// if one of them is not two whole bytes of that frame, or a constant.
+    pub(super) fn checksum_test(&self, words: &[SumWord], field: &SumWord) -> Option<ChecksumTest> {
+        let offset = input_bytes(field)?;
+        let (mut over, mut sum) = (Vec::new(), 0u32);
+        for word in words {
+            if let Some(at) = input_bytes(word) {
+                match over.last_mut() {
+                    Some(Summed::Bytes { offset, len }) if *offset + *len == at => *len += 2,
+                    _ => over.push(Summed::Bytes { offset: at, len: 2 }),
+                }
+                continue;
+            }
+            let bits = word.iter().map(|bit| match bit {
+                Bit::Known(value) => Some(u32::from(*value)),
+                _ => None,
+            });
+            let value = bits.reduce(|high, low| Some(high? << 1 | low?))??;
+            sum += value;
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        if sum != 0 {
+            over.push(Summed::Word(sum as u16));
+        }
+        Some(ChecksumTest {
+            offset,
+            over,
+            is_right: true,
+        })
+    }
+
+    /// Finds out whether the frame fails one of some tests, one after the other up to the first
+    /// that it fails, and fixes these results.
+    fn test_checksums(&mut self, tests: &[ChecksumTest]) {
+        for test in tests {
+            let is_right = test.holds(self.frame);
+            let found = ChecksumTest {
+                is_right,
+                ..test.clone()
+            };
+            if !self.checksums.contains(&found) {
+                self.checksums.push(found);
+            }
+            if !is_right {
+                return;
+            }
+        }
     }
 
     /// Returns the bits that the flow fixes.
@@ -202,6 +271,12 @@ impl<'f> Knowledge<'f> {
             NodeKind::Checksum {
                 payload: Some(_), ..
             } => return Err(NotOffloadable::Payload),
+            NodeKind::WrongChecksum(tests) => {
+                let tests = Rc::clone(tests);
+                node.is_fixed = true;
+                self.test_checksums(&tests);
+                return Ok(());
+            }
             _ => {}
         }
         node.is_fixed = true;

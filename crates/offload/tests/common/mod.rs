@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use offload::{CounterCell, Flow, FlowTracer, NotOffloadable, PortRole};
+use offload::{ChecksumTest, CounterCell, Edit, Flow, FlowTracer, NotOffloadable, PortRole};
 use packet::{Nanos, PortId};
 use support::rng::Rng;
 use switch::{CounterReading, Device, EntryId};
@@ -14,6 +14,7 @@ pub(crate) struct Tally {
     pub(crate) flows: usize,
     pub(crate) with_output: usize,
     pub(crate) with_edits: usize,
+    pub(crate) with_checksums: usize,
     /// Other frames of a flow that were compared.
     pub(crate) others: usize,
     pub(crate) reasons: BTreeMap<String, usize>,
@@ -153,6 +154,7 @@ impl Rig {
                 .iter()
                 .any(|s| matches!(s, offload::Step::Edit(_)));
             tally.with_edits += usize::from(has_edits);
+            tally.with_checksums += usize::from(!flow.checksums.is_empty());
             self.check_frame(&flow, frame);
             for _ in 0..4 {
                 let other = of_flow(rng, &flow, frame);
@@ -199,5 +201,21 @@ fn of_flow(rng: &mut Rng, flow: &Flow, frame: &[u8]) -> Vec<u8> {
             *byte ^= rng.bits() as u8 & free;
         }
     }
-    other
+    for test in flow.checksums.iter().filter(|test| test.is_right) {
+        write_checksum(&mut other, test);
+    }
+    // A written checksum may have changed bits that the flow fixes.
+    match flow.matches(flow.ingress, &other) {
+        true => other,
+        false => frame.to_vec(),
+    }
+}
+
+/// Writes the checksum of a test into a frame, by steps of the flow's own words.
+fn write_checksum(frame: &mut Vec<u8>, test: &ChecksumTest) {
+    let edit = Edit::Checksum {
+        offset: test.offset,
+        over: test.over.clone(),
+    };
+    edit.apply(frame);
 }

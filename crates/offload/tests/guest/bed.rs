@@ -85,6 +85,7 @@ impl Bed {
     pub(crate) fn translate(&self, flow: &Flow, planes: RulePlanes) -> Result<FlowerRule, String> {
         let options = TranslateOptions {
             no_ip_options: true,
+            valid_ip_checksums: true,
             planes,
             ..TranslateOptions::of_mtu(MTU)
         };
@@ -224,6 +225,7 @@ pub(crate) fn flow(matched: &[(u32, &[u8])], steps: Vec<Step>) -> Flow {
             min: 34,
             max: 65535,
         },
+        checksums: Vec::new(),
         steps,
         drop: None,
         met: Met::default(),

@@ -28,7 +28,7 @@ fn figures_4_and_5_set_field_needs_its_checksum_and_add_field_is_in_hardware() {
         .translate(&as_printed, RulePlanes::Both)
         .expect_err("it has no checksum action");
     println!("figure 4 (a) as printed: {reason}");
-    assert!(reason.contains("does not write its checksum"), "{reason}");
+    assert!(reason.contains("leaves its checksum as it was"), "{reason}");
     let checksum = Step::Edit(ipv4_checksum(14));
     let first = flow(
         &[(26, &[2, 2, 2, 3])],

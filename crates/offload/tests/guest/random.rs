@@ -134,6 +134,7 @@ pub(crate) fn sample(rng: &mut Rng, kind: Kind) -> Sample {
             min: 60,
             max: 65535,
         },
+        checksums: Vec::new(),
         steps,
         drop: None,
         met: Met::default(),
@@ -329,6 +330,7 @@ impl Sample {
         }
         self.impose(&mut frame);
         plain_ip(&mut frame);
+        self.mend(&mut frame);
         frame
     }
 
@@ -342,7 +344,19 @@ impl Sample {
         let offset = bits.offset as usize + at;
         frame[offset] ^= 1 << bit;
         plain_ip(&mut frame);
+        self.mend(&mut frame);
         (!self.flow.matches(self.flow.ingress, &frame)).then_some(frame)
+    }
+
+    /// Makes the owner's word on checksums true for a frame.
+    fn mend(&self, frame: &mut Vec<u8>) {
+        for test in &self.flow.checksums {
+            let edit = Edit::Checksum {
+                offset: test.offset,
+                over: test.over.clone(),
+            };
+            edit.apply(frame);
+        }
     }
 
     fn impose(&self, frame: &mut [u8]) {

@@ -24,6 +24,7 @@ pub(crate) fn options() -> TcTargetOptions {
         port: PortId(port),
         interface: format!("nic{port}"),
         no_ip_options: true,
+        valid_ip_checksums: false,
     });
     TcTargetOptions {
         check_period: Nanos::from_millis(50),
@@ -451,6 +452,7 @@ fn an_interface_that_is_removed_and_made_again_is_used_again() {
         port: PortId(9),
         interface: "gone0".to_owned(),
         no_ip_options: true,
+        valid_ip_checksums: false,
     });
     let mut rig = Rig::open(options);
     rig.add(vec![(1, to(1, 9)), (2, to(2, 1))]);

@@ -10,7 +10,7 @@ use pof::{Forwarder, ForwarderOptions};
 use support::rng::Rng;
 use switch::{Device, DeviceConfig};
 
-use crate::bed::{Bed, PORTS, udp_frame};
+use crate::bed::{Bed, PORTS, ipv4_checksum, udp_frame};
 use crate::ipv4_program::ipv4_program;
 use crate::pof_role::pof_role;
 use crate::random::Sample;
@@ -171,8 +171,7 @@ fn pof_switch(rng: &mut Rng) -> (Device, Vec<Vec<u8>>) {
     )
 }
 
-/// A forwarder by longest prefix, with the updated checksum of its IPv4 header. It does not verify
-/// checksums: a flow of a program that drops by them depends on each bit of the header.
+/// A forwarder by longest prefix, with the updated checksum of its IPv4 header.
 const FORWARDER: &str = "
     control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
         action to(bit<9> port, bit<48> dst) {
@@ -217,6 +216,79 @@ fn forwarder(rng: &mut Rng) -> (Device, Vec<Vec<u8>>) {
     let program = Arc::new(driver::compile_text("forwarder", &source).expect("it compiles"));
     let device = Device::new(program, &interp::Interp, &DeviceConfig::default());
     (device.expect("a program of v1model"), frames)
+}
+
+/// Returns an example with its entries, and frames that it forwards: their destinations begin with
+/// `to`, and they come in for this address.
+fn example(
+    rng: &mut Rng,
+    (text, entries): (&str, &str),
+    mac: [u8; 6],
+    to: &[[u8; 2]],
+) -> (Device, Vec<Vec<u8>>) {
+    let program = Arc::new(driver::compile_text("example", text).expect("it compiles"));
+    let device = Device::new(
+        Arc::clone(&program),
+        &interp::Interp,
+        &DeviceConfig::default(),
+    );
+    let mut device = device.expect("a program of v1model");
+    let file = entries::Schema::of(&program).read("entries", entries);
+    apply_entries::apply_file(&mut device, &file.expect("entries")).expect("the entries");
+    let frames = (0..ENTRIES).map(|_| {
+        let [a, b] = to[rng.index(to.len())];
+        // The router's neighbours are .2 and, of 10.9.0.0/16, one for all.
+        let last = if a == 9 { rng.bits() as u8 } else { 2 };
+        let source = [10, 0, 1, rng.bits() as u8];
+        let mut frame = udp_frame(source, [10, a, b, last], rng.between(60, 180) as usize);
+        frame[..6].copy_from_slice(&mac);
+        frame[22] = rng.between(2, 255) as u8;
+        frame[23] = if rng.one_in(2) { 6 } else { 17 };
+        rng.fill(&mut frame[34..38]);
+        ipv4_checksum(14).apply(&mut frame);
+        frame
+    });
+    let frames = frames.collect();
+    (device, frames)
+}
+
+const ROUTER: (&str, &str) = (
+    include_str!("../../../../examples/router/router.p4"),
+    include_str!("../../../../examples/router/router.entries"),
+);
+const ECMP: (&str, &str) = (
+    include_str!("../../../../examples/ecmp/ecmp.p4"),
+    include_str!("../../../../examples/ecmp/ecmp.entries"),
+);
+
+#[test]
+fn flows_of_the_examples_that_check_checksums_make_the_frames_of_interp() {
+    let Some(mut bed) = Bed::open() else { return };
+    let flows = number("POLYPLANE_GUEST_FLOWS", 2000) / 10;
+    let mut rng = Rng::new(number("POLYPLANE_GUEST_SEED", 1));
+    for (name, text, mac, to) in [
+        ("router", ROUTER, [2, 0, 0, 0, 1, 1], &[[0, 2], [9, 7]][..]),
+        (
+            "ecmp",
+            ECMP,
+            [2, 0, 0, 0, 0, 9],
+            &[[1, 0], [2, 0], [3, 0]][..],
+        ),
+    ] {
+        let mut tally = Tally::default();
+        while tally.flows < flows {
+            let made = example(&mut rng, text, mac, to);
+            check(
+                &mut bed,
+                &mut rng,
+                made,
+                (PortId(0), |_| PortRole::Data),
+                &mut tally,
+            );
+        }
+        tally.print(&format!("example {name}"));
+        assert_eq!(tally.offloaded, tally.flows, "all have rules");
+    }
 }
 
 /// Numbers ports as the guest's interfaces are: from 0 on.

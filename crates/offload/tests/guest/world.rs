@@ -246,7 +246,7 @@ impl World {
             }
             OffloadCommand::Read(rules) => self.rig.target.read(now, &rules),
             OffloadCommand::Credit(credit) => {
-                credit.apply(&mut self.device);
+                credit.apply(&mut self.device, |_, _| false);
             }
         }
     }

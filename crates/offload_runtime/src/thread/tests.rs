@@ -63,6 +63,7 @@ fn credit(removed: RemovedEntry, packets: u64) -> Credit {
         ingress: PortId(1),
         matched: Vec::new(),
         length: LengthRange { min: 0, max: 100 },
+        checksums: Vec::new(),
         steps: Vec::new(),
         drop: None,
         met: Met {
@@ -93,6 +94,8 @@ fn driver_of(device: &mut Device, keeps_entries: bool) -> Driver {
     let options = OffloadOptions {
         offloader: OffloaderOptions::default(),
         tables: Vec::new(),
+        table_name: str::to_owned,
+        names_fields: true,
         role_of: Arc::new(|_| PortRole::Data),
         keeps_entries,
     };
@@ -302,4 +305,100 @@ fn rules_of_a_program_without_tables_are_removed_before_the_end() {
     driver.turn(now);
     assert!(driver.withdraw(now));
     assert_eq!(driver.stats().rules, 0);
+}
+
+/// Gives a driver packets until a flow is in a state. Returns the time.
+fn until_state(driver: &mut Driver, mut now: Nanos, wanted: &str) -> Nanos {
+    let end = now + Nanos::from_secs(60);
+    while driver
+        .flows()
+        .first()
+        .is_none_or(|flow| flow.state != wanted)
+    {
+        driver.observe(now, PortId(1), &[0; 60], 1_000);
+        driver.turn(now);
+        now += Nanos::from_millis(100);
+        assert!(now < end, "{:?}", driver.flows());
+    }
+    now
+}
+
+#[test]
+fn no_rule_sends_to_a_port_that_is_down() {
+    let mut device = device(&program("", ""));
+    let (mut offload, inputs, _outputs) = side(&mut device);
+    for is_up in [true, false, false, true] {
+        offload.set_port(PortId(2), is_up);
+    }
+    let told: Vec<bool> = inputs
+        .try_iter()
+        .map(|input| match input {
+            Input::Port(PortId(2), is_up) => is_up,
+            _ => panic!("another message"),
+        })
+        .collect();
+    assert_eq!(told, [false, true], "changes alone");
+    let mut driver = driver_of(&mut device, false);
+    let now = until_state(&mut driver, Nanos::ZERO, "in_hw");
+    driver.set_port(PortId(2), false);
+    driver.turn(now);
+    let flows = driver.flows();
+    assert_eq!(flows[0].state, "refused");
+    assert_eq!(flows[0].reason.as_deref(), Some("port 2 is down"));
+    driver.set_port(PortId(2), true);
+    until_state(&mut driver, now, "in_hw");
+}
+
+#[test]
+fn reasons_for_software_say_what_decides() {
+    let mut device = device(&program("", ""));
+    let mut reason = |policy: &str, rules: u32, turns: u64| {
+        let options = OffloadOptions {
+            offloader: OffloaderOptions {
+                policy: policy.parse().expect("a policy"),
+                ..OffloaderOptions::default()
+            },
+            tables: Vec::new(),
+            table_name: str::to_owned,
+            names_fields: true,
+            role_of: Arc::new(|_| PortRole::Data),
+            keeps_entries: false,
+        };
+        let config = ModelConfig {
+            rules,
+            ..ModelConfig::default()
+        };
+        let nic = Box::new(SharedNic::new(config));
+        let mut driver = Driver::new(options, nic, DeviceView::of(&mut device));
+        for turn in 0..turns {
+            let now = Nanos::from_millis(100 * turn);
+            driver.turn(now);
+            for port in 1..4 {
+                driver.observe(now, PortId(port), &[0; 60], u64::from(port));
+            }
+        }
+        let flows = driver.flows();
+        let mut of_software = flows.iter().filter(|flow| flow.state == "software");
+        let flow = of_software.next().expect("a flow in software");
+        flow.reason.clone().expect("a reason")
+    };
+    for (policy, rules, turns, part) in [
+        ("top", 9, 1, "it is new: decisions are each 1000 ms"),
+        (
+            "top",
+            1,
+            40,
+            "full with 1 rules, and the flows in it gain more",
+        ),
+        (
+            "fcfs",
+            1,
+            40,
+            "full with 1 rules, and the flows in it came first",
+        ),
+        ("paper", 9, 40, "policy paper leaves it in software"),
+    ] {
+        let words = reason(policy, rules, turns);
+        assert!(words.contains(part), "{policy}: {words}");
+    }
 }

@@ -213,7 +213,9 @@ impl Bed {
                     nic.remove(now, &removed);
                 }
                 OffloadCommand::Read(read) => nic.read(now, &read),
-                OffloadCommand::Credit(credit) => drop(credit.apply(self.forwarder.device())),
+                OffloadCommand::Credit(credit) => {
+                    credit.apply(self.forwarder.device(), |_, _| false);
+                }
             }
         }
         rules

@@ -61,9 +61,12 @@ pub(super) struct Pof {
 /// The available figures.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Number {
-    /// Two flows in the NIC, and frames before and after (figures 4 and 5).
-    #[value(name = "4", alias = "5")]
+    /// Two flows in the NIC: their rules and states. Figure 5 comes with it.
+    #[value(name = "4")]
     Examples,
+    /// Frames of these flows before and after. Figure 4 comes with it.
+    #[value(name = "5")]
+    Frames,
     /// Latencies of three flows.
     #[value(name = "6")]
     Latencies,
@@ -149,7 +152,10 @@ pub(super) fn run(
     let has = |number| names_none || options.figures.contains(&number);
     type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
     let parts: [(bool, Measure); 8] = [
-        (has(Number::Examples), examples::measure),
+        (
+            has(Number::Examples) || has(Number::Frames),
+            examples::measure,
+        ),
         (has(Number::Latencies), latency::measure),
         (has(Number::Update), update::measure),
         (has(Number::Batches), batches::measure),

@@ -47,6 +47,7 @@ pub(super) fn rule(flow: &Flow, egress: u32) -> Result<FlowerRule, String> {
     let interfaces = Interfaces::from([(PortId(1), egress)]);
     let options = TranslateOptions {
         no_ip_options: true,
+        valid_ip_checksums: false,
         ..TranslateOptions::default()
     };
     translate(flow, &interfaces, &options).map_err(|why| why.to_string())

@@ -32,8 +32,8 @@ pub(super) struct Editor {
 }
 
 /// Offsets in an IPv4 header.
-const IPV4_LENGTH: u32 = 20;
-const IPV4_CHECKSUM: u32 = 10;
+pub(super) const IPV4_LENGTH: u32 = 20;
+pub(super) const IPV4_CHECKSUM: u32 = 10;
 
 impl Editor {
     pub(super) fn new(bits: &Bits, layout: &Layout, no_ip_options: bool, flow: &Flow) -> Editor {
@@ -100,8 +100,8 @@ impl Editor {
     pub(super) fn output(&mut self, interface: u32) -> Result<(), NotOffloadable> {
         if self.is_checksum_old {
             return Err(refused(
-                "the flow changes an IPv4 header and does not write its checksum; NICs that \
-                 rewrite headers may"
+                "the flow changes an IPv4 header and leaves its checksum as it was, and some NICs \
+                 correct the checksum of a header that they change"
                     .to_owned(),
             ));
         }
@@ -116,7 +116,7 @@ impl Editor {
         match at <= self.cells.len() {
             true => Ok(at),
             false => Err(refused(format!(
-                "the flow changes byte {offset}, in no known header"
+                "the flow changes byte {offset}, which is in no header that actions change"
             ))),
         }
     }
@@ -125,7 +125,7 @@ impl Editor {
         let cell = self.cells.get(offset as usize).copied();
         cell.ok_or_else(|| {
             refused(format!(
-                "the flow changes byte {offset}, in no known header"
+                "the flow changes byte {offset}, which is in no header that actions change"
             ))
         })
     }
@@ -197,7 +197,7 @@ impl Editor {
             Network::Ipv6 if at < 40 => Err(payload_checksum()),
             Network::Ipv4 | Network::Ipv6 => Err(payload_checksum()),
             Network::Mpls | Network::Unknown => Err(refused(format!(
-                "the flow changes byte {}, in no header that actions change",
+                "the flow changes byte {}, which is in no header that actions change",
                 at + self.layout.network
             ))),
         }
@@ -298,8 +298,9 @@ fn another_checksum() -> NotOffloadable {
 
 fn payload_checksum() -> NotOffloadable {
     refused(
-        "the flow changes bytes that a checksum of the payload covers, and 'csum' leaves a UDP \
-         checksum of zero and counts no padding"
+        "the flow changes bytes that the checksum of TCP, UDP or ICMP covers, or writes such a \
+         checksum, and the action 'csum' makes other frames: it leaves a UDP checksum of zero and \
+         does not sum padding"
             .to_owned(),
     )
 }

@@ -96,7 +96,7 @@ pub(super) fn keys(
         }
         Network::Unknown => {}
     }
-    taker.finish()
+    taker.finish(layout)
 }
 
 struct Taker {
@@ -107,6 +107,21 @@ struct Taker {
 impl Taker {
     fn push(&mut self, field: Field, value: u128, mask: u128) {
         self.keys.push(Key { field, value, mask });
+    }
+
+    /// Makes a key of the protocol. A flow that leaves bits of it open gets a rule for TCP or UDP,
+    /// if it has packets of one of them: flower compares the whole number.
+    fn take_protocol(&mut self, offset: u32) {
+        let (value, mask) = self.left.bits(offset, 8);
+        let fits = |protocol: &u8| u128::from(*protocol) & mask == value;
+        let of_flow: Vec<u8> = [TCP, UDP].into_iter().filter(fits).collect();
+        match of_flow[..] {
+            [protocol] if mask != 0 && mask != Field::IpProto.all() => {
+                self.left.open(offset, 8);
+                self.push(Field::IpProto, protocol.into(), Field::IpProto.all());
+            }
+            _ => self.take(Field::IpProto, offset),
+        }
     }
 
     /// Makes a key of the field's bits, if the flow matches any and the field allows the mask.
@@ -140,12 +155,15 @@ impl Taker {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Key>, NotOffloadable> {
-        let matched = self.left.0.iter().position(|(_, mask)| *mask != 0);
-        if let Some(at) = matched {
+    fn finish(mut self, layout: &Layout) -> Result<Vec<Key>, NotOffloadable> {
+        let bytes = (0..).zip(&self.left.0);
+        let left = bytes.filter(|(_, (_, mask))| *mask != 0);
+        let mut names: Vec<String> = left.map(|(at, _)| layout.name_of(at)).collect();
+        names.dedup();
+        if !names.is_empty() {
             return Err(refused(format!(
-                "no key of flower is for bits {:#04x} of byte {at}",
-                self.left.0[at].1
+                "the flow compares bits of {}, for which flower has no key",
+                names.join(", ")
             )));
         }
         self.keys.sort_unstable();
@@ -156,8 +174,8 @@ impl Taker {
 /// Returns the reason of a rule that relies on the owner's word.
 pub(super) fn no_ip_options() -> NotOffloadable {
     refused(
-        "no key of flower says that an IP header has no options; allow 'no-ip-options' if no \
-         packet has any"
+        "no key of flower says that an IP header has no options; allow it with --no-ip-options if \
+         no packet has any"
             .to_owned(),
     )
 }
@@ -166,7 +184,7 @@ fn ipv4(taker: &mut Taker, base: u32, options: &TranslateOptions) -> Result<(), 
     taker.assume(base, 8, 0x45, options)?;
     taker.take(Field::IpTos, base + 8);
     taker.take(Field::IpTtl, base + 64);
-    taker.take(Field::IpProto, base + 72);
+    taker.take_protocol(base + 72);
     taker.take(Field::Ipv4Src, base + 96);
     taker.take(Field::Ipv4Dst, base + 128);
     // The kernel takes these fields as zero where the header's length is below 20 bytes, and knows
@@ -197,7 +215,7 @@ fn ipv6(taker: &mut Taker, base: u32, options: &TranslateOptions) -> Result<(), 
         if !options.no_ip_options {
             return Err(no_ip_options());
         }
-        taker.take(Field::IpProto, base + 48);
+        taker.take_protocol(base + 48);
     }
     taker.take(Field::IpTtl, base + 56);
     for (field, offset) in [(Field::Ipv6Src, base + 64), (Field::Ipv6Dst, base + 192)] {

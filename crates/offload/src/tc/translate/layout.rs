@@ -26,6 +26,28 @@ pub(super) enum Network {
     Unknown,
 }
 
+/// Lengths and names of the fields of the IPv4 header, and of the IPv6 header.
+const IPV4_FIELDS: &[(u32, &str)] = &[
+    (1, "ihl"),
+    (1, "tos"),
+    (2, "total_length"),
+    (2, "identification"),
+    (2, "fragment_offset"),
+    (1, "ttl"),
+    (1, "protocol"),
+    (2, "checksum"),
+    (4, "src"),
+    (4, "dst"),
+];
+const IPV6_FIELDS: &[(u32, &str)] = &[
+    (4, "flow_label"),
+    (2, "payload_length"),
+    (1, "next"),
+    (1, "hops"),
+    (16, "src"),
+    (16, "dst"),
+];
+
 /// Offset of the outermost EtherType.
 pub(super) const ETHER_TYPE: u32 = 12;
 
@@ -68,6 +90,30 @@ impl Layout {
             _ if IPV4 & mask == value => Ok(vec![Some(IPV4)]),
             _ => Err(refused("the flow reads a part of the EtherType".to_owned())),
         }
+    }
+
+    /// Returns the name of the field with a byte of the frame, as reports and `--trace` write it.
+    pub(super) fn name_of(&self, at: u32) -> String {
+        let is_in = |header: &str, at: u32, fields: &[(u32, &str)]| {
+            let mut end = 0;
+            let found = fields.iter().find(|(len, _)| {
+                end += len;
+                at < end
+            });
+            found.map(|(_, name)| format!("{header}.{name}"))
+        };
+        let name = match at {
+            0..ETHER_TYPE => is_in("eth", at, &[(6, "dst"), (6, "src")]),
+            14 | 15 if self.network > 14 => Some("vlan.tci".to_owned()),
+            at if at < self.network => Some("eth.type".to_owned()),
+            _ => match self.header() {
+                Network::Ipv4 => is_in("ipv4", at - self.network, IPV4_FIELDS),
+                Network::Ipv6 => is_in("ipv6", at - self.network, IPV6_FIELDS),
+                Network::Mpls => is_in("mpls", at - self.network, &[(3, "label"), (1, "ttl")]),
+                Network::Unknown => None,
+            },
+        };
+        name.unwrap_or_else(|| format!("byte {at}"))
     }
 
     /// Returns the rule's protocol.

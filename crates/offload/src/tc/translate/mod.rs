@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use packet::PortId;
 
 use super::rule::{Action, FlowerRule, RulePlanes};
-use crate::flow::{Flow, NotOffloadable, Step};
-use edits::Editor;
+use crate::flow::{ChecksumTest, Flow, NotOffloadable, Step, Summed};
+use edits::{Editor, IPV4_CHECKSUM, IPV4_LENGTH};
 use keys::Bits;
-use layout::Layout;
+use layout::{Layout, Network};
 
 /// Interfaces of a switch's ports, by their indices in the kernel.
 pub type Interfaces = BTreeMap<PortId, u32>;
@@ -27,6 +27,9 @@ pub struct TranslateOptions {
     /// extension headers, and all TCP headers have at least 20 bytes (`no-ip-options`). No key of
     /// flower says so.
     pub no_ip_options: bool,
+    /// No IPv4 header has a wrong checksum, since the NIC or the neighbour drops such frames
+    /// (`valid-ip-checksums`). No key of flower says so.
+    pub valid_ip_checksums: bool,
     /// Length in bytes of the shortest frame that the interface receives. An Ethernet NIC receives
     /// none below 60 bytes.
     pub shortest: u32,
@@ -42,6 +45,7 @@ impl TranslateOptions {
     pub fn of_mtu(mtu: u32) -> TranslateOptions {
         TranslateOptions {
             no_ip_options: false,
+            valid_ip_checksums: false,
             shortest: 60,
             longest: mtu.saturating_add(18),
             planes: RulePlanes::Both,
@@ -69,7 +73,7 @@ pub fn translate(
 ) -> Result<FlowerRule, NotOffloadable> {
     if flow.length.min > options.shortest || flow.length.max < options.longest {
         return Err(refused(format!(
-            "the flow depends on the frame's length ({} to {} bytes), which no key says",
+            "the flow is only of frames of {} to {} bytes, and no key of flower is for the length",
             flow.length.min, flow.length.max
         )));
     }
@@ -92,6 +96,9 @@ fn rule(
     options: &TranslateOptions,
 ) -> Result<FlowerRule, NotOffloadable> {
     let keys = keys::keys(bits, layout, options)?;
+    for test in &flow.checksums {
+        checksum_test(test, layout, options)?;
+    }
     let mut editor = Editor::new(bits, layout, options.no_ip_options, flow);
     for step in &flow.steps {
         match step {
@@ -120,6 +127,51 @@ fn rule(
         planes: options.planes,
         cookie: [0; 16],
     })
+}
+
+/// Checks that each frame with a layout passes a test, as the owner says.
+fn checksum_test(
+    test: &ChecksumTest,
+    layout: &Layout,
+    options: &TranslateOptions,
+) -> Result<(), NotOffloadable> {
+    if !test.is_right {
+        return Err(refused(
+            "the flow is of packets with a wrong checksum, and no key of flower says that a \
+             checksum is wrong"
+                .to_owned(),
+        ));
+    }
+    if !is_ipv4_checksum(test, layout) {
+        return Err(refused(
+            "the program checks a checksum that is not that of the whole IPv4 header".to_owned(),
+        ));
+    }
+    match options.valid_ip_checksums {
+        true => Ok(()),
+        false => Err(refused(
+            "no key of flower says that an IPv4 header's checksum is right, and the program checks \
+             it; allow it with --valid-ip-checksums if no packet has a wrong one"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Returns true if a test is that of the checksum of the IPv4 header without options.
+fn is_ipv4_checksum(test: &ChecksumTest, layout: &Layout) -> bool {
+    let base = layout.network;
+    let mut words = Vec::new();
+    for piece in &test.over {
+        match *piece {
+            Summed::Bytes { offset, len } => words.extend((offset..offset + len).step_by(2)),
+            Summed::Word(_) | Summed::Rest { .. } => return false,
+        }
+    }
+    words.sort_unstable();
+    let header = (base..base + IPV4_LENGTH).step_by(2);
+    layout.header() == Network::Ipv4
+        && test.offset == base + IPV4_CHECKSUM
+        && words.into_iter().eq(header.filter(|at| *at != test.offset))
 }
 
 /// Makes the last output a redirect. What comes after it has no effect.

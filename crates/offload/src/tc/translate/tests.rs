@@ -1,11 +1,12 @@
 //! Tests of translations: what is refused, and the rules of flows that are not.
 
 use super::*;
-use crate::flow::{Edit, LengthRange, MatchedBits, Met, Summed};
+use crate::flow::{ChecksumTest, Edit, LengthRange, MatchedBits, Met, Summed};
 use crate::tc::{Field, PeditHeader, PeditKey};
 
 const PLAIN: TranslateOptions = TranslateOptions {
     no_ip_options: true,
+    valid_ip_checksums: false,
     shortest: 60,
     longest: 9216,
     planes: RulePlanes::Both,
@@ -22,6 +23,7 @@ fn flow(matched: &[(u32, &[u8])], mut steps: Vec<Step>) -> Flow {
         ingress: PortId(0),
         matched: matched.iter().map(bits).collect(),
         length: LengthRange { min: 34, max: 9216 },
+        checksums: Vec::new(),
         steps,
         drop: None,
         met: Met::default(),
@@ -105,9 +107,12 @@ fn flows_without_an_exact_rule_are_refused_with_the_reason() {
             flow(&[(12, &[0x81, 0, 0, 5, 0x81, 0])], vec![]),
             "second VLAN tag",
         ),
-        (flow(&[(12, &[0x81, 0, 0x10, 5])], vec![]), "byte 14"),
-        (flow(&[IP, (18, &[1, 2])], vec![]), "byte 18"),
-        (flow(&[IP, (14, &[0x46])], vec![]), "byte 14"),
+        (flow(&[(12, &[0x81, 0, 0x10, 5])], vec![]), "vlan.tci"),
+        (
+            flow(&[IP, (16, &[0, 60, 1, 2])], vec![]),
+            "ipv4.total_length, ipv4.identification, for which",
+        ),
+        (flow(&[IP, (14, &[0x46])], vec![]), "ipv4.ihl"),
         (flow(&[IP, (36, &[7, 0xD0])], vec![]), "byte 36"),
         (
             flow(&[(12, &[0x86, 0xDD]), (30, &[1])], vec![]),
@@ -116,11 +121,11 @@ fn flows_without_an_exact_rule_are_refused_with_the_reason() {
         (flow(&[(12, &[0x88, 0xB5, 1])], vec![]), "byte 14"),
         (
             flow(&[IP], vec![new_address()]),
-            "does not write its checksum",
+            "leaves its checksum as it was",
         ),
         (
             flow(&[IP], vec![header_checksum(), new_address()]),
-            "does not write its checksum",
+            "leaves its checksum as it was",
         ),
         (
             flow(&[IP], vec![new_address(), checksum(all_but_two)]),
@@ -128,17 +133,17 @@ fn flows_without_an_exact_rule_are_refused_with_the_reason() {
         ),
         (
             flow(&[IP], vec![new_address(), checksum(with_payload)]),
-            "a checksum of the payload",
+            "checksum of TCP, UDP or ICMP",
         ),
         (flow(&[IP], vec![set(24, &[0, 0])]), "a value of its own"),
         (flow(&[IP], vec![set(14, &[0x46])]), "header's length"),
         (
             flow(&[IP, (23, &[17])], vec![set(36, &[1, 1])]),
-            "a checksum of the payload",
+            "checksum of TCP, UDP or ICMP",
         ),
         (
             flow(&[(12, &[0x86, 0xDD])], vec![set(38, &[1])]),
-            "a checksum of the payload",
+            "checksum of TCP, UDP or ICMP",
         ),
         (
             flow(&[(12, &[0x88, 0xB5])], vec![set(20, &[1])]),
@@ -467,6 +472,7 @@ fn a_narrower_rule_names_the_frames_that_it_takes() {
     let port = flow(&[(12, &[8, 0]), (23, &[17]), (36, &[0, 0])], vec![]);
     let rule = of(&port, &PLAIN).expect("a rule for no fragments");
     frame[12..14].copy_from_slice(&[8, 0]);
+    frame[23] = 17;
     assert!(rule.takes(&frame));
     frame[20] = 0x20;
     assert!(!rule.takes(&frame));
@@ -477,4 +483,77 @@ fn a_narrower_rule_names_the_frames_that_it_takes() {
     frame[16..18].copy_from_slice(&[0x81, 0]);
     assert!(!rule.takes(&frame));
     assert!(!rule.takes(&frame[..13]));
+}
+
+/// Returns a flow of IPv4 frames with a test of this checksum.
+fn tested(over: Vec<Summed>, is_right: bool) -> Flow {
+    let offset = 24;
+    Flow {
+        checksums: vec![ChecksumTest {
+            offset,
+            over,
+            is_right,
+        }],
+        ..flow(&[IP], vec![])
+    }
+}
+
+#[test]
+fn a_checked_checksum_needs_the_owner_s_word_and_must_be_that_of_the_header() {
+    let bytes = |offset, len| Summed::Bytes { offset, len };
+    // In any order of its words.
+    let header = || vec![bytes(26, 8), bytes(14, 10)];
+    let valid = TranslateOptions {
+        valid_ip_checksums: true,
+        ..PLAIN
+    };
+    let rule = of(&tested(header(), true), &valid).expect("a rule");
+    assert_eq!(rule, of(&flow(&[IP], vec![]), &PLAIN).expect("a rule"));
+    let without = of(&tested(header(), true), &PLAIN).expect_err("no word of the owner");
+    assert!(without.contains("--valid-ip-checksums"), "{without}");
+    for (flow, part) in [
+        (tested(header(), false), "wrong checksum"),
+        (tested(vec![bytes(14, 10)], true), "whole IPv4 header"),
+        (
+            tested([header(), vec![Summed::Word(1)]].concat(), true),
+            "whole IPv4 header",
+        ),
+        (
+            Flow {
+                matched: Vec::new(),
+                ..tested(vec![bytes(14, 8), bytes(26, 8)], true)
+            },
+            "whole IPv4 header",
+        ),
+    ] {
+        let reason = of(&flow, &valid).expect_err("no rule");
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+#[test]
+fn a_protocol_with_open_bits_becomes_tcp_or_udp_and_the_rule_takes_no_other() {
+    // The bits in which TCP and UDP differ from ICMP.
+    for (value, mask, protocol) in [(4, 0xFC, 6), (0x10, 0xF0, 17)] {
+        let mut flow = flow(&[IP, (23, &[value])], vec![]);
+        flow.matched[1].mask = vec![mask];
+        let rule = of(&flow, &PLAIN).expect("a rule");
+        let key = rule.key(Field::IpProto).expect("a key");
+        assert_eq!((key.value, key.mask), (protocol, 0xFF));
+        let frame = |protocol: u8| {
+            let mut frame = [0; 60];
+            (frame[12], frame[14], frame[23]) = (8, 0x45, protocol);
+            frame
+        };
+        assert!(flow.matches(PortId(0), &frame(value)));
+        assert!(!rule.takes(&frame(value)));
+        assert!(rule.takes(&frame(protocol as u8)));
+    }
+    // Both, and neither.
+    for (value, mask) in [(0, 0x80), (0x80, 0x80)] {
+        let mut flow = flow(&[IP, (23, &[value])], vec![]);
+        flow.matched[1].mask = vec![mask];
+        let reason = of(&flow, &PLAIN).expect_err("no rule");
+        assert!(reason.contains("ipv4.protocol"), "{reason}");
+    }
 }
