@@ -138,7 +138,7 @@ pub struct ReflexPlane {
     /// Committed changes by element and index that are not answered, in order.
     sent: Vec<VecDeque<(LogIndex, Pending)>>,
     counts: PlaneCounts,
-    /// What one report shows, in place of an allocation for each.
+    /// Findings of one report: kept, so that a report needs no allocation.
     findings: Vec<Finding>,
 }
 
@@ -313,7 +313,7 @@ impl ReflexPlane {
         });
     }
 
-    /// Keeps a decision with its outcome. Those that are held are only counted.
+    /// Keeps a decision with its outcome. Those that are held or the same are only counted.
     fn record(
         &mut self,
         now: Nanos,
@@ -329,6 +329,10 @@ impl ReflexPlane {
             Outcome::Made(_) => counts.made += 1,
             Outcome::Refused(refusal) => {
                 counts.refused[refusal as usize] += 1;
+                if refusal == DecisionRefusal::Same {
+                    return;
+                }
+                self.monitors[index.0].detector.refused();
                 if refusal == DecisionRefusal::Held {
                     // An alarm lasts: one decision of each subject is kept, and not each packet's.
                     return;
@@ -542,9 +546,10 @@ impl ReflexPlane {
         let Some((decision, monitor)) = pending.decision else {
             return;
         };
-        let counts = &mut self.monitors[monitor.0].counts;
-        counts.made -= 1;
-        counts.refused[refusal as usize] += 1;
+        let monitor = &mut self.monitors[monitor.0];
+        monitor.detector.refused();
+        monitor.counts.made -= 1;
+        monitor.counts.refused[refusal as usize] += 1;
         if let Some(outcome) = self.outcome(decision) {
             *outcome = Outcome::Refused(refusal);
         }
@@ -571,7 +576,7 @@ impl ReflexPlane {
         }
     }
 
-    /// Returns the decisions, oldest first. Those that were `held` are only counted.
+    /// Returns the decisions, oldest first. Those that were `held` or `same` are only counted.
     pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter()
     }

@@ -255,7 +255,7 @@ pub struct ReflexSpec {
     pub name: String,
     /// The element.
     pub element: ElementIndex,
-    /// What it changes.
+    /// The object that it changes.
     pub change: ChangeSpec,
     /// Changes a second, in bursts of at most a hundredth of them.
     pub rate: u64,

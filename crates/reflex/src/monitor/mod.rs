@@ -148,6 +148,18 @@ impl Detector {
         }
     }
 
+    /// Notes that a change that it asked for was refused. Monitors that ask once ask again.
+    pub(crate) fn refused(&mut self) {
+        match self {
+            Detector::RateLimit(monitor) => monitor.refused(),
+            Detector::Tuning(monitor) => monitor.refused(),
+            Detector::PathLatency(_)
+            | Detector::Spreader(_)
+            | Detector::Loops(_)
+            | Detector::Microburst(_) => {}
+        }
+    }
+
     /// Takes a report, and adds what it finds.
     #[inline]
     pub(crate) fn observe(

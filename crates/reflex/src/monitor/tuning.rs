@@ -17,8 +17,8 @@ const AIM: u64 = 900;
 /// Part of the objective, in thousandths, from which on a threshold does not grow.
 const ENOUGH: u64 = 800;
 /// Growth and decline of a threshold in one interval, in thousandths, at most.
-const MOST_GROWTH: u64 = 1500;
-const MOST_DECLINE: u64 = 300;
+const MAX_GROWTH: u64 = 1500;
+const MAX_DECLINE: u64 = 300;
 /// Change of a threshold, in thousandths, below which it stays.
 const STEP: u64 = 50;
 
@@ -40,6 +40,8 @@ pub(crate) struct TuningMonitor {
     /// The threshold; before the first change, the highest one.
     threshold: u64,
     is_set: bool,
+    /// The queue does not have the threshold: its change was refused.
+    is_refused: bool,
 }
 
 impl TuningMonitor {
@@ -53,7 +55,13 @@ impl TuningMonitor {
             start: None,
             threshold: spec.most.into(),
             is_set: false,
+            is_refused: false,
         }
+    }
+
+    /// Notes that the queue did not get the threshold.
+    pub(crate) fn refused(&mut self) {
+        self.is_refused = true;
     }
 
     pub(crate) fn take(
@@ -130,19 +138,20 @@ impl TuningMonitor {
         let used = reached.map_or(self.threshold, |reached| reached.min(self.threshold));
         let is_near = used * 1000 >= self.threshold * (1000 - STEP) || used + 2 > self.threshold;
         let is_kept = delay <= objective;
-        if is_kept && (!is_near || delay * 1000 >= objective.saturating_mul(ENOUGH)) {
+        let is_enough = !is_near || delay * 1000 >= objective.saturating_mul(ENOUGH);
+        let mut next = self.threshold;
+        if !(is_kept && is_enough) {
+            let factor = (objective.saturating_mul(AIM) / delay).clamp(MAX_DECLINE, MAX_GROWTH);
+            // A small threshold grows by a packet at least.
+            let changed = used * factor / 1000 + u64::from(factor > 1000);
+            next = changed.clamp(self.spec.least.into(), self.spec.most.into());
+        }
+        let differ = next.abs_diff(self.threshold) * 1000;
+        let is_same = next == self.threshold || self.is_set && differ <= self.threshold * STEP;
+        if is_same && !self.is_refused {
             return None;
         }
-        let factor = (objective.saturating_mul(AIM) / delay).clamp(MOST_DECLINE, MOST_GROWTH);
-        let (least, most) = (u64::from(self.spec.least), u64::from(self.spec.most));
-        // A small threshold grows by a packet at least.
-        let grown = used * factor / 1000 + u64::from(factor > 1000);
-        let next = grown.clamp(least, most);
-        let is_small = next.abs_diff(self.threshold) * 1000 <= self.threshold * STEP;
-        if self.is_set && is_small || next == self.threshold {
-            return None;
-        }
-        (self.threshold, self.is_set) = (next, true);
+        (self.threshold, self.is_set, self.is_refused) = (next, true, false);
         Some(Finding {
             subject: Subject::Tenant,
             path: PathNodes::default(),
