@@ -15,7 +15,7 @@ use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outc
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
 use crate::monitor::microburst::Burst;
-use crate::monitor::{Detector, Finding, MonitoredReport, Sample, Targets};
+use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 use crate::write::ElementWrite;
@@ -253,11 +253,11 @@ impl ReflexPlane {
         counts.reports += 1;
         let mut findings = std::mem::take(&mut self.findings);
         match monitor.detector.observe(report, now, &mut findings) {
-            Sample::Normal => counts.normal += 1,
-            Sample::Alarm => counts.alarms += 1,
-            Sample::NoPath => counts.no_path += 1,
-            Sample::NoSample => counts.no_sample += 1,
-            Sample::NoRoom => counts.no_room += 1,
+            Observation::Normal => counts.normal += 1,
+            Observation::Alarm => counts.alarms += 1,
+            Observation::NoPath => counts.no_path += 1,
+            Observation::NoSample => counts.no_sample += 1,
+            Observation::NoRoom => counts.no_room += 1,
         }
         for finding in findings.drain(..) {
             self.decide(now, index, &finding);

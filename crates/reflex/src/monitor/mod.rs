@@ -86,7 +86,7 @@ fn frame_bytes(kind: PacketKind, bytes: &[u8], int_bytes: u32) -> Option<u32> {
 
 /// Result of one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sample {
+pub(crate) enum Observation {
     /// It is normal.
     Normal,
     /// It is not.
@@ -167,7 +167,7 @@ impl Detector {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         match self {
             Detector::PathLatency(monitor) => monitor.take(report, now, findings),
             Detector::Spreader(monitor) => monitor.take(report, now, findings),

@@ -4,7 +4,7 @@
 use packet::Nanos;
 use telemetry::IntNodeId;
 
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::RateLimitSpec;
 use crate::permission::Wish;
@@ -66,15 +66,15 @@ impl RateLimitMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some((_, path)) = report.flow_and_path() else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         // A cut stack lacks the first hops.
         let first = path.hops().next().filter(|_| !path.gaps().cut);
         let node = first.and_then(|hop| hop.node);
         let (Some(node), Some(bytes)) = (node, report.frame_bytes) else {
-            return Sample::NoSample;
+            return Observation::NoSample;
         };
         self.observe(node, bytes, now, findings)
     }
@@ -85,13 +85,13 @@ impl RateLimitMonitor {
         bytes: u32,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let start = *self.start.get_or_insert(now);
-        let mut sample = Sample::Normal;
+        let mut sample = Observation::Normal;
         if now >= start + self.spec.every {
             if let Some(finding) = self.evaluate(now.since(start)) {
                 findings.push(finding);
-                sample = Sample::Alarm;
+                sample = Observation::Alarm;
             }
             self.start = Some(now);
         }
@@ -102,7 +102,7 @@ impl RateLimitMonitor {
                 let bytes = bytes.into();
                 self.edges.push(Edge { node, bytes });
             }
-            None => return Sample::NoRoom,
+            None => return Observation::NoRoom,
         }
         sample
     }
@@ -124,7 +124,7 @@ impl RateLimitMonitor {
             }
         }
         let share = level(&mut wants[..self.edges.len()], limit);
-        if !self.is_limited && share >= limit {
+        if !self.is_limited && total <= limit {
             return None;
         }
         let differ = u128::from(share.abs_diff(self.share)) * 1000;

@@ -3,7 +3,7 @@
 
 use packet::Nanos;
 
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::TuningSpec;
 use crate::permission::Wish;
@@ -69,9 +69,9 @@ impl TuningMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some((_, path)) = report.flow_and_path() else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         let mut hops = path.hops();
         let hop = hops.find(|hop| {
@@ -81,15 +81,15 @@ impl TuningMonitor {
         let delay = hop.and_then(|hop| hop.residence());
         let delay = delay.and_then(|delay| u32::try_from(delay.0).ok());
         let (Some(delay), Some(bytes)) = (delay, report.frame_bytes) else {
-            return Sample::NoSample;
+            return Observation::NoSample;
         };
         let occupancy = hop.and_then(|hop| hop.queue).map(|queue| queue.level);
         match self.observe(delay, bytes, occupancy, now) {
             Some(finding) => {
                 findings.push(finding);
-                Sample::Alarm
+                Observation::Alarm
             }
-            None => Sample::Normal,
+            None => Observation::Normal,
         }
     }
 
