@@ -26,6 +26,13 @@ const bit<6> DSCP_INT = 0x17;
 const bit<4> SHIM_TYPE_MD = 1;
 const bit<8> INT_HEADER_WORDS = 3;
 
+// `examples/reflex/edge.p4` has more tables, and nodes that report in transit.
+#ifdef REFLEX_EDGE
+#define REPORTED_IN_TRANSIT meta.reported_in_transit
+#else
+#define REPORTED_IN_TRANSIT 0
+#endif
+
 const bit<32> INGRESS_CLONE = 1; // standard_metadata.instance_type
 
 // Words of a report behind its first one, but for the packet: two, and the metadata (bits 1 and 4: three words).
@@ -189,9 +196,11 @@ struct metadata_t {
     bit<9>  reported_egress_port;
     @field_list(1)
     bit<48> reported_ingress_time;
+#ifdef REFLEX_EDGE
     // The node is not the sink.
     @field_list(1)
     bit<1>  reported_in_transit;
+#endif
 }
 
 error {
@@ -613,7 +622,7 @@ control IntEgress(inout headers_t hdr,
         hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + 12 + 12 + inner, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
         hdr.report_udp = { udp_port, udp_port, 8 + 8 + 12 + 12 + inner, 0 };
         hdr.report_group = { 2, 0, sequence[21:0], node };
-        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, meta.reported_in_transit, 0, 0x4800, hdr.int_header.domain, 0, 0 };
+        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, REPORTED_IN_TRANSIT, 0, 0x4800, hdr.int_header.domain, 0, 0 };
         hdr.report_ports = { (bit<16>)meta.reported_ingress_port, (bit<16>)meta.reported_egress_port };
         hdr.report_ingress_time = { (bit<64>)meta.reported_ingress_time * 1000 };
         truncate(14 + 20 + 8 + 8 + 12 + 12 + (bit<32>)inner);

@@ -127,7 +127,7 @@ pub struct Decision {
     pub subject: Subject,
     /// Nodes of the packet's path.
     pub path: PathNodes,
-    /// What was measured of it.
+    /// Measurement that it is based on.
     pub measured: Measured,
     /// The result.
     pub outcome: Outcome,
@@ -162,8 +162,10 @@ pub struct DecidedChange {
 /// Reason for which a decision has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DecisionRefusal {
-    /// The last change of the place was too short a time ago, is not done, or is the same one.
+    /// The last change of the place was too short a time ago, or is not done.
     Held,
+    /// The place has this content by the last change.
+    Same,
     /// The permission's changes of the last second are used up.
     Rate,
     /// The permission has no entry left.
@@ -192,8 +194,9 @@ pub enum DecisionRefusal {
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 13] = [
+    pub const ALL: [DecisionRefusal; 14] = [
         DecisionRefusal::Held,
+        DecisionRefusal::Same,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
         DecisionRefusal::NoKey,
@@ -212,6 +215,7 @@ impl DecisionRefusal {
     pub fn name(self) -> &'static str {
         match self {
             DecisionRefusal::Held => "held",
+            DecisionRefusal::Same => "same",
             DecisionRefusal::Rate => "rate",
             DecisionRefusal::Entries => "entries",
             DecisionRefusal::NoKey => "no_key",
@@ -231,9 +235,8 @@ impl DecisionRefusal {
 impl fmt::Display for DecisionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DecisionRefusal::Held => {
-                "held: the last change of the place is too recent, or is the same"
-            }
+            DecisionRefusal::Held => "held: the last change of the place is too recent",
+            DecisionRefusal::Same => "same: the place has this content already",
             DecisionRefusal::Rate => "rate: too many changes in the last second",
             DecisionRefusal::Entries => "entries: the permission has no entry left",
             DecisionRefusal::NoKey => {

@@ -172,7 +172,7 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// What a permission changes in an element.
+/// Object of an element that a permission changes.
 #[derive(Clone, Debug)]
 enum Managed {
     Table(ManagedTable),
@@ -202,7 +202,7 @@ struct ManagedTable {
     owner: Box<[u8]>,
 }
 
-/// What an element does to restore a place.
+/// Way to restore a place.
 #[derive(Clone, Debug)]
 enum Installed {
     /// Removes an entry.

@@ -155,7 +155,7 @@ impl Permission {
         };
         if made.is_some_and(|it| it.setting == setting) {
             self.prolong(place, now);
-            return Err(DecisionRefusal::Held);
+            return Err(DecisionRefusal::Same);
         }
         self.refill(now);
         if self.credit < CHANGE {
@@ -267,7 +267,7 @@ impl Permission {
         }
     }
 
-    /// Begins the life of a place anew.
+    /// Begins the life of a place again.
     fn prolong(&mut self, place: WritePlace, now: Nanos) {
         let (Some(life), Some(state)) = (self.spec.life, self.places.get_mut(&place)) else {
             return;
@@ -479,7 +479,8 @@ mod tests {
         let first = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
         permission.done(&first);
         let held = Err(DecisionRefusal::Held);
-        assert_eq!(ask(&mut permission, flow(1, 80), 3, 3000), held);
+        let same = Err(DecisionRefusal::Same);
+        assert_eq!(ask(&mut permission, flow(1, 80), 3, 3000), same);
         assert_eq!(permission.next_end(Nanos(7999)), None);
         let end = permission.next_end(Nanos(8000)).unwrap();
         assert_eq!((end.place, end.setting), (first.place, None));

@@ -18,7 +18,7 @@ use crate::detour_check::DetourCheck;
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementDevice, ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
 use crate::monitor::microburst::Burst;
-use crate::monitor::{Detector, Finding, MonitoredReport, Sample, Targets};
+use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 use crate::write::ElementWrite;
@@ -154,7 +154,7 @@ pub struct ReflexPlane {
     /// Answers to operations on keys.
     answers: VecDeque<(RequestId, RequestAnswer)>,
     counts: PlaneCounts,
-    /// What one report shows, in place of an allocation for each.
+    /// Findings of one report: kept, so that a report needs no allocation.
     findings: Vec<Finding>,
 }
 
@@ -298,11 +298,11 @@ impl ReflexPlane {
         counts.reports += 1;
         let mut findings = std::mem::take(&mut self.findings);
         match monitor.detector.observe(report, now, &mut findings) {
-            Sample::Normal => counts.normal += 1,
-            Sample::Alarm => counts.alarms += 1,
-            Sample::NoPath => counts.no_path += 1,
-            Sample::NoSample => counts.no_sample += 1,
-            Sample::NoRoom => counts.no_room += 1,
+            Observation::Normal => counts.normal += 1,
+            Observation::Alarm => counts.alarms += 1,
+            Observation::NoPath => counts.no_path += 1,
+            Observation::NoSample => counts.no_sample += 1,
+            Observation::NoRoom => counts.no_room += 1,
         }
         for finding in findings.drain(..) {
             self.decide(now, index, &finding);
@@ -358,7 +358,7 @@ impl ReflexPlane {
         });
     }
 
-    /// Keeps a decision with its outcome. Those that are held are only counted.
+    /// Keeps a decision with its outcome. Those that are held or the same are only counted.
     fn record(
         &mut self,
         now: Nanos,
@@ -374,6 +374,10 @@ impl ReflexPlane {
             Outcome::Made(_) => counts.made += 1,
             Outcome::Refused(refusal) => {
                 counts.refused[refusal as usize] += 1;
+                if refusal == DecisionRefusal::Same {
+                    return;
+                }
+                self.monitors[index.0].detector.refused();
                 if refusal == DecisionRefusal::Held {
                     // An alarm lasts: one decision of each subject is kept, and not each packet's.
                     return;
@@ -651,9 +655,10 @@ impl ReflexPlane {
         let Some((decision, monitor)) = pending.decision else {
             return;
         };
-        let counts = &mut self.monitors[monitor.0].counts;
-        counts.made -= 1;
-        counts.refused[refusal as usize] += 1;
+        let monitor = &mut self.monitors[monitor.0];
+        monitor.detector.refused();
+        monitor.counts.made -= 1;
+        monitor.counts.refused[refusal as usize] += 1;
         if let Some(outcome) = self.outcome(decision) {
             *outcome = Outcome::Refused(refusal);
         }
@@ -713,7 +718,7 @@ impl ReflexPlane {
         }
     }
 
-    /// Returns the decisions, oldest first. Those that were `held` are only counted.
+    /// Returns the decisions, oldest first. Those that were `held` or `same` are only counted.
     pub fn decisions(&self) -> impl DoubleEndedIterator<Item = &Decision> {
         self.decisions.iter()
     }

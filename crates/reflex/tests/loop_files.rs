@@ -214,6 +214,7 @@ reflexes = ["a", "b", "a"]
 name = "a"
 element = "leaf1"
 queue = 3
+life = "1 s"
 [[reflex]]
 name = "b"
 element = "leaf1"
@@ -225,9 +226,11 @@ queue = 4
 "#,
         &[
             (2, "no reflex changes the element \"spare\""),
+            (10, "the reflex \"a\" has a `life`"),
+            (10, "the reflex \"a\" has a `life`"),
             (10, "the reflex \"a\" is there twice"),
-            (16, "another reflex changes queue of leaf1"),
-            (20, "no monitor uses the reflex \"c\""),
+            (17, "another reflex changes queue of leaf1"),
+            (21, "no monitor uses the reflex \"c\""),
         ],
     );
 }

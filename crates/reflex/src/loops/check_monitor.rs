@@ -158,7 +158,8 @@ impl Check {
         let mut found = Vec::new();
         for name in names {
             let index = ReflexIndex(self.resolve(name, reflexes, "reflex"));
-            if found.contains(&index) {
+            let is_known = reflexes.contains_key(name.get_ref().as_str());
+            if is_known && found.contains(&index) {
                 let message = format!("the reflex \"{}\" is there twice", name.get_ref());
                 self.mistakes.at(name, message, "name each once");
             } else {
@@ -393,6 +394,9 @@ impl Check {
 
     /// Adds mistakes of permissions that a monitor's kind cannot use.
     pub(super) fn fit(&mut self, given: &file::Monitor, monitor: &MonitorSpec, loops: &Loops) {
+        if !KINDS.iter().any(|(name, _)| name == given.kind.get_ref()) {
+            return;
+        }
         let several = given.reflexes.iter().flat_map(|it| it.get_ref());
         for name in given.reflex.iter().chain(several) {
             let mut reflexes = loops.reflexes.iter();
@@ -438,6 +442,16 @@ impl Check {
                     "a `meter`".to_owned(),
                 ),
             };
+            let keeps = matches!(
+                monitor.kind,
+                MonitorKind::RateLimit(_) | MonitorKind::Tuning(_)
+            );
+            if keeps && fits && reflex.life.is_some() {
+                let message = format!("the reflex \"{}\" has a `life`", name.get_ref());
+                let kind = monitor.kind.name();
+                let mend = format!("remove it: what a monitor of kind {kind} sets stays");
+                self.mistakes.at(name, message, mend);
+            }
             if !fits {
                 let kind = monitor.kind.name();
                 let message = format!(
@@ -445,17 +459,6 @@ impl Check {
                     name.get_ref()
                 );
                 self.mistakes.at(name, message, format!("give it {needs}"));
-            }
-        }
-        if let (MonitorKind::RateLimit(_), Some(first)) = (&monitor.kind, given.reflexes.as_ref()) {
-            let node = |reflex: &ReflexIndex| {
-                let reflex = loops.reflexes.get(reflex.0)?;
-                loops.elements.get(reflex.element.0)?.node
-            };
-            if monitor.reflexes.iter().any(|it| node(it).is_none()) {
-                let message = "the edges of a rate limit are not known".to_owned();
-                let mend = "give the element of each reflex its `node` in reports";
-                self.mistakes.at(first, message, mend);
             }
         }
     }

@@ -335,7 +335,7 @@ pub struct ReflexSpec {
     pub name: String,
     /// The element.
     pub element: ElementIndex,
-    /// What it changes.
+    /// The object that it changes.
     pub change: ChangeSpec,
     /// Line of its ports in the file, or of its name, from 1.
     pub line: usize,

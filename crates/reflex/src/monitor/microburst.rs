@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use telemetry::{FlowKey, Hop, HopTime, IntNodeId};
 
 use super::flow_table::FlowTable;
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::classify::ReportFacts;
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{BurstFlows, MicroburstSpec};
@@ -127,12 +127,12 @@ impl MicroburstMonitor {
         &mut self,
         report: &MonitoredReport<'_>,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let (Some((flow, path)), Some(bytes)) = (report.flow_and_path(), report.frame_bytes) else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         let ports = PathPorts::new(path);
-        let mut sample = Sample::NoSample;
+        let mut sample = Observation::NoSample;
         for hop in path.hops() {
             // A hop is a sample of its own: others may be missing.
             let Some((name, arrived, dequeued)) = queued(&hop) else {
@@ -145,9 +145,9 @@ impl MicroburstMonitor {
             };
             let result = self.observe(name, arrived, packet, &ports, findings);
             sample = match (sample, result) {
-                (Sample::Alarm, _) | (_, Sample::Alarm) => Sample::Alarm,
-                (Sample::NoRoom, _) | (_, Sample::NoRoom) => Sample::NoRoom,
-                _ => Sample::Normal,
+                (Observation::Alarm, _) | (_, Observation::Alarm) => Observation::Alarm,
+                (Observation::NoRoom, _) | (_, Observation::NoRoom) => Observation::NoRoom,
+                _ => Observation::Normal,
             };
         }
         sample
@@ -161,10 +161,10 @@ impl MicroburstMonitor {
         packet: Queued,
         path: &PathPorts,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         // The clock of reports is not that of the node; its own times order them well enough.
         let Some(place) = self.names.place(&name, Nanos(arrived)) else {
-            return Sample::NoRoom;
+            return Observation::NoRoom;
         };
         let queue = &mut self.queues[place.index];
         if place.is_new {
@@ -193,9 +193,9 @@ impl MicroburstMonitor {
                     .for_each(|flow| flow.is_decided = false);
             }
             return if is_full {
-                Sample::NoRoom
+                Observation::NoRoom
             } else {
-                Sample::Normal
+                Observation::Normal
             };
         }
         let number = self.first_burst + self.bursts.len() as u64;
@@ -236,7 +236,7 @@ impl MicroburstMonitor {
         } else if let Some(queued) = queue.flows.get_mut(&packet.flow) {
             findings.extend(find(&self.spec, name, queue.bytes, packet.flow, queued));
         }
-        Sample::Alarm
+        Observation::Alarm
     }
 }
 

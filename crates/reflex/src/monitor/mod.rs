@@ -86,7 +86,7 @@ fn frame_bytes(kind: PacketKind, bytes: &[u8], int_bytes: u32) -> Option<u32> {
 
 /// Result of one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sample {
+pub(crate) enum Observation {
     /// It is normal.
     Normal,
     /// It is not.
@@ -148,6 +148,18 @@ impl Detector {
         }
     }
 
+    /// Notes that a change that it asked for was refused. Monitors that ask once ask again.
+    pub(crate) fn refused(&mut self) {
+        match self {
+            Detector::RateLimit(monitor) => monitor.refused(),
+            Detector::Tuning(monitor) => monitor.refused(),
+            Detector::PathLatency(_)
+            | Detector::Spreader(_)
+            | Detector::Loops(_)
+            | Detector::Microburst(_) => {}
+        }
+    }
+
     /// Takes a report, and adds what it finds.
     #[inline]
     pub(crate) fn observe(
@@ -155,7 +167,7 @@ impl Detector {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         match self {
             Detector::PathLatency(monitor) => monitor.take(report, now, findings),
             Detector::Spreader(monitor) => monitor.take(report, now, findings),

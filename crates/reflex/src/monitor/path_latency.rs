@@ -4,7 +4,7 @@ use packet::Nanos;
 use telemetry::{EqualClocks, FlowKey, NoSample, ReportedPath};
 
 use super::flow_table::FlowTable;
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{Compare, LatencyMeasure, PathLatencySpec};
 use crate::permission::{PathPorts, Wish};
@@ -117,16 +117,16 @@ impl PathLatencyMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some((flow, path)) = report.flow_and_path() else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         match self.observe(flow, path, now) {
-            LatencyOutcome::Normal => Sample::Normal,
+            LatencyOutcome::Normal => Observation::Normal,
             LatencyOutcome::NoSample(_) | LatencyOutcome::UnknownPath | LatencyOutcome::TooLong => {
-                Sample::NoSample
+                Observation::NoSample
             }
-            LatencyOutcome::Full => Sample::NoRoom,
+            LatencyOutcome::Full => Observation::NoRoom,
             LatencyOutcome::Alarm(LatencyAlarm { latency, average }) => {
                 let path_nodes = PathNodes::new(super::nodes(path));
                 findings.push(Finding {
@@ -136,7 +136,7 @@ impl PathLatencyMonitor {
                     wish: Some(Wish::Entry(PathPorts::new(path))),
                     targets: Targets::FirstOf(path_nodes),
                 });
-                Sample::Alarm
+                Observation::Alarm
             }
         }
     }

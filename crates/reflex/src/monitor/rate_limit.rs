@@ -4,7 +4,7 @@
 use packet::Nanos;
 use telemetry::IntNodeId;
 
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::RateLimitSpec;
 use crate::permission::Wish;
@@ -39,6 +39,8 @@ pub(crate) struct RateLimitMonitor {
     /// The share that meters have, in bytes a second; the limit before the first change.
     share: u64,
     is_limited: bool,
+    /// A meter does not have the share: its change was refused.
+    is_refused: bool,
 }
 
 impl RateLimitMonitor {
@@ -50,7 +52,13 @@ impl RateLimitMonitor {
             start: None,
             share: spec.limit,
             is_limited: false,
+            is_refused: false,
         }
+    }
+
+    /// Notes that a meter did not get the share.
+    pub(crate) fn refused(&mut self) {
+        self.is_refused = true;
     }
 
     pub(crate) fn take(
@@ -58,15 +66,15 @@ impl RateLimitMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some((_, path)) = report.flow_and_path() else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         // A cut stack lacks the first hops.
         let first = path.hops().next().filter(|_| !path.gaps().cut);
         let node = first.and_then(|hop| hop.node);
         let (Some(node), Some(bytes)) = (node, report.frame_bytes) else {
-            return Sample::NoSample;
+            return Observation::NoSample;
         };
         self.observe(node, bytes, now, findings)
     }
@@ -77,13 +85,13 @@ impl RateLimitMonitor {
         bytes: u32,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let start = *self.start.get_or_insert(now);
-        let mut sample = Sample::Normal;
+        let mut sample = Observation::Normal;
         if now >= start + self.spec.every {
             if let Some(finding) = self.evaluate(now.since(start)) {
                 findings.push(finding);
-                sample = Sample::Alarm;
+                sample = Observation::Alarm;
             }
             self.start = Some(now);
         }
@@ -94,7 +102,7 @@ impl RateLimitMonitor {
                 let bytes = bytes.into();
                 self.edges.push(Edge { node, bytes });
             }
-            None => return Sample::NoRoom,
+            None => return Observation::NoRoom,
         }
         sample
     }
@@ -116,15 +124,17 @@ impl RateLimitMonitor {
             }
         }
         let share = level(&mut wants[..self.edges.len()], limit);
-        if !self.is_limited && share >= limit {
+        if !self.is_limited && total <= limit {
             return None;
         }
         let differ = u128::from(share.abs_diff(self.share)) * 1000;
-        if self.is_limited && differ <= u128::from(self.share) * u128::from(STEP) {
+        let is_small = differ <= u128::from(self.share) * u128::from(STEP);
+        if self.is_limited && is_small && !self.is_refused {
             return None;
         }
         self.share = share;
         self.is_limited = true;
+        self.is_refused = false;
         Some(Finding {
             subject: Subject::Tenant,
             path: PathNodes::default(),
@@ -188,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Runs edges that want these rates, in bytes a second, behind meters with the monitor's share.
+    /// Runs edges that want these rates, in bytes a second, and have meters with the share.
     /// Returns the rates of the last interval.
     fn run(monitor: &mut RateLimitMonitor, wants: &[u64], start: &mut u64, span: u64) -> Vec<u64> {
         const BYTES: u32 = 1000;
@@ -244,6 +254,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_share_that_was_refused_is_asked_for_again() {
+        let spec = RateLimitSpec {
+            limit: 1_000_000,
+            every: Nanos::from_millis(1),
+        };
+        let mut monitor = RateLimitMonitor::new(spec);
+        let mut findings = Vec::new();
+        let mut shares = Vec::new();
+        for at in 0..60u64 {
+            monitor.observe(IntNodeId(1), 200, Nanos(at * 100_000), &mut findings);
+            shares.extend(findings.drain(..).map(|finding| finding.wish));
+            if at == 35 {
+                monitor.refused();
+            }
+        }
+        let share = Some(Wish::Rate(1_000_000));
+        assert_eq!(shares, [share, share]);
     }
 
     #[test]

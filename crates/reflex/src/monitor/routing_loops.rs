@@ -1,7 +1,7 @@
 //! The monitor of routing loops: a packet's path that visits a node twice, and drops at the end of
 //! a packet's time to live (nanoPU, table 2).
 
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{MAX_PATH, Measured, PathNodes, Subject};
 use crate::loops::RoutingLoopSpec;
 use crate::permission::{MAX_HOPS, PathPorts, Wish};
@@ -25,9 +25,9 @@ impl RoutingLoopMonitor {
         &mut self,
         report: &MonitoredReport<'_>,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some(flow) = report.facts.flow else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         let subject = Subject::Flow(flow);
         let path = report.flow_and_path();
@@ -49,7 +49,7 @@ impl RoutingLoopMonitor {
                 wish: Some(Wish::Entry(ports)),
                 targets: Targets::FirstOf(PathNodes::new(of_loop)),
             });
-            return Sample::Alarm;
+            return Observation::Alarm;
         }
         let reason = report.facts.drop_reason;
         if let Some(reason) = reason.filter(|reason| Some(*reason) == self.spec.ttl_reason) {
@@ -61,11 +61,11 @@ impl RoutingLoopMonitor {
                 wish: None,
                 targets: Targets::All,
             });
-            return Sample::Alarm;
+            return Observation::Alarm;
         }
         match path {
-            Some(_) => Sample::Normal,
-            None => Sample::NoPath,
+            Some(_) => Observation::Normal,
+            None => Observation::NoPath,
         }
     }
 }
@@ -92,14 +92,14 @@ mod tests {
         let path = ReportedPath::new(stack, None, None, is_cut);
         let (sample, finding) = observe(ReportedHops::Path(path), None);
         let expected = match finding {
-            Some(_) => Sample::Alarm,
-            None => Sample::Normal,
+            Some(_) => Observation::Alarm,
+            None => Observation::Normal,
         };
         assert_eq!(sample, expected);
         finding
     }
 
-    fn observe(hops: ReportedHops<'_>, drop_reason: Option<u8>) -> (Sample, Option<Finding>) {
+    fn observe(hops: ReportedHops<'_>, drop_reason: Option<u8>) -> (Observation, Option<Finding>) {
         let flow = FlowKey {
             source: Ipv4Addr::new(10, 0, 0, 1).into(),
             destination: Ipv4Addr::new(10, 0, 0, 2).into(),
@@ -152,11 +152,11 @@ mod tests {
     fn the_end_of_a_time_to_live_is_reported_only() {
         let hop = ReportedHops::Hop(Hop::default());
         let (sample, finding) = observe(hop, Some(5));
-        assert_eq!(sample, Sample::Alarm);
+        assert_eq!(sample, Observation::Alarm);
         let finding = finding.expect("it is reported");
         assert_eq!(finding.measured, Measured::TimeToLive(5));
         assert_eq!(finding.wish, None);
-        assert_eq!(observe(hop, Some(6)), (Sample::NoPath, None));
-        assert_eq!(observe(hop, None), (Sample::NoPath, None));
+        assert_eq!(observe(hop, Some(6)), (Observation::NoPath, None));
+        assert_eq!(observe(hop, None), (Observation::NoPath, None));
     }
 }

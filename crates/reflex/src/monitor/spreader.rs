@@ -7,7 +7,7 @@ use packet::Nanos;
 use telemetry::FlowKey;
 
 use super::flow_table::{FlowTable, seeded_hash};
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{KeyPart, SpreaderSpec};
 use crate::permission::{PathPorts, Wish};
@@ -68,12 +68,12 @@ impl SpreaderMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some(flow) = report.facts.flow else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         let sample = self.observe(&flow, now);
-        if sample == Sample::Alarm {
+        if sample == Observation::Alarm {
             let path = report.flow_and_path();
             let limit = self.spec.limit as u32;
             findings.push(Finding {
@@ -100,13 +100,13 @@ impl SpreaderMonitor {
     }
 
     /// Takes a flow. An alarm is a peer beyond those that the host may have; it is not kept.
-    fn observe(&mut self, flow: &FlowKey, now: Nanos) -> Sample {
+    fn observe(&mut self, flow: &FlowKey, now: Nanos) -> Observation {
         let Some(key) = EntryKey::of_flow(flow, &self.spec.distinct) else {
-            return Sample::NoSample;
+            return Observation::NoSample;
         };
         let host = self.host(flow);
         let Some(place) = self.hosts.place(&host, now) else {
-            return Sample::NoRoom;
+            return Observation::NoRoom;
         };
         let limit = self.spec.limit;
         let peers = &mut self.peers[place.index * limit..][..limit];
@@ -122,7 +122,7 @@ impl SpreaderMonitor {
         for peer in peers {
             if peer.mark == mark {
                 peer.last = tick;
-                return Sample::Normal;
+                return Observation::Normal;
             }
             let is_free = peer.mark == 0 || u64::from(tick.wrapping_sub(peer.last)) > TICKS;
             if is_free && free.is_none() {
@@ -132,9 +132,9 @@ impl SpreaderMonitor {
         match free {
             Some(free) => {
                 *free = Peer { mark, last: tick };
-                Sample::Normal
+                Observation::Normal
             }
-            None => Sample::Alarm,
+            None => Observation::Alarm,
         }
     }
 }
@@ -199,12 +199,12 @@ mod tests {
                 // one takes it.
                 let is_known = known.get(&(host, peer)).is_some_and(is_live);
                 let expected = match is_known || live < limit {
-                    true => Sample::Normal,
-                    false => Sample::Alarm,
+                    true => Observation::Normal,
+                    false => Observation::Alarm,
                 };
                 let found = monitor.observe(&flow(host, peer), Nanos(now));
                 assert_eq!(found, expected, "case {case}, host {host}, peer {peer}");
-                if expected == Sample::Normal {
+                if expected == Observation::Normal {
                     known.insert((host, peer), now);
                 }
             }
@@ -215,12 +215,15 @@ mod tests {
     fn hosts_beyond_the_table_have_no_room_and_known_ones_stay() {
         let mut monitor = monitor(4, Nanos::from_secs(1), 1000);
         for peer in 0..4 {
-            assert_eq!(monitor.observe(&flow(0, peer), Nanos(5)), Sample::Normal);
+            assert_eq!(
+                monitor.observe(&flow(0, peer), Nanos(5)),
+                Observation::Normal
+            );
         }
         let full = (1..100_000)
-            .filter(|host| monitor.observe(&flow(*host, 0), Nanos(6)) == Sample::NoRoom);
+            .filter(|host| monitor.observe(&flow(*host, 0), Nanos(6)) == Observation::NoRoom);
         assert!(full.count() > 90_000);
-        assert_eq!(monitor.observe(&flow(0, 4), Nanos(7)), Sample::Alarm);
+        assert_eq!(monitor.observe(&flow(0, 4), Nanos(7)), Observation::Alarm);
     }
 
     #[test]
@@ -230,6 +233,6 @@ mod tests {
             ports: None,
             ..flow(1, 1)
         };
-        assert_eq!(monitor.observe(&flow, Nanos::ZERO), Sample::NoSample);
+        assert_eq!(monitor.observe(&flow, Nanos::ZERO), Observation::NoSample);
     }
 }

@@ -3,7 +3,7 @@
 
 use packet::Nanos;
 
-use super::{Finding, MonitoredReport, Sample, Targets};
+use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::TuningSpec;
 use crate::permission::Wish;
@@ -17,8 +17,8 @@ const AIM: u64 = 900;
 /// Part of the objective, in thousandths, from which on a threshold does not grow.
 const ENOUGH: u64 = 800;
 /// Growth and decline of a threshold in one interval, in thousandths, at most.
-const MOST_GROWTH: u64 = 1500;
-const MOST_DECLINE: u64 = 300;
+const MAX_GROWTH: u64 = 1500;
+const MAX_DECLINE: u64 = 300;
 /// Change of a threshold, in thousandths, below which it stays.
 const STEP: u64 = 50;
 
@@ -40,6 +40,8 @@ pub(crate) struct TuningMonitor {
     /// The threshold; before the first change, the highest one.
     threshold: u64,
     is_set: bool,
+    /// The queue does not have the threshold: its change was refused.
+    is_refused: bool,
 }
 
 impl TuningMonitor {
@@ -53,7 +55,13 @@ impl TuningMonitor {
             start: None,
             threshold: spec.most.into(),
             is_set: false,
+            is_refused: false,
         }
+    }
+
+    /// Notes that the queue did not get the threshold.
+    pub(crate) fn refused(&mut self) {
+        self.is_refused = true;
     }
 
     pub(crate) fn take(
@@ -61,9 +69,9 @@ impl TuningMonitor {
         report: &MonitoredReport<'_>,
         now: Nanos,
         findings: &mut Vec<Finding>,
-    ) -> Sample {
+    ) -> Observation {
         let Some((_, path)) = report.flow_and_path() else {
-            return Sample::NoPath;
+            return Observation::NoPath;
         };
         let mut hops = path.hops();
         let hop = hops.find(|hop| {
@@ -73,15 +81,15 @@ impl TuningMonitor {
         let delay = hop.and_then(|hop| hop.residence());
         let delay = delay.and_then(|delay| u32::try_from(delay.0).ok());
         let (Some(delay), Some(bytes)) = (delay, report.frame_bytes) else {
-            return Sample::NoSample;
+            return Observation::NoSample;
         };
         let occupancy = hop.and_then(|hop| hop.queue).map(|queue| queue.level);
         match self.observe(delay, bytes, occupancy, now) {
             Some(finding) => {
                 findings.push(finding);
-                Sample::Alarm
+                Observation::Alarm
             }
-            None => Sample::Normal,
+            None => Observation::Normal,
         }
     }
 
@@ -130,19 +138,20 @@ impl TuningMonitor {
         let used = reached.map_or(self.threshold, |reached| reached.min(self.threshold));
         let is_near = used * 1000 >= self.threshold * (1000 - STEP) || used + 2 > self.threshold;
         let is_kept = delay <= objective;
-        if is_kept && (!is_near || delay * 1000 >= objective.saturating_mul(ENOUGH)) {
+        let is_enough = !is_near || delay * 1000 >= objective.saturating_mul(ENOUGH);
+        let mut next = self.threshold;
+        if !(is_kept && is_enough) {
+            let factor = (objective.saturating_mul(AIM) / delay).clamp(MAX_DECLINE, MAX_GROWTH);
+            // A small threshold grows by a packet at least.
+            let changed = used * factor / 1000 + u64::from(factor > 1000);
+            next = changed.clamp(self.spec.least.into(), self.spec.most.into());
+        }
+        let differ = next.abs_diff(self.threshold) * 1000;
+        let is_same = next == self.threshold || self.is_set && differ <= self.threshold * STEP;
+        if is_same && !self.is_refused {
             return None;
         }
-        let factor = (objective.saturating_mul(AIM) / delay).clamp(MOST_DECLINE, MOST_GROWTH);
-        let (least, most) = (u64::from(self.spec.least), u64::from(self.spec.most));
-        // A small threshold grows by a packet at least.
-        let grown = used * factor / 1000 + u64::from(factor > 1000);
-        let next = grown.clamp(least, most);
-        let is_small = next.abs_diff(self.threshold) * 1000 <= self.threshold * STEP;
-        if self.is_set && is_small || next == self.threshold {
-            return None;
-        }
-        (self.threshold, self.is_set) = (next, true);
+        (self.threshold, self.is_set, self.is_refused) = (next, true, false);
         Some(Finding {
             subject: Subject::Tenant,
             path: PathNodes::default(),
