@@ -487,7 +487,9 @@ impl ReflexPlane {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
                 StoreEvent::Committed(id) => {
                     if let Some((name, decision)) = self.requests.remove(&id) {
-                        self.update(decision, |made| made.committed = Some(now));
+                        if let Some(decision) = decision {
+                            self.update(decision, |made| made.committed = Some(now));
+                        }
                         self.leave_to_leader(&name);
                     }
                 }
