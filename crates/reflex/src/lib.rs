@@ -45,9 +45,9 @@ pub use fabric_node::{
     FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
 };
 pub use loops::{
-    Compare, ElementDevice, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Listen, Loops,
+    Compare, ElementDevice, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops,
     MAX_FILE_BYTES, MonitorIndex, MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec,
-    ReflexIndex, ReflexSpec, SourceIndex, SourceSpec, StoreSpec,
+    ReflexIndex, ReflexSpec, SourceIndex, SourcePlace, SourceSpec, StoreSpec,
 };
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};

@@ -113,8 +113,8 @@ impl Permission {
         self.made += usize::from(!before.is_some_and(|before| before.is_made));
     }
 
-    /// Notes an entry that the store has and that another process, or this one before it was started
-    /// again, made.
+    /// Notes an entry of the store that another process made, or this one before it was started
+    /// again.
     pub(crate) fn adopt(&mut self, write: &TableWrite) {
         let state = EntryState {
             changed: Nanos::ZERO,

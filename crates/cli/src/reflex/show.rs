@@ -393,7 +393,7 @@ impl Report {
     }
 }
 
-/// What decisions of one row have in common: monitor, path, permission, port, refusal, and whether
+/// Properties that all decisions of a row have: monitor, path, permission, port, refusal, and whether
 /// the element answered.
 type GroupKey<'d> = (
     &'d str,
@@ -571,8 +571,14 @@ pub(super) fn state_text(state: &Value) -> String {
         );
     }
     let disconnected = list("disconnected");
+    let leads = list("nodes").iter().any(|node| node["role"] == "leader");
     for element in list("elements") {
         let is_away = disconnected.contains(&element["name"]);
+        if is_away && !leads {
+            let name = word(&element["name"]);
+            text += &format!("element {name}: the leading process sends its commands\n");
+            continue;
+        }
         text += &format!(
             "element {}: {}, {} changes applied, {} refused",
             word(&element["name"]),

@@ -10,8 +10,8 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    Compare, ElementDevice, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Listen, Loops,
-    MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ReflexIndex, ReflexSpec,
+    Compare, ElementDevice, ElementIndex, ElementSpec, KeyPart, LatencyMeasure, Loops, MonitorKind,
+    MonitorSpec, P4RuntimeDevice, PathLatencySpec, ReflexIndex, ReflexSpec, SourcePlace,
     SourceSpec, StoreSpec,
 };
 use crate::classify::ReportRule;
@@ -245,16 +245,16 @@ impl Check {
         })
     }
 
-    fn listen(&mut self, listen: &Text) -> Listen {
+    fn listen(&mut self, listen: &Text) -> SourcePlace {
         let text = listen.get_ref();
         let (kind, place) = text.split_once(':').unwrap_or((text, ""));
         let read = match kind {
             _ if place.is_empty() => None,
-            "host" => Some(Listen::Host(place.to_owned())),
-            "udp" => place.parse().ok().map(Listen::Udp),
-            "packet" => Some(Listen::Packet(place.to_owned())),
-            "xdp" => Some(Listen::Xdp(place.to_owned())),
-            "pcap" => Some(Listen::Pcap(place.into())),
+            "host" => Some(SourcePlace::Host(place.to_owned())),
+            "udp" => place.parse().ok().map(SourcePlace::Udp),
+            "packet" => Some(SourcePlace::Packet(place.to_owned())),
+            "xdp" => Some(SourcePlace::Xdp(place.to_owned())),
+            "pcap" => Some(SourcePlace::Pcap(place.into())),
             _ => None,
         };
         if read.is_none() {
@@ -264,12 +264,12 @@ impl Check {
                         interface, or \"pcap:FILE\" for a capture";
             self.mistakes.at(listen, message, mend);
         }
-        read.unwrap_or(Listen::Host(String::new()))
+        read.unwrap_or(SourcePlace::Host(String::new()))
     }
 
     fn source(&mut self, source: &file::Source) -> SourceSpec {
         let listen = self.listen(&source.listen);
-        if let (Listen::Udp(_), Some(port)) = (&listen, &source.udp_port) {
+        if let (SourcePlace::Udp(_), Some(port)) = (&listen, &source.udp_port) {
             let message = "the port of a socket is in its address".to_owned();
             self.mistakes.at(port, message, "take udp_port away");
         }
@@ -313,7 +313,7 @@ impl Check {
         SourceSpec {
             line: self.mistakes.line(&source.listen),
             udp_port: match &listen {
-                Listen::Udp(address) => address.port(),
+                SourcePlace::Udp(address) => address.port(),
                 _ => self.mistakes.number(&source.udp_port, 1, REPORT_PORT),
             },
             listen,
