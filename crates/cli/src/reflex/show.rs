@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::reflex::{
-    Compare, Decision, DecisionRefusal, ElementIndex, LatencyMeasure, Loops, MonitorIndex,
-    MonitorKind, Outcome, PlaneDriver, ReflexIndex, SourceIndex,
+    Compare, Decision, DecisionRefusal, ElementDevice, ElementIndex, LatencyMeasure, Loops,
+    MonitorIndex, MonitorKind, Outcome, PlaneDriver, ReflexIndex, SourceIndex,
 };
 use consensus::RaftRole;
 use packet::Nanos;
@@ -50,6 +50,16 @@ impl Declared {
 /// Returns a loop file in words.
 pub(super) fn declared(loops: &Loops) -> String {
     let mut text = format!("{}\n", loops.name);
+    for element in &loops.elements {
+        let name = &element.name;
+        text += &match &element.device {
+            ElementDevice::Switch(switch) => format!("element {name}: switch {switch}\n"),
+            ElementDevice::P4Runtime(device) => format!(
+                "element {name}: device {} of the P4Runtime server {}\n",
+                device.device_id, device.address
+            ),
+        };
+    }
     for source in &loops.sources {
         let nodes: Vec<String> = source
             .from
@@ -97,7 +107,18 @@ pub(super) fn declared(loops: &Loops) -> String {
             time(reflex.hold),
         );
     }
-    text += &format!("store of {}\n", loops.store.nodes.join(", "));
+    let store = &loops.store;
+    let mut addresses = store.addresses.iter();
+    let nodes = store.nodes.iter().map(|node| match addresses.next() {
+        Some(address) => format!("{node} at {address}"),
+        None => node.clone(),
+    });
+    let nodes: Vec<String> = nodes.collect();
+    let place = match &store.dir {
+        Some(dir) => format!("on disk in {}", dir.display()),
+        None => "in memory".to_owned(),
+    };
+    text += &format!("store of {}, {place}\n", nodes.join(", "));
     text
 }
 
@@ -393,8 +414,8 @@ impl Report {
     }
 }
 
-/// Properties that all decisions of a row have: monitor, path, permission, port, refusal, and whether
-/// the element answered.
+/// Properties that all decisions of a row have: monitor, path, permission, port, refusal, and
+/// whether the element answered.
 type GroupKey<'d> = (
     &'d str,
     &'d [u32],
