@@ -176,7 +176,7 @@ impl Sender {
     }
 }
 
-/// Loops with one source and one element behind a P4Runtime server.
+/// Loops with one source and one element at a P4Runtime server.
 fn loops(listen: &str, element: &str, store: &str) -> String {
     format!(
         r#"

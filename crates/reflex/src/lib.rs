@@ -49,9 +49,9 @@ pub use fabric_node::{
 };
 pub use loops::{
     BurstFlows, ChangeSpec, Compare, ElementDevice, ElementIndex, ElementSpec, EntrySpec, KeyPart,
-    LatencyMeasure, Listen, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind,
-    MonitorSpec, P4RuntimeDevice, PathLatencySpec, RateLimitSpec, ReflexIndex, ReflexSpec,
-    RoutingLoopSpec, SourceIndex, SourceSpec, SpreaderSpec, StoreSpec, TuningSpec,
+    LatencyMeasure, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec,
+    P4RuntimeDevice, PathLatencySpec, RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec,
+    SourceIndex, SourcePlace, SourceSpec, SpreaderSpec, StoreSpec, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};

@@ -248,8 +248,8 @@ impl Permission {
         self.prolong(write.place, now);
     }
 
-    /// Notes a place that the store has and that another process, or this one before it was started
-    /// again, changed. Its life begins anew.
+    /// Notes a place that another process changed, or this one before it was started again: the
+    /// store has it. Its life begins again.
     pub(crate) fn adopt(&mut self, write: &ElementWrite, now: Nanos) {
         let Some(setting) = write.setting else {
             return;

@@ -381,7 +381,7 @@ impl ReplicaGroup {
         })
     }
 
-    /// Returns the first error of a disk whose write is not complete.
+    /// Returns the first error of a disk that has an incomplete write.
     pub fn disk_error(&self) -> Option<LogDiskError> {
         let disks = self.replicas.iter().filter_map(|it| it.disk.as_ref());
         disks.filter_map(|disk| disk.error()).next()

@@ -6,7 +6,7 @@
 //! events and answers.
 //!
 //! - [`PlaneProcess`] opens all and runs the plane on the calling thread.
-//! - `source` receives reports; [`P4RuntimeElement`] is a switch behind a P4Runtime server, with a
+//! - `source` receives reports; [`P4RuntimeElement`] is a switch at a P4Runtime server, with a
 //!   thread for its connection; [`LogThread`] keeps a node's log with a thread for its disk.
 //! - [`ControlClient`] asks a running process by its control socket.
 //!

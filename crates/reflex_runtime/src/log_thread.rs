@@ -17,7 +17,7 @@ use crate::error::ProcessError;
 /// Time between two attempts of a write that fails.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the thread and its owner share.
+/// State that the thread and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Number of the last complete write.

@@ -1,4 +1,4 @@
-//! An element behind a P4Runtime server: a thread for its connection.
+//! An element at a P4Runtime server: a thread for its connection.
 //!
 //! The election ID of a connection has the store's term in its low half. So a server refuses the
 //! writes of an older leader, and the entries of the switch are read again by each new one.
@@ -45,7 +45,7 @@ enum Order {
     Settled,
 }
 
-/// What the thread and its owner share.
+/// State that the thread and its owner share.
 #[derive(Default)]
 struct Shared {
     counts: Mutex<ElementCounts>,
@@ -54,7 +54,7 @@ struct Shared {
     is_ending: AtomicBool,
 }
 
-/// An element behind a P4Runtime server.
+/// An element at a P4Runtime server.
 pub struct P4RuntimeElement {
     orders: Sender<Order>,
     answers: Receiver<ElementAnswer>,
@@ -400,7 +400,7 @@ impl Connection {
                         Planned::Nothing => WriteResult::Applied,
                         Planned::Write(update) => {
                             places.push((answers.len(), change.key));
-                            updates.push(update);
+                            updates.push(*update);
                             WriteResult::Applied
                         }
                     };
@@ -500,13 +500,13 @@ struct Batch {
     keys: HashSet<Key>,
 }
 
-/// What a change needs at the switch.
+/// Need of a change at the switch.
 enum Planned {
     /// It is no write of this element.
     Unknown,
     /// The switch has it.
     Nothing,
-    Write(rt::Update),
+    Write(Box<rt::Update>),
 }
 
 /// Reason for which a request had no effect.
@@ -553,7 +553,7 @@ impl Link {
         let Some(bytes) = &change.change else {
             self.held.remove(&change.key);
             return match self.present.remove(&change.key) {
-                Some(entry) => Planned::Write(update_of(UpdateType::Delete, entry.key())),
+                Some(entry) => Planned::Write(Box::new(update_of(UpdateType::Delete, entry.key()))),
                 None => Planned::Nothing,
             };
         };
@@ -571,8 +571,8 @@ impl Link {
             Some(before) if before.argument == self.present[&change.key].argument => {
                 Planned::Nothing
             }
-            Some(_) => Planned::Write(update_of(UpdateType::Modify, message)),
-            None => Planned::Write(update_of(UpdateType::Insert, message)),
+            Some(_) => Planned::Write(Box::new(update_of(UpdateType::Modify, message))),
+            None => Planned::Write(Box::new(update_of(UpdateType::Insert, message))),
         }
     }
 

@@ -104,7 +104,7 @@ impl Clock {
     }
 }
 
-/// What the observer knows.
+/// State that the observer knows.
 #[derive(Default)]
 struct Observed {
     last: Option<DecisionId>,
@@ -154,7 +154,7 @@ impl PlaneProcess {
         // Terms of a store in memory begin again at each start: the time makes them greater.
         let base = match loops.store.dir {
             Some(_) => 0,
-            None => clock.begin.0 / 1_000_000_000 << 32,
+            None => (clock.begin.0 / 1_000_000_000) << 32,
         };
         let mut warnings = Vec::new();
         let mut elements: Vec<Box<dyn CommandTarget>> = Vec::new();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{PcapReader, PcapWriter, Port, PortDriver, PortError, bind_datagrams, open_interface};
-use reflex::{Listen, SourceSpec, datagram};
+use reflex::{SourcePlace, SourceSpec, datagram};
 use support::checksum::internet_checksum;
 
 use crate::error::ProcessError;
@@ -79,7 +79,7 @@ enum Kind {
     Elsewhere,
 }
 
-/// A capture, whose packets come at the capture's times, the first one at once.
+/// A capture. Its packets come at the capture's times, the first one at once.
 struct Capture {
     reader: PcapReader,
     /// The next packet, with its time in the capture.
@@ -135,19 +135,19 @@ impl OpenSource {
         };
         let kind = match &spec.listen {
             _ if is_elsewhere => Kind::Elsewhere,
-            Listen::Host(host) => {
+            SourcePlace::Host(host) => {
                 return Err(ProcessError(format!(
                     "source {host} is a host of a topology, by line {} of the loop file: add --fabric TOPOLOGY, or write listen = \"udp:ADDRESS:PORT\" or \"packet:INTERFACE\"",
                     spec.line
                 )));
             }
-            Listen::Udp(address) => {
+            SourcePlace::Udp(address) => {
                 let socket = bind_datagrams(*address).map_err(|error| failed(&error))?;
                 Kind::Socket(socket, vec![0; MAX_DATAGRAM].into())
             }
-            Listen::Packet(name) => interface(name, PortDriver::Packet)?,
-            Listen::Xdp(name) => interface(name, PortDriver::Xdp)?,
-            Listen::Pcap(path) => {
+            SourcePlace::Packet(name) => interface(name, PortDriver::Packet)?,
+            SourcePlace::Xdp(name) => interface(name, PortDriver::Xdp)?,
+            SourcePlace::Pcap(path) => {
                 let reader = PcapReader::open(&folder.join(path));
                 let reader = reader.map_err(|error| failed(&error))?;
                 let mut capture = Capture {
@@ -173,7 +173,7 @@ impl OpenSource {
     pub(crate) fn record(&mut self, file: &Path, spec: &SourceSpec) -> Result<(), ProcessError> {
         let writer = PcapWriter::create(file).map_err(ProcessError::new)?;
         let to = match &spec.listen {
-            Listen::Udp(address) => *address.ip(),
+            SourcePlace::Udp(address) => *address.ip(),
             _ => Ipv4Addr::UNSPECIFIED,
         };
         self.recording = Some(Recording {

@@ -1,9 +1,9 @@
-//! Crate `store`: persistent state of devices in a directory, for `--state DIR`, and of the nodes of
-//! a replicated log.
+//! Crate `store`: persistent state of devices in a directory, for `--state DIR`, and of the nodes
+//! of a replicated log.
 //!
 //! **In:** batches of changes from a device's journal ([`switch::Storage`]); votes and entries of a
-//! node ([`LogWrite`]). **Out:** program and state of a device that restarts; state of a node. Only this crate depends on the database. It is never on the
-//! packet path.
+//! node ([`LogWrite`]). **Out:** program and state of a device that restarts; state of a node. Only
+//! this crate depends on the database. It is never on the packet path.
 //!
 //! - `place`: the directory, which one process uses at a time, with one file for each device;
 //! - `disk`: a file: batches are written, objects are read;

@@ -39,6 +39,7 @@ const FILE_PLACES: &[&str] = &[
     "crates/command/",
     "crates/lab/",
     "crates/aggregate_runtime/src/stream.rs",
+    "crates/reflex_runtime/src/control.rs",
     "crates/foreign/src/compile.rs",
     "crates/foreign/tests/",
     "crates/p4info/build.rs",

@@ -27,6 +27,13 @@ pub(super) struct LiveOptions {
     spin: u64,
 }
 
+impl LiveOptions {
+    /// Returns true if an option of real runs is given.
+    pub(super) fn is_given(&self) -> bool {
+        self.control.is_some() || self.spin > 0
+    }
+}
+
 #[derive(Args)]
 #[command(
     after_help = "Give each node of [store] an address, and start one process for each. All read the same file. The node that leads sends commands to switches; \
@@ -50,7 +57,7 @@ pub(super) struct MemberOptions {
     json: bool,
 }
 
-/// What a process runs.
+/// A run of a process.
 pub(super) struct LiveRun<'a> {
     pub(super) file: &'a Path,
     /// Place of its node in the list of the store, if the nodes are in several processes.

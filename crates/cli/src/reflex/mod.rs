@@ -1,7 +1,7 @@
 //! `polyplane reflex`: loops from telemetry reports to changes of switches.
 //!
-//! The crate `reflex` has the plane, `reflex_runtime` its process. This module reads files, runs the
-//! plane in a simulated fabric, over captures or on real sources, and prints decisions.
+//! The crate `reflex` has the plane, `reflex_runtime` its process. This module reads files, runs
+//! the plane in a simulated fabric, over captures or on real sources, and prints decisions.
 
 mod control;
 mod live;

@@ -86,6 +86,10 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         };
         return live::run(loops, &run, &options.live, early);
     };
+    if options.live.is_given() {
+        let refusal = "--control and --spin are of real runs: take them or --fabric away";
+        return Err(refusal.to_owned());
+    }
     let topology = read_topology(fabric)?;
     check_names(&loops, &options.loops, &topology, fabric)?;
     let hosts: Vec<String> = topology.hosts.iter().map(|it| it.name.clone()).collect();

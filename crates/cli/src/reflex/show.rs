@@ -52,6 +52,16 @@ impl Declared {
 /// Returns a loop file in words.
 pub(super) fn declared(loops: &Loops) -> String {
     let mut text = format!("{}\n", loops.name);
+    for element in &loops.elements {
+        let name = &element.name;
+        text += &match &element.device {
+            ElementDevice::Switch(switch) => format!("element {name}: switch {switch}\n"),
+            ElementDevice::P4Runtime(device) => format!(
+                "element {name}: device {} of the P4Runtime server {}\n",
+                device.device_id, device.address
+            ),
+        };
+    }
     for source in &loops.sources {
         let nodes: Vec<String> = source
             .from
@@ -83,7 +93,18 @@ pub(super) fn declared(loops: &Loops) -> String {
             measured::reflex(reflex, loops)
         );
     }
-    text += &format!("store of {}\n", loops.store.nodes.join(", "));
+    let store = &loops.store;
+    let mut addresses = store.addresses.iter();
+    let nodes = store.nodes.iter().map(|node| match addresses.next() {
+        Some(address) => format!("{node} at {address}"),
+        None => node.clone(),
+    });
+    let nodes: Vec<String> = nodes.collect();
+    let place = match &store.dir {
+        Some(dir) => format!("on disk in {}", dir.display()),
+        None => "in memory".to_owned(),
+    };
+    text += &format!("store of {}, {place}\n", nodes.join(", "));
     text
 }
 
@@ -437,8 +458,8 @@ impl Report {
     }
 }
 
-/// What decisions of one row have in common: monitor, path, permission, change, refusal, and whether
-/// the element answered.
+/// Properties that all decisions of a row have: monitor, path, permission, change, refusal, and
+/// whether the element answered.
 type GroupKey<'d> = (
     &'d str,
     &'d [u32],
@@ -620,8 +641,14 @@ pub(super) fn state_text(state: &Value) -> String {
         );
     }
     let disconnected = list("disconnected");
+    let leads = list("nodes").iter().any(|node| node["role"] == "leader");
     for element in list("elements") {
         let is_away = disconnected.contains(&element["name"]);
+        if is_away && !leads {
+            let name = word(&element["name"]);
+            text += &format!("element {name}: the leading process sends its commands\n");
+            continue;
+        }
         text += &format!(
             "element {}: {}, {} changes applied, {} refused",
             word(&element["name"]),

@@ -1,6 +1,6 @@
 //! The check of a loop file: resolves names, reads quantities and rules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use consensus::{Ack, MAX_MEMBERS};
@@ -10,8 +10,8 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    ElementDevice, ElementIndex, ElementSpec, Listen, Loops, MonitorSpec, P4RuntimeDevice,
-    ReflexIndex, ReflexSpec, SourceSpec, StoreSpec,
+    ElementDevice, ElementIndex, ElementSpec, Loops, MonitorSpec, P4RuntimeDevice, ReflexIndex,
+    ReflexSpec, SourcePlace, SourceSpec, StoreSpec,
 };
 
 /// UDP port of telemetry reports by default.
@@ -278,16 +278,16 @@ impl Check {
         })
     }
 
-    fn listen(&mut self, listen: &Text) -> Listen {
+    fn listen(&mut self, listen: &Text) -> SourcePlace {
         let text = listen.get_ref();
         let (kind, place) = text.split_once(':').unwrap_or((text, ""));
         let read = match kind {
             _ if place.is_empty() => None,
-            "host" => Some(Listen::Host(place.to_owned())),
-            "udp" => place.parse().ok().map(Listen::Udp),
-            "packet" => Some(Listen::Packet(place.to_owned())),
-            "xdp" => Some(Listen::Xdp(place.to_owned())),
-            "pcap" => Some(Listen::Pcap(place.into())),
+            "host" => Some(SourcePlace::Host(place.to_owned())),
+            "udp" => place.parse().ok().map(SourcePlace::Udp),
+            "packet" => Some(SourcePlace::Packet(place.to_owned())),
+            "xdp" => Some(SourcePlace::Xdp(place.to_owned())),
+            "pcap" => Some(SourcePlace::Pcap(place.into())),
             _ => None,
         };
         if read.is_none() {
@@ -297,12 +297,12 @@ impl Check {
                         interface, or \"pcap:FILE\" for a capture";
             self.mistakes.at(listen, message, mend);
         }
-        read.unwrap_or(Listen::Host(String::new()))
+        read.unwrap_or(SourcePlace::Host(String::new()))
     }
 
     fn source(&mut self, source: &file::Source) -> SourceSpec {
         let listen = self.listen(&source.listen);
-        if let (Listen::Udp(_), Some(port)) = (&listen, &source.udp_port) {
+        if let (SourcePlace::Udp(_), Some(port)) = (&listen, &source.udp_port) {
             let message = "the port of a socket is in its address".to_owned();
             self.mistakes.at(port, message, "take udp_port away");
         }
@@ -344,7 +344,7 @@ impl Check {
         SourceSpec {
             line: self.mistakes.line(&source.listen),
             udp_port: match &listen {
-                Listen::Udp(address) => address.port(),
+                SourcePlace::Udp(address) => address.port(),
                 _ => self.udp_port(&source.udp_port, REPORT_PORT),
             },
             listen,

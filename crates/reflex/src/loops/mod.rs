@@ -115,7 +115,7 @@ pub struct P4RuntimeDevice {
 
 /// A place that reports are received at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
+pub enum SourcePlace {
     /// A host of the topology. The plane takes its place.
     Host(String),
     /// A UDP socket.
@@ -128,25 +128,25 @@ pub enum Listen {
     Pcap(PathBuf),
 }
 
-impl Listen {
+impl SourcePlace {
     /// Returns the host of the topology.
     pub fn host(&self) -> Option<&str> {
         match self {
-            Listen::Host(name) => Some(name),
+            SourcePlace::Host(name) => Some(name),
             _ => None,
         }
     }
 }
 
 /// Formats the place by its name on the command line: a host's name, or the text of the file.
-impl fmt::Display for Listen {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Listen::Host(name) => f.write_str(name),
-            Listen::Udp(address) => write!(f, "udp:{address}"),
-            Listen::Packet(name) => write!(f, "packet:{name}"),
-            Listen::Xdp(name) => write!(f, "xdp:{name}"),
-            Listen::Pcap(path) => write!(f, "pcap:{}", path.display()),
+            SourcePlace::Host(name) => f.write_str(name),
+            SourcePlace::Udp(address) => write!(f, "udp:{address}"),
+            SourcePlace::Packet(name) => write!(f, "packet:{name}"),
+            SourcePlace::Xdp(name) => write!(f, "xdp:{name}"),
+            SourcePlace::Pcap(path) => write!(f, "pcap:{}", path.display()),
         }
     }
 }
@@ -155,7 +155,7 @@ impl fmt::Display for Listen {
 #[derive(Clone, Debug)]
 pub struct SourceSpec {
     /// The place that reports are sent to.
-    pub listen: Listen,
+    pub listen: SourcePlace,
     /// Line of the place in the file, from 1.
     pub line: usize,
     /// The store's node in the process that listens; all processes listen if it is not given.

@@ -63,12 +63,12 @@ struct Timed {
 }
 
 impl CommandTarget for Timed {
-    fn take(&mut self, term: Term, change: &ElementChange) -> ElementAnswer {
+    fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer> {
         let start = Instant::now();
         let answer = self.element.take(&mut self.device, term, change);
         let taken = start.elapsed().as_nanos() as u64;
         self.nanoseconds.set(self.nanoseconds.get() + taken);
-        answer
+        Some(answer)
     }
 
     fn counts(&self) -> ElementCounts {
