@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::reflex::{
-    Burst, Decision, DecisionRefusal, ElementIndex, Loops, MonitorIndex, Outcome, PlaneDriver,
-    ReflexIndex, Setting, SourceIndex, Subject,
+    Burst, Decision, DecisionRefusal, ElementDevice, ElementIndex, Loops, MonitorIndex, Outcome,
+    PlaneDriver, ReflexIndex, Setting, SourceIndex, Subject,
 };
 use consensus::RaftRole;
 use packet::Nanos;
