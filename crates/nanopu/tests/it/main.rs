@@ -1,0 +1,10 @@
+//! Tests of the model: programs of the examples, small programs made here, and random input.
+
+mod assembler;
+mod faults;
+mod floats;
+mod images;
+mod network;
+mod polling;
+mod queues;
+mod timing;
