@@ -1,6 +1,6 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
-//! `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `kernel`, `nanopu`, `placement-peer`, `split-programs`, `split-routes`,
+//! `figures`, `soak`, `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -10,6 +10,7 @@ mod corpus;
 mod figures;
 mod fuzz;
 mod kernel;
+mod nanopu;
 mod placement_peer;
 mod sanitize;
 mod scale;
@@ -73,6 +74,9 @@ enum Task {
     /// Run the offload by TC flower in a guest with Debian's kernel and a test NIC. Skipped where
     /// the packages of the kernel and QEMU cannot be had.
     Kernel(kernel::Options),
+    /// Check the model of the nanoPU: images against their sources, riscv-tests, random programs
+    /// against `qemu-riscv64`. What cannot be had is skipped.
+    Nanopu(nanopu::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
     /// Python has no `highspy`.
     PlacementPeer(placement_peer::Options),
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Task::Floats(options) => split_programs::run_floats(&options),
         Task::Aggregate(options) => aggregate::run(&options),
         Task::Kernel(options) => kernel::run(&root(), &options),
+        Task::Nanopu(options) => nanopu::run(&root(), &options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Bmv2(options) => bmv2::run(&options),
