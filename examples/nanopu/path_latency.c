@@ -1,6 +1,6 @@
 /* Path latency anomalies (paper, 3.1.2): the latency of a report against the average of the last
- * ten of its flow. A report of 16 bytes has the flow and the latency in nanoseconds. An anomaly is
- * a command of 16 bytes to context 1 of the sender: the flow and the latency.
+ * ten of its flow. A report has the flow, and the latency in each hop in nanoseconds, a word each.
+ * An anomaly is a command of 16 bytes to context 1 of the sender: the flow and the latency.
  *
  * The average has the report's own latency, and deviations in both directions are anomalies, as in
  * the published program. */
@@ -23,14 +23,10 @@ int main(void) {
     net_wait();
     uint64_t header = net_read();
     uint64_t words = net_words(header);
-    if (words != 2) {
-      while (words-- > 0)
-        net_read();
-      net_done();
-      continue;
-    }
     uint64_t id = net_read();
-    uint32_t latency = (uint32_t)net_read();
+    uint32_t latency = 0;
+    while (--words > 0)
+      latency += (uint32_t)net_read();
     struct flow *flow = &flows[id % FLOWS];
     flow->sum += latency - flow->latencies[flow->next];
     flow->latencies[flow->next] = latency;

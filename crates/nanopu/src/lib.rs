@@ -48,9 +48,7 @@ pub use decode::{Decoded, decode};
 pub use device::{Device, DeviceCounts};
 pub use fault::{CoreFault, FaultKind};
 pub use image::{Image, ImageError};
-pub use load::{
-    DEVICE_ADDRESS, Load, LoadReport, MAX_CLIENTS, MAX_CORES, MAX_MESSAGES, run_load,
-};
+pub use load::{DEVICE_ADDRESS, Load, LoadReport, MAX_CLIENTS, MAX_CORES, MAX_MESSAGES, run_load};
 pub use memory::{MEMORY_BASE, Memory};
 pub use network::{LinkFaults, Network, NetworkCounts, NodeId, Received};
 pub use queues::{CONTEXTS, MAX_MESSAGE, Output, RpcMessage};

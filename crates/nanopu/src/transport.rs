@@ -250,11 +250,15 @@ impl Transport {
 
     /// The first pull of a message that has a buffer, or can get one.
     fn pullable(&self) -> Option<usize> {
-        let has_free = self.receiving.iter().any(Option::is_none);
-        let held = |key: MessageKey| self.receiving.iter().flatten().any(|r| r.key == key);
-        self.pulls
-            .iter()
-            .position(|pull| has_free || held(pull.key))
+        if self.pulls.is_empty() {
+            return None;
+        }
+        if self.receiving.iter().any(Option::is_none) {
+            return Some(0);
+        }
+        let partial = self.receiving.iter().flatten().filter(|r| r.missing != 0);
+        let places = partial.filter_map(|r| self.pulls.iter().position(|pull| pull.key == r.key));
+        places.min()
     }
 
     /// Sends the pulls and the repetitions that are due.

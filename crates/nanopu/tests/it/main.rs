@@ -4,6 +4,7 @@ mod assembler;
 mod faults;
 mod floats;
 mod images;
+mod load;
 mod network;
 mod polling;
 mod queues;
