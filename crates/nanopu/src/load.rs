@@ -120,6 +120,10 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
     for (index, &client) in clients.iter().enumerate() {
         for (turn, answer) in network.take_received(client).into_iter().enumerate() {
             let number = turn * clients.len() + index;
+            if number >= messages {
+                // More answers than messages: they are no answers.
+                break;
+            }
             latencies.push(answer.time.since(time_of(number)));
             last = last.max(answer.time);
         }

@@ -15,6 +15,8 @@ const RTT_PACKETS: u16 = 5;
 const HISTORY: usize = 4096;
 /// Pulls that wait, at most. More are dropped; the sender's timeout repeats them.
 const MAX_PULLS: usize = 4096;
+/// Pulls among which one for a buffer in use is searched.
+const SEARCHED_PULLS: usize = 16;
 
 /// Message of a sender: its address, context, and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,6 +109,8 @@ pub(crate) struct Transport {
     pulls: VecDeque<PendingPull>,
     pulled: HashMap<MessageKey, u16>,
     next_pull: Picos,
+    /// The earliest deadline of messages that are sent.
+    next_timeout: Option<Picos>,
     next_id: u16,
     link_free: Picos,
     /// Packets with the time of their first bit.
@@ -130,6 +134,7 @@ impl Transport {
             pulls: VecDeque::new(),
             pulled: HashMap::new(),
             next_pull: Picos(0),
+            next_timeout: None,
             next_id: 0,
             link_free: Picos(0),
             sent: Vec::new(),
@@ -144,6 +149,7 @@ impl Transport {
         self.counts.messages_in += 1;
         self.waiting.push_back(message);
         self.start_waiting(now);
+        self.find_timeout();
     }
 
     /// Returns the number of messages that wait for a buffer.
@@ -243,7 +249,7 @@ impl Transport {
 
     /// Returns the time of the next pull or timeout.
     pub(crate) fn next_time(&self) -> Option<Picos> {
-        let timeout = self.sending.iter().flatten().map(|s| s.deadline).min();
+        let timeout = self.next_timeout;
         let pull = self.pullable().map(|_| self.next_pull);
         timeout.into_iter().chain(pull).min()
     }
@@ -256,9 +262,13 @@ impl Transport {
         if self.receiving.iter().any(Option::is_none) {
             return Some(0);
         }
-        let partial = self.receiving.iter().flatten().filter(|r| r.missing != 0);
-        let places = partial.filter_map(|r| self.pulls.iter().position(|pull| pull.key == r.key));
-        places.min()
+        // Of the oldest pulls only: the others wait for a buffer, or for their sender's timeout.
+        let mut oldest = self.pulls.iter().take(SEARCHED_PULLS);
+        let is_partial = |key| {
+            let mut held = self.receiving.iter().flatten();
+            held.any(|r| r.missing != 0 && r.key == key)
+        };
+        oldest.position(|pull| is_partial(pull.key))
     }
 
     /// Sends the pulls and the repetitions that are due.
@@ -305,6 +315,11 @@ impl Transport {
             }
         }
         self.start_waiting(now);
+        self.find_timeout();
+    }
+
+    fn find_timeout(&mut self) {
+        self.next_timeout = self.sending.iter().flatten().map(|s| s.deadline).min();
     }
 
     /// Processes a packet. `is_bound` is true for a context that a core has bound.
@@ -318,6 +333,7 @@ impl Transport {
             self.receive_data(now, packet, is_bound);
         } else {
             self.receive_control(now, packet);
+            self.find_timeout();
         }
     }
 
