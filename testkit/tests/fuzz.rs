@@ -82,6 +82,11 @@ fn printed_programs_compile_and_give_the_same_results() {
 }
 
 #[test]
+fn images_of_programs_are_refused_or_end_with_a_named_fault() {
+    finds_nothing(Target::Images, 33);
+}
+
+#[test]
 fn flows_of_split_programs_get_what_one_device_gives_them() {
     finds_nothing(Target::Split, 27);
 }

@@ -1,5 +1,5 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `kernel`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
+//! `aggregate`, `bmv2`, `kernel`, `nanopu`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
 //! `soak`, `sanitize`, `p4runtime-clients`, `consensus`, `reflex-linear`,
 //! `reflex-peers`. Each does all of its own set-up.
 
@@ -12,6 +12,7 @@ mod corpus;
 mod figures;
 mod fuzz;
 mod kernel;
+mod nanopu;
 mod placement_peer;
 mod sanitize;
 mod scale;
@@ -83,6 +84,9 @@ enum Task {
     /// Run the offload by TC flower in a guest with Debian's kernel and a test NIC. Skipped where
     /// the packages of the kernel and QEMU cannot be had.
     Kernel(kernel::Options),
+    /// Check the model of the nanoPU: images against their sources, riscv-tests, random programs
+    /// against `qemu-riscv64`. What cannot be had is skipped.
+    Nanopu(nanopu::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
     /// Python has no `highspy`.
     PlacementPeer(placement_peer::Options),
@@ -115,6 +119,7 @@ fn main() -> ExitCode {
         Task::ReflexPeers(options) => consensus::run_peers(&root(), &options),
         Task::ReflexLinear(options) => consensus::run_linear(&root(), &options),
         Task::Kernel(options) => kernel::run(&root(), &options),
+        Task::Nanopu(options) => nanopu::run(&root(), &options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Bmv2(options) => bmv2::run(&options),

@@ -24,6 +24,7 @@ mod host;
 mod http;
 mod hypervisor;
 mod listen;
+mod nanopu;
 mod offload;
 mod pof;
 mod reflex;
@@ -120,6 +121,9 @@ enum Command {
     /// Change switches by what telemetry reports say: loops that classify, detect, decide and
     /// replicate in microseconds.
     Reflex(reflex::Options),
+    /// Run RISC-V programs on a timed model of the nanoPU, a processor with a network interface in
+    /// its registers.
+    Nanopu(nanopu::Options),
     /// Measure figures of papers, and compare them with the papers' own.
     #[cfg(feature = "lab")]
     Experiment(lab::experiment::ExperimentOptions),
@@ -255,6 +259,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Fabric(options) => fabric::run(&options, &early),
         Command::Aggregate(options) => aggregate::run(&options, &early),
         Command::Reflex(options) => reflex::run(&options, &early),
+        Command::Nanopu(options) => nanopu::run(&options),
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),

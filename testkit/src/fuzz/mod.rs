@@ -12,6 +12,7 @@ mod frames;
 mod front;
 mod generate;
 mod guard;
+mod images;
 mod ir;
 mod jobs;
 mod messages;
@@ -58,6 +59,8 @@ pub enum Target {
     Pof,
     /// Telemetry reports, right and damaged, which are refused or written again.
     Reports,
+    /// Images of RISC-V programs, right and damaged, which are refused or run under messages.
+    Images,
 }
 
 impl Target {
@@ -77,6 +80,7 @@ impl Target {
             "frames" => Some(Target::Frames),
             "pof" => Some(Target::Pof),
             "reports" => Some(Target::Reports),
+            "images" => Some(Target::Images),
             _ => None,
         }
     }
@@ -208,6 +212,7 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Frames => frames::case(&case),
             Target::Pof => pof::case(&case),
             Target::Reports => reports::case(&case),
+            Target::Images => images::case(&case),
         };
         accepted += case.accepted.get();
         if let Some((fault, input)) = found.filter(|(fault, _)| case.is_new(fault)) {

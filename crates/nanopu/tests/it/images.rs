@@ -1,0 +1,116 @@
+//! Images: what is accepted, what is refused and why, and that no bytes panic.
+
+use nanopu::{CoreState, CostTable, Image, ImageError, MEMORY_BASE, SingleCore};
+use proptest::prelude::*;
+
+use crate::assembler::{MEMORY, elf_of, loopback, message};
+
+fn refused(change: impl FnOnce(&mut Vec<u8>)) -> ImageError {
+    let mut file = elf_of(&loopback());
+    change(&mut file);
+    Image::parse(&file, MEMORY).unwrap_err()
+}
+
+#[test]
+fn an_image_that_is_not_rv64_is_refused_by_name() {
+    assert_eq!(refused(Vec::clear), ImageError::NotElf64);
+    assert_eq!(refused(|file| file[4] = 1), ImageError::NotElf64);
+    assert_eq!(refused(|file| file[5] = 2), ImageError::NotElf64);
+    assert_eq!(
+        refused(|file| file[18] = 62),
+        ImageError::NotRiscV { machine: 62 }
+    );
+    assert_eq!(refused(|file| file[16] = 3), ImageError::NotExecutable);
+}
+
+#[test]
+fn an_image_outside_of_memory_is_refused_by_name() {
+    let entry = MEMORY_BASE + 1;
+    assert_eq!(refused(|file| file[24] = 1), ImageError::Entry { entry });
+    assert!(matches!(
+        refused(|file| file[64 + 24 + 3] = 0),
+        ImageError::OutsideMemory { .. }
+    ));
+    assert!(matches!(
+        refused(|file| file[64 + 40 + 7] = 0xff),
+        ImageError::OutsideMemory { .. }
+    ));
+    assert!(matches!(
+        refused(|file| file.truncate(130)),
+        ImageError::Broken { .. }
+    ));
+}
+
+#[test]
+fn the_shipped_loopback_answers_with_each_word_plus_one() {
+    let file = include_bytes!("../../../../examples/nanopu/loopback.elf");
+    let memory = 1 << 24;
+    let image = Image::parse(file, memory).unwrap();
+    let mut core = SingleCore::new(&image, memory, &CostTable::default());
+    let bytes: Vec<u8> = (0..24).collect();
+    core.deliver(1000, message(0, &bytes));
+    let outputs = core.run(2000);
+    let mut expected = bytes;
+    for last in [7, 15, 23] {
+        expected[last] += 1;
+    }
+    assert_eq!(outputs[1].1, nanopu::Output::Message(message(0, &expected)));
+    assert_eq!(outputs[2].1, nanopu::Output::Done(0));
+}
+
+#[test]
+fn the_shipped_detector_reports_an_outlier_and_no_other_report() {
+    let file = include_bytes!("../../../../examples/nanopu/path_latency.elf");
+    let memory = 1 << 24;
+    let image = Image::parse(file, memory).unwrap();
+    let mut core = SingleCore::new(&image, memory, &CostTable::default());
+    let report = |latency: u64| {
+        let mut bytes = 77u64.to_be_bytes().to_vec();
+        bytes.extend(latency.to_be_bytes());
+        message(0, &bytes)
+    };
+    for number in 0..20 {
+        core.deliver(1000 * number, report(2000 + number));
+    }
+    core.deliver(21_000, report(9000));
+    let outputs = core.run(30_000);
+    let sent: Vec<_> = outputs
+        .iter()
+        .filter_map(|(_, output)| match output {
+            nanopu::Output::Message(message) => Some(message),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].peer_context, 1);
+    assert_eq!(sent[0].bytes[8..], 9000u64.to_be_bytes());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_bytes_of_an_image_panic(
+        changes in prop::collection::vec((0usize..220, any::<u8>()), 0..8),
+        code in prop::collection::vec(any::<u32>(), 1..40),
+    ) {
+        let mut words = loopback();
+        words.splice(3..3, code);
+        let mut file = elf_of(&words);
+        for (place, value) in changes {
+            if let Some(byte) = file.get_mut(place) {
+                *byte = value;
+            }
+        }
+        if let Ok(image) = Image::parse(&file, MEMORY) {
+            let mut core = SingleCore::new(&image, MEMORY, &CostTable::default());
+            core.deliver(10, message(0, &[1; 16]));
+            core.run(3000);
+            // Each cycle is in one part.
+            prop_assert_eq!(core.parts().total(), core.cycle());
+            if let CoreState::Faulted(fault) = core.state() {
+                prop_assert!(fault.cycle <= core.cycle());
+            }
+        }
+    }
+}

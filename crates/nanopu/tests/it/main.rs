@@ -1,0 +1,11 @@
+//! Tests of the model: programs of the examples, small programs made here, and random input.
+
+mod assembler;
+mod faults;
+mod floats;
+mod images;
+mod load;
+mod network;
+mod polling;
+mod queues;
+mod timing;
