@@ -1,7 +1,7 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `kernel`, `nanopu`, `placement-peer`, `split-programs`, `split-routes`, `figures`,
-//! `soak`, `sanitize`, `p4runtime-clients`, `consensus`, `reflex-linear`,
-//! `reflex-peers`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `reflex-linear`,
+//! `reflex-peers`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
+//! `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]

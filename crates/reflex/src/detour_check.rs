@@ -228,7 +228,7 @@ mod tests {
         // s1 has no shortest path to s4 that leaves out s0, for one of two.
         assert_eq!(of(1, 4), Err(DetourFault::Loop));
         assert_eq!(of(2, 4), Ok(()));
-        // Another host's port, a port without a link, and an address of nobody.
+        // Another host's port, a port without a link, and an unknown address.
         assert_eq!(of(0, 3), Err(DetourFault::BlackHole));
         assert_eq!(of(0, 0), Ok(()));
         assert_eq!(of(9, 3), Err(DetourFault::NoLink));

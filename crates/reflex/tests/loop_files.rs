@@ -328,7 +328,9 @@ fn a_part_that_the_program_lacks_is_named_with_the_permission() {
         let bed = bed(name, |fabric, loops| (fabric, loops));
         let element = &loops.elements[0];
         let mut devices = bed.devices.iter();
-        let (_, device) = devices.find(|(name, _)| element.device.switch() == Some(name)).unwrap();
+        let (_, device) = devices
+            .find(|(name, _)| element.device.switch() == Some(name))
+            .unwrap();
         let bound = device.with(|device| {
             ManagedElement::new(&loops, ElementIndex(0), device.program()).map(|_| ())
         });
