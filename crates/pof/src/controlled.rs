@@ -170,9 +170,17 @@ impl ControlledSwitch {
         if (port.config, port.is_enabled) == (wanted.config, wanted.is_enabled) {
             return Ok(());
         }
+        let (before, events) = (*port, self.events.len());
         (port.config, port.is_enabled) = (wanted.config, wanted.is_enabled);
+        if let Err(error) = self.port_changed(wanted.id) {
+            self.events.truncate(events);
+            self.ports.insert(wanted.id, before);
+            // There was room for the entries before.
+            let _ = self.renew_ports();
+            return Err(error);
+        }
         self.changed_ports.insert(wanted.id);
-        self.port_changed(wanted.id)
+        Ok(())
     }
 
     /// Returns the numbers of the ports that a PORT_MOD has changed since the last call.

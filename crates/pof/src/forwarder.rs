@@ -528,7 +528,7 @@ impl Forwarder {
             Some(known) => known,
             None => {
                 self.shapes.drop_unused();
-                if self.shapes.len() >= self.options.limits.shapes {
+                if self.is_full() && !self.shapes.has(number, &shape) {
                     return Err(ErrorCode::TableFull);
                 }
                 let _held = self.shapes.add(number, shape.clone());

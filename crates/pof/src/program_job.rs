@@ -8,7 +8,7 @@
 //!
 //! Without [`Forwarder::defer_programs`] a message makes its program at once.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use exec::Engine;
@@ -53,6 +53,8 @@ struct Begun {
     number: u64,
     messages: usize,
     groups: BTreeSet<u32>,
+    /// The tables of its program, with their sizes.
+    tables: BTreeMap<TableNumber, u32>,
 }
 
 /// A job that has failed.
@@ -72,6 +74,10 @@ pub(crate) struct ProgramJobs {
     failed: Option<Failed>,
     /// Number of jobs that are for one message each, since one for several has failed.
     single: usize,
+    /// Groups that each get a job of their own, since one for several has failed.
+    retried_groups: VecDeque<u32>,
+    /// Groups of which the entries keep their actions: there is no room, or no program.
+    failed_groups: Vec<u32>,
 }
 
 impl Default for ProgramJobs {
@@ -83,6 +89,8 @@ impl Default for ProgramJobs {
             begun: None,
             failed: None,
             single: 0,
+            retried_groups: VecDeque::new(),
+            failed_groups: Vec::new(),
         }
     }
 }
@@ -99,25 +107,27 @@ impl ProgramJobs {
         wait.has_joined && self.failed.as_ref().is_some_and(is_own)
     }
 
-    /// Ends the job that has begun. Returns its groups; none if it has failed and was for one
-    /// message, or one group.
+    /// Ends the job that has begun. Returns its groups if it has not failed.
     fn end(&mut self, number: u64, has_failed: bool) -> BTreeSet<u32> {
         let begun = self.begun.take();
         let (messages, groups) =
             begun.map_or((1, BTreeSet::new()), |begun| (begun.messages, begun.groups));
-        self.single = match has_failed && messages > 1 {
-            true => messages,
-            false => self.single.saturating_sub(1),
+        let is_for_one = messages <= 1;
+        self.single = match (has_failed, is_for_one) {
+            (true, false) => messages,
+            // The one that cannot be made is found.
+            (true, true) => 0,
+            (false, _) => self.single.saturating_sub(1),
         };
         if !has_failed {
             return groups;
         }
-        let is_for_one = messages <= 1;
         self.failed = Some(Failed { number, is_for_one });
         match is_for_one {
-            true => BTreeSet::new(),
-            false => groups,
+            true => self.failed_groups.extend(groups),
+            false => self.retried_groups.extend(groups),
         }
+        BTreeSet::new()
     }
 }
 
@@ -242,7 +252,8 @@ impl Forwarder {
             });
         }
         self.shapes.drop_unused();
-        if !needs.shapes.is_empty() && self.shapes.len() >= self.options.limits.shapes {
+        let is_new = |(number, shape): &(TableNumber, Shape)| !self.shapes.has(*number, shape);
+        if needs.shapes.iter().any(is_new) && self.is_full() {
             // It is refused when it is handled.
             return Ok(None);
         }
@@ -272,12 +283,17 @@ impl Forwarder {
         Ok(Some(wait))
     }
 
+    /// Returns true if the program can have no other shape.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shapes.len() >= self.options.limits.shapes
+    }
+
     /// Adds shapes to the next job, up to the limit.
     fn want(&mut self, messages: usize, shapes: Vec<(TableNumber, Shape)>) -> ProgramWait {
         let mut held = Vec::new();
         for (number, shape) in shapes {
-            if self.shapes.len() >= self.options.limits.shapes {
-                break;
+            if self.is_full() && !self.shapes.has(number, &shape) {
+                continue;
             }
             held.push(self.shapes.add(number, shape));
         }
@@ -303,18 +319,22 @@ impl Forwarder {
         if self.jobs.begun.is_some() {
             return None;
         }
+        while self.jobs.wanted.is_none()
+            && let Some(group) = self.jobs.retried_groups.pop_front()
+        {
+            self.renew_groups([group]);
+        }
         let wanted = self.jobs.wanted.take()?;
         let number = self.jobs.next;
         self.jobs.next += 1;
-        self.jobs.begun = Some(Begun {
-            number,
-            messages: wanted.messages,
-            groups: wanted.groups,
-        });
         self.shapes.drop_unused();
         let mut job = self.job(number);
-        job.shapes
-            .retain(|number, _| !wanted.without.contains(number));
+        // Of a table that was removed, a message may hold shapes until it is refused.
+        job.shapes.retain(|number, _| {
+            let is_there =
+                *number == TableNumber::PACKET_OUT || job.tables.table(*number).is_some();
+            is_there && !wanted.without.contains(number)
+        });
         for (number, size) in wanted.sizes {
             let name = job.tables.table(number).map(|table| table.name);
             let resize = name.map(|name| TableChange::Resize(number, size, name));
@@ -322,6 +342,14 @@ impl Forwarder {
                 .into_iter()
                 .for_each(|resize| job.tables.apply_table(resize));
         }
+        let tables = job.shapes.keys();
+        let tables = tables.filter_map(|number| Some((*number, job.tables.table(*number)?.size)));
+        self.jobs.begun = Some(Begun {
+            number,
+            messages: wanted.messages,
+            groups: wanted.groups,
+            tables: tables.collect(),
+        });
         Some(job)
     }
 
@@ -350,21 +378,27 @@ impl Forwarder {
         let held = made.shapes.clone();
         let (result, rest) = self.install(made);
         for group in self.jobs.end(number, result.is_err()) {
-            // Entries for which there is no room or no program keep their actions. After a failure
-            // for others, the programs for these are made here.
-            let _ = self.renew_users(group);
+            if self.renew_users(group).is_err() {
+                self.jobs.failed_groups.push(group);
+            }
         }
         drop(held);
         rest
     }
 
     /// Renews the entries of groups, now or when their program is made.
-    fn renew_groups(&mut self, groups: BTreeSet<u32>) {
+    fn renew_groups(&mut self, groups: impl IntoIterator<Item = u32>) {
         for group in groups {
-            if self.is_group_ready(group) {
-                let _ = self.renew_users(group);
+            if self.is_group_ready(group) && self.renew_users(group).is_err() {
+                self.jobs.failed_groups.push(group);
             }
         }
+    }
+
+    /// Returns the groups of which the entries keep their actions, since there is no room or no
+    /// program for others. Each is returned once.
+    pub fn take_failed_groups(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.jobs.failed_groups)
     }
 
     /// Makes the program of all shapes, and lets it take the place of the running one. After an
@@ -496,11 +530,16 @@ impl Forwarder {
             }
             Body::TableMod(table) => match self.tables.table_change(table) {
                 Ok(TableChange::Set(number, _) | TableChange::Remove(number)) => {
-                    let is_there = self.translated.contains_key(&number);
+                    let mut begun = self.jobs.begun.iter();
+                    let is_there = self.translated.contains_key(&number)
+                        || begun.any(|begun| begun.tables.contains_key(&number));
                     needs.without = Some(number).filter(|_| is_there);
                 }
                 Ok(TableChange::Resize(number, size, _)) => {
-                    let is_other = self.has_other_size(number, size);
+                    let begun = self.jobs.begun.as_ref();
+                    let begun = begun.and_then(|begun| begun.tables.get(&number));
+                    let is_other = self.has_other_size(number, size)
+                        || begun.is_some_and(|begun| *begun != size);
                     needs.size = Some((number, size)).filter(|_| is_other);
                 }
                 Ok(TableChange::Report(_)) | Err(_) => {}

@@ -30,6 +30,12 @@ impl Shapes {
         Some((Arc::clone(shape), place.action?))
     }
 
+    /// Returns true if the program, or the next one, has a shape.
+    pub(crate) fn has(&self, table: TableNumber, shape: &Shape) -> bool {
+        let shapes = self.by_table.get(&table);
+        shapes.is_some_and(|shapes| shapes.contains_key(shape))
+    }
+
     /// Returns the number of shapes.
     pub(crate) fn len(&self) -> usize {
         self.by_table.values().map(HashMap::len).sum()

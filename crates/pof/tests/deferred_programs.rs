@@ -7,8 +7,10 @@ use ir::{Layout, Program};
 use packet::{Nanos, PortId};
 use pof::session::Session;
 use pof::text::TextReader;
-use pof::wire::{Body, ErrorMessage, Message, decode, encode, message_length};
-use pof::{ControlledSwitch, Forwarder, ForwarderOptions, MadeProgram, SessionId};
+use pof::wire::{
+    Body, ErrorMessage, FlowCommand, FlowMod, Message, decode, encode, message_length,
+};
+use pof::{ControlledSwitch, Forwarder, ForwarderOptions, MadeProgram, ObjectKey, SessionId};
 use support::rng::Rng;
 
 /// An engine that does not run programs with a field of 13 bits.
@@ -392,6 +394,84 @@ fn a_fast_failover_group_follows_its_ports_when_the_program_is_there() {
     assert_eq!(bed.frame(5)[0].0, 3);
 }
 
+/// Returns a line that changes a table or a flow.
+fn random_line(rng: &mut Rng) -> String {
+    let table = rng.index(2);
+    let index = rng.index(4);
+    let last = rng.index(4);
+    let width = 4 + 3 * rng.index(4);
+    let verb = ["add", "modify", "delete"][rng.index(3)];
+    match (rng.index(8), verb) {
+        (0, "delete") => format!("table delete mm/{table}"),
+        (0, verb) => format!(
+            "table {verb} mm/{table} size {} fields 240/{}",
+            4 + rng.index(3),
+            24 + 8 * rng.index(2)
+        ),
+        (_, "delete") => format!("flow delete mm/{table} index {index}"),
+        (_, verb) => format!(
+            "flow {verb} mm/{table} index {index} counter 1 match 240/32=10.0.0.{last} do set_field 8/{width}={}, {}",
+            rng.index(16),
+            ["output 2", "output 3", "output 2, output 3"][rng.index(3)],
+        ),
+    }
+}
+
+#[test]
+fn tables_that_one_session_changes_while_another_waits_are_those_of_the_program() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(1000 + seed);
+        let mut bed = Bed::new();
+        let mut sessions = [bed.session(0), bed.session(1)];
+        let mut made: Option<MadeProgram> = None;
+        for xid in 0..80 {
+            let body = bed.body(&random_line(&mut rng));
+            let message = bytes(xid, body);
+            sessions[rng.index(2)].receive(&message, &mut bed.switch);
+            if rng.one_in(3) {
+                let [a, b] = &mut sessions;
+                match made.take() {
+                    Some(made) => bed.finish(made, &mut [a, b]),
+                    None => made = bed.make(),
+                }
+            }
+        }
+        let [a, b] = &mut sessions;
+        if let Some(made) = made {
+            bed.finish(made, &mut [a, b]);
+        }
+        bed.settle(&mut [a, b]);
+        // A switch that gets all objects at once.
+        let mut fresh = Bed::inline();
+        let tables = bed.switch.forwarder.tables();
+        for key in ObjectKey::all(tables) {
+            let object = key.message(tables).expect("the object is there");
+            let made = fresh.switch.forwarder.make(&object);
+            made.unwrap_or_else(|error| panic!("seed {seed}, {key:?}: {error:?}"));
+        }
+        for last in 0..4 {
+            assert_eq!(bed.frame(last), fresh.frame(last), "seed {seed}");
+        }
+        // Each known shape can be inserted.
+        for key in ObjectKey::all(bed.switch.forwarder.tables()) {
+            let entry = key.message(bed.switch.forwarder.tables());
+            let Some(Body::FlowMod(entry)) = entry else {
+                continue;
+            };
+            let delete = FlowMod {
+                command: FlowCommand::Delete,
+                ..entry.clone()
+            };
+            let [a, b] = &mut sessions;
+            a.receive(&bytes(1000, Body::FlowMod(delete)), &mut bed.switch);
+            a.receive(&bytes(1001, Body::FlowMod(entry)), &mut bed.switch);
+            bed.settle(&mut [a, b]);
+            let tables = bed.switch.forwarder.tables();
+            assert!(key.message(tables).is_some(), "seed {seed}, {key:?}");
+        }
+    }
+}
+
 #[test]
 fn any_order_of_messages_and_programs_gives_the_answers_of_programs_made_at_once() {
     for seed in 0..40 {
@@ -401,25 +481,7 @@ fn any_order_of_messages_and_programs_gives_the_answers_of_programs_made_at_once
         let mut twin = at_once.session(0);
         let mut made: Option<MadeProgram> = None;
         for xid in 0..60 {
-            let table = rng.index(2);
-            let index = rng.index(4);
-            let last = rng.index(4);
-            let width = 4 + 3 * rng.index(4);
-            let verb = ["add", "modify", "delete"][rng.index(3)];
-            let line = match (rng.index(8), verb) {
-                (0, "delete") => format!("table delete mm/{table}"),
-                (0, verb) => format!(
-                    "table {verb} mm/{table} size {} fields 240/{}",
-                    4 + rng.index(3),
-                    24 + 8 * rng.index(2)
-                ),
-                (_, "delete") => format!("flow delete mm/{table} index {index}"),
-                (_, verb) => format!(
-                    "flow {verb} mm/{table} index {index} counter 1 match 240/32=10.0.0.{last} do set_field 8/{width}={}, {}",
-                    rng.index(16),
-                    ["output 2", "output 3", "output 2, output 3"][rng.index(3)],
-                ),
-            };
+            let line = random_line(&mut rng);
             let body = match rng.index(6) {
                 0 => Body::BarrierRequest,
                 _ => late.body(&line),

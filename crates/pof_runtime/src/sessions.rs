@@ -140,6 +140,11 @@ impl Sessions {
                     if let Some(rest) = switch.forwarder.finish(*made) {
                         programs.free(rest);
                     }
+                    for group in switch.forwarder.take_failed_groups() {
+                        lines.push(format!(
+                            "group {group}: its entries keep their ports: there is no room, or no program, for others"
+                        ));
+                    }
                 }
             }
         }

@@ -74,10 +74,9 @@ impl StoredState {
     /// Makes the stored objects on a switch without objects, and stores changes from now on. Ports
     /// that are not there any more are passed over, and stay stored.
     pub(crate) fn restore(self, switch: &mut ControlledSwitch) -> Result<Keeper, PofError> {
-        for port in &self.ports {
-            // It is not there, or the switch that stored it knew more of ports.
-            let _ = switch.port_mod(port);
-        }
+        // They are not there, or the switch that stored them knew more of ports.
+        let mut passed_over = self.ports;
+        passed_over.retain(|port| switch.port_mod(port).is_err());
         switch.take_changed_ports();
         let forwarder = &mut switch.forwarder;
         let mut counters = BTreeSet::new();
@@ -120,6 +119,7 @@ impl StoredState {
             fate: Arc::default(),
             retry_at: None,
             failures: 0,
+            passed_over,
         })
     }
 }
@@ -139,6 +139,8 @@ pub(crate) struct Keeper {
     fate: Arc<Mutex<Fate>>,
     retry_at: Option<Instant>,
     failures: u64,
+    /// Stored ports that the switch does not have.
+    passed_over: Vec<Port>,
 }
 
 impl Keeper {
@@ -209,8 +211,12 @@ impl Keeper {
         (ports, switch): (BTreeSet<u16>, &ControlledSwitch),
         mailbox: &Arc<Mailbox>,
     ) {
-        objects.extend(ports.into_iter().map(|id| {
-            let port = switch.changed_port(id).map(|port| {
+        let ports = ports.into_iter().map(|id| (id, switch.changed_port(id)));
+        // All objects replace those that are stored.
+        let passed_over = self.passed_over.iter().filter(|_| is_whole);
+        let passed_over = passed_over.map(|port| (port.id, Some(port)));
+        objects.extend(ports.chain(passed_over).map(|(id, port)| {
+            let port = port.map(|port| {
                 let (reason, port) = (PORT_MODIFIED, *port);
                 bytes_of(Body::PortMod(PortStatus { reason, port }))
             });

@@ -159,7 +159,6 @@ fn run_switch(options: &SwitchArguments, early: &ProcessSetup) -> Result<Ended, 
         );
     }
     MetricsServer::check(options.metrics)?;
-    // Connections and programs have less urgent threads than the workers.
     let (mut workers, _) = options.workers.begin(1);
     let tls = options.tls.read()?;
     let listen = options.listen.map(|address| Listen::open(address, &tls));

@@ -59,7 +59,11 @@ impl TextReader {
             self.numbered.insert(table);
             let taken = self.taken.get(&table);
             while taken.is_some_and(|taken| taken.contains(next)) {
-                *next += 1;
+                let Some(after) = next.checked_add(1) else {
+                    // The switch refuses it as full.
+                    break;
+                };
+                *next = after;
             }
         }
         let index = given.unwrap_or(*next);

@@ -226,7 +226,8 @@ fn software(mut switch: Forwarder, lists: &Lists, half: Duration) -> Result<Chan
         switch.device().publish();
         let change = start.elapsed() - begin;
         // A busy machine may not run the worker for a while.
-        while !signals.has_new.load(Ordering::Acquire) && start.elapsed() < begin + PATIENCE {
+        let patience = begin + change + PATIENCE;
+        while !signals.has_new.load(Ordering::Acquire) && start.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(half.saturating_sub(change));
