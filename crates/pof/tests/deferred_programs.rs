@@ -394,6 +394,46 @@ fn a_fast_failover_group_follows_its_ports_when_the_program_is_there() {
     assert_eq!(bed.frame(5)[0].0, 3);
 }
 
+/// Lines that add a table and a flow in it.
+const TABLE_AND_FLOW: [&str; 2] = [
+    "table add mm/0 size 4 fields 240/32",
+    "flow add mm/0 index 0 match 240/32=10.0.0.5 do output 2",
+];
+
+#[test]
+fn a_table_that_changes_while_its_first_program_is_made_has_its_new_keys() {
+    let mut bed = Bed::new();
+    let (mut gone, mut session) = (bed.session(0), bed.session(1));
+    let other = [
+        "table add mm/0 size 4 fields 208/32",
+        "flow add mm/0 index 0 match 208/32=10.0.0.5 do output 2",
+    ];
+    bed.say(&mut gone, &other);
+    let made = bed.make().unwrap();
+    gone.leave(&mut bed.switch);
+    bed.say(&mut session, &["table modify mm/0 size 4 fields 240/32"]);
+    bed.finish(made, &mut [&mut session]);
+    bed.settle(&mut [&mut session]);
+    bed.say(&mut session, &TABLE_AND_FLOW[1..]);
+    bed.settle(&mut [&mut session]);
+    assert_eq!(errors(&mut session), []);
+    assert_eq!(bed.frame(5)[0].0, 2);
+}
+
+#[test]
+fn a_shape_of_a_table_that_was_deleted_before_the_job_is_new_again() {
+    let mut bed = Bed::new();
+    let (mut waiting, mut session) = (bed.session(0), bed.session(1));
+    bed.say(&mut waiting, &TABLE_AND_FLOW);
+    bed.say(&mut session, &["table delete mm/0"]);
+    bed.settle(&mut [&mut waiting, &mut session]);
+    assert_eq!(errors(&mut waiting).len(), 1);
+    bed.say(&mut session, &TABLE_AND_FLOW);
+    bed.settle(&mut [&mut waiting, &mut session]);
+    assert_eq!(errors(&mut session), []);
+    assert_eq!(bed.frame(5)[0].0, 2);
+}
+
 /// Returns a line that changes a table or a flow.
 fn random_line(rng: &mut Rng) -> String {
     let table = rng.index(2);
