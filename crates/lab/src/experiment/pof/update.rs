@@ -230,7 +230,8 @@ fn software(mut switch: Forwarder, lists: &Lists, half: Duration) -> Result<Chan
         while !signals.has_new.load(Ordering::Acquire) && start.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(half.saturating_sub(change));
+        // The last step is left out, so the new list has another one.
+        std::thread::sleep(half.saturating_sub(change).max(2 * STEP));
         signals.is_over.store(true, Ordering::Release);
         let counted = runs.join().map_err(|_| "the worker has failed".to_owned());
         made.and(counted).map(|counted| (counted, begin, change))
