@@ -108,7 +108,7 @@ impl Selection {
             .collect();
         let there: Vec<&str> = there.into_iter().collect();
         Some(match there.is_empty() {
-            true => format!("no flow looks up a table '{wanted}', as there are none with tables"),
+            true => format!("no flow looks up a table '{wanted}', or any other"),
             false => format!(
                 "no flow looks up a table '{wanted}'; flows look up {}",
                 there.join(", ")

@@ -362,7 +362,8 @@ impl Offloader {
             return in_batches(commands);
         }
         let most = self.options.sweep.min(self.known.len());
-        // Nor for a sweep of all flows at once, which is due where each step had commands.
+        // Where each step had commands, all flows of the sweep are due in this one: rules that are
+        // wrong wait for an eighth of them at most.
         let most = match commands.is_empty() {
             true => most,
             false => self.swept_flows + most.div_ceil(8),
