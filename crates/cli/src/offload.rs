@@ -54,6 +54,8 @@ enum Command {
 
 #[derive(Args)]
 #[command(
+    override_usage = "polyplane offload flows [OPTIONS] --in <PORT=FILE> <PROGRAM.p4>\n       \
+                      polyplane offload flows [OPTIONS] --at <ADDRESS>",
     after_help = "A flow is all packets that take one way through the program: the bits that their way depends on, and what is done to them. Its rule is in the form of \
                   `tc filter show`, with portN for the interface of port N. A rule takes no packet of another flow and makes the same frames, byte for byte; else there is none.\n\
                   The flows are those of the tables as they are given: packets change nothing.\n\n\
@@ -63,12 +65,15 @@ enum Command {
                   state        software: no decision has put it into the NIC; wanted: it waits for room;\n  \
                   \u{20}            adding: its rule is on the way; in_hw: the NIC has the rule; not_in_hw: the rule\n  \
                   \u{20}            was taken, but not by hardware; refused: the rule was refused; evicted: the NIC\n  \
-                  \u{20}            dropped it; lost: others removed it. The last four are tried again after 10 s\n  \
+                  \u{20}            dropped it; lost: others removed it, as `tc filter del` or an interface that goes down\n  \
+                  \u{20}            does. The last four are tried again after 10 s\n  \
                   packets/s    rate over both planes, half of it from the last second\n  \
                   in NIC       packets that the NIC has counted since the flow is known\n  \
                   in software  packets of the switch since then, as its samples say\n  \
-                  gain         packets/s that leave the switch if the NIC has the flow, with a bonus for flows that\n  \
-                  \u{20}            it has; always or never where --offload-table chooses\n  \
+                  gain         packets/s that leave the switch if the NIC has the flow. A flow that the NIC has gets\n  \
+                  \u{20}            20 % and 1 more, so that two flows of about one rate do not change places again\n  \
+                  \u{20}            and again: with 1000 packets/s it has 1201, and leaves a full NIC for one of 1202.\n  \
+                  \u{20}            always or never where --offload-table chooses\n  \
                   to           ports to which it sends, or drop\n  \
                   match        what its packets have in common: port, fields, bytes[OFFSET:LENGTH] VALUE/MASK,\n  \
                   \u{20}            lengths, checksum[OFFSET] right or wrong\n\nExamples:\n  \
@@ -104,10 +109,11 @@ struct FlowsOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
     /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules may
-    /// compare ports.
+    /// compare ports and write checksums, and --valid-ip-checksums has an effect.
     #[arg(long)]
     no_ip_options: bool,
-    /// No packet has a wrong IPv4 header checksum. Then flows of programs that check it have rules.
+    /// No packet has a wrong IPv4 header checksum. Then flows of programs that check it have rules,
+    /// if --no-ip-options is given, too.
     #[arg(long)]
     valid_ip_checksums: bool,
     /// Write JSON.

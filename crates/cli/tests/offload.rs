@@ -100,6 +100,9 @@ fn a_programs_flows_are_found_and_wrong_input_is_named() {
     let missing = flows(&[&program, "--in", "0=no-such.pcap"]);
     assert_eq!(missing.status, Some(1));
     assert!(missing.err.contains("no-such.pcap"), "{}", missing.err);
+    let without = flows(&[]);
+    assert_eq!(without.status, Some(2));
+    assert!(without.err.contains("--at <ADDRESS>"), "{}", without.err);
 }
 
 #[test]
@@ -131,6 +134,10 @@ fn routers_that_check_the_header_s_checksum_have_rules_under_the_owner_s_words()
         let words = [&program, "--entries", &entries, "--in", &input, "--json"];
         let refused = flows(&words).json();
         assert_eq!(refused["offloadable_packets"], 0, "{refused:#}");
+        for one in ["--no-ip-options", "--valid-ip-checksums"] {
+            let refused = flows(&[&words[..], &[one]].concat()).json();
+            assert_eq!(refused["offloadable_packets"], 0, "{one}: {refused:#}");
+        }
         let both = ["--no-ip-options", "--valid-ip-checksums"];
         let taken = flows(&[&words[..], &both].concat()).json();
         assert_eq!(taken["offloadable_packets"], 3, "{taken:#}");

@@ -183,6 +183,34 @@ impl Bed {
 }
 
 #[test]
+fn a_step_with_changes_does_not_sweep_all_flows_at_once_and_the_sweep_goes_on() {
+    let mut bed = Bed::open();
+    for source in 0..SOURCES {
+        bed.insert("sources", [10, 0, 0, source], call(0, None));
+    }
+    let destinations: Vec<EntryId> = (0..DESTINATIONS)
+        .map(|at| bed.insert("destinations", [10, 0, 1, at], call(0, Some(2))))
+        .collect();
+    while bed.in_hardware() < FLOWS {
+        bed.step(8);
+        assert!(bed.now < Nanos::from_secs(20), "{}", bed.in_hardware());
+    }
+    // Each step gives a destination another port, so it has commands.
+    let (table, mut swept) = (bed.table("destinations"), 0);
+    for number in 0..4_000usize {
+        let id = destinations[number % usize::from(DESTINATIONS)];
+        let port = 3 + (number / usize::from(DESTINATIONS)) as u128 % 100;
+        bed.apply(Change::Modify(table, id, call(0, Some(port)), None));
+        let before = bed.offloader.counts().unchanged;
+        bed.step(0);
+        let now = (bed.offloader.counts().unchanged - before) as usize;
+        assert!(now <= FLOWS.div_ceil(8), "{now} flows in step {number}");
+        swept += now;
+    }
+    assert!(swept > FLOWS / 8, "{swept}");
+}
+
+#[test]
 fn a_thousand_changes_a_second_put_no_rule_back_and_replace_only_other_effects() {
     let mut bed = Bed::open();
     let allow = || call(0, None);

@@ -335,6 +335,9 @@ mod tests {
             with_field_names(words, &fields),
             "bits of hdr.own.high, eth.type, hdr.own.word, and byte 9000."
         );
+        // Fields have their places in the frame as it came in.
+        let words = "offset 14 of the changed frame";
+        assert_eq!(with_field_names(words, &fields), words);
     }
 
     #[test]

@@ -48,11 +48,12 @@ pub(crate) struct OffloadArguments {
     )]
     tables: Vec<TableChoice>,
     /// No packet has IPv4 options, IPv6 extension headers or a broken header length. Then rules may
-    /// compare ports and write checksums.
+    /// compare ports and write checksums, and --valid-ip-checksums has an effect.
     #[arg(long, requires = "offload")]
     no_ip_options: bool,
     /// No packet has a wrong IPv4 header checksum, since the NICs or the neighbours drop these.
-    /// Then flows of programs that check it, as most routers do, have rules.
+    /// Then flows of programs that check it, as most routers do, have rules, if --no-ip-options is
+    /// given, too.
     #[arg(long, requires = "offload")]
     valid_ip_checksums: bool,
 }

@@ -1,6 +1,7 @@
 //! The flows of a report that are shown: options, and the choice by them.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use clap::{Args, ValueEnum};
 use offload_runtime::FlowRow;
@@ -15,7 +16,7 @@ pub(super) struct Selection {
     /// Show at most this many flows of each device; 0 shows all [default: 50, or all with --json].
     #[arg(long, value_name = "N", requires = "at")]
     limit: Option<usize>,
-    /// Order of the flows, the largest number first.
+    /// Order of the flows, the largest number first; `flow`: the smallest first.
     #[arg(long, value_enum, default_value_t, value_name = "KEY", requires = "at")]
     sort: Order,
     /// Only flows on this plane.
@@ -82,6 +83,12 @@ enum State {
     Lost,
 }
 
+/// Returns true if a flow looks up the table of this name, or of this last part of it.
+fn looks_up(flow: &FlowRow, wanted: &str) -> bool {
+    let mut tables = flow.tables.iter();
+    tables.any(|table| table == wanted || table.rsplit('.').next() == Some(wanted))
+}
+
 /// Returns the word for a value in reports.
 fn word<V: ValueEnum>(value: &V) -> String {
     let value = value.to_possible_value();
@@ -89,11 +96,27 @@ fn word<V: ValueEnum>(value: &V) -> String {
 }
 
 impl Selection {
+    /// Returns a line with the tables that there are, if no flow looks up the one that is wanted.
+    fn unknown_table(&self, flows: &[FlowRow]) -> Option<String> {
+        let wanted = self.table.as_ref()?;
+        if flows.iter().any(|flow| looks_up(flow, wanted)) {
+            return None;
+        }
+        let there: BTreeSet<&str> = flows
+            .iter()
+            .flat_map(|flow| flow.tables.iter().map(String::as_str))
+            .collect();
+        let there: Vec<&str> = there.into_iter().collect();
+        Some(match there.is_empty() {
+            true => format!("no flow looks up a table '{wanted}', or any other"),
+            false => format!(
+                "no flow looks up a table '{wanted}'; flows look up {}",
+                there.join(", ")
+            ),
+        })
+    }
+
     fn has(&self, flow: &FlowRow) -> bool {
-        let is_table = |wanted: &String| {
-            let mut tables = flow.tables.iter();
-            tables.any(|table| table == wanted || table.rsplit('.').next() == Some(wanted))
-        };
         let is_reason = |text: &String| {
             let reason = flow.reason.as_ref();
             reason.is_some_and(|reason| reason.contains(text.as_str()))
@@ -101,7 +124,10 @@ impl Selection {
         flow.rate >= self.min_rate
             && self.plane.is_none_or(|plane| word(&plane) == flow.plane)
             && (self.states.is_empty() || self.states.iter().any(|one| word(one) == flow.state))
-            && self.table.as_ref().is_none_or(is_table)
+            && self
+                .table
+                .as_ref()
+                .is_none_or(|wanted| looks_up(flow, wanted))
             && self.reason.as_ref().is_none_or(is_reason)
     }
 
@@ -109,6 +135,7 @@ impl Selection {
     /// there are any.
     pub(super) fn choose(&self, flows: &mut Vec<FlowRow>, is_text: bool) -> Option<String> {
         let all = flows.len();
+        let unknown = self.unknown_table(flows);
         flows.retain(|flow| self.has(flow));
         let key = |flow: &FlowRow| match self.sort {
             Order::Rate => i128::from(flow.rate),
@@ -126,6 +153,9 @@ impl Selection {
             None => usize::MAX,
         };
         flows.truncate(limit);
+        if unknown.is_some() {
+            return unknown;
+        }
         match (fitting < all, flows.len() < fitting) {
             (_, true) => Some(format!(
                 "{} of {fitting} flows are shown; --limit 0 shows all",
@@ -179,6 +209,12 @@ mod tests {
         };
         let line = Some("2 of 3 flows are chosen".to_owned());
         assert_eq!(chosen(&by_table, true), (vec![1, 3], line));
+        let by_no_table = Selection {
+            table: Some("route".to_owned()),
+            ..none()
+        };
+        let line = "no flow looks up a table 'route'; flows look up In.acl, In.routes";
+        assert_eq!(chosen(&by_no_table, true), (vec![], Some(line.to_owned())));
         let by_state = Selection {
             states: vec![State::InHw, State::Refused],
             limit: Some(1),

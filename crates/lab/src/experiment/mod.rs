@@ -82,7 +82,7 @@ enum Command {
                       9         rates over the number of actions, beside P4, and Open vSwitch on DPDK where it is installed\n  \
                       10        latency over the offered rate, offload off and on\n  traffic   Zipf traffic by policy\n  \
                       tables    2 placement and 3 replacement of flows by policy\n\n\
-                      Each row says if it is measured, simulated, of a model or the paper's. There is no NIC: it is a model with the paper's latencies. They are written below DIR \
+                      Each row says if it is measured, simulated, of a model or the paper's. The NIC is a model with the paper's latencies; --target tc:IF measures the NIC of an interface beside it, in figures 4 and 8. They are written below DIR \
                       as pof.txt, pof.json and pof.csv, with pictures. docs/results/ovs-pof-tc.md has what is measured.\n\nExamples:\n  \
                       polyplane experiment pof --out out/\n  polyplane experiment pof --figures 9 --seconds 2 --out out/\n  \
                       polyplane experiment pof --tables 2,3 --scale 0.1 --out out/"
@@ -93,7 +93,7 @@ enum Command {
         after_help = "  wires           figures 1 and 2: a message to another thread and back\n  detector        table 1: path latency detection, beside a loop by hand\n  \
                       writes          section 3.2.3: writes committed by three replicas\n  classification  figure 3: rule sets of 100 to 500,000 rules\n  \
                       loop            section 4.3: the whole loop by parts\n  missing         figure 4 and table 2: what is not measured\n\n\
-                      Each row says if it is measured, of a model or the paper's. The model of the nanoPU is not built. They are written below DIR \
+                      Each row says if it is measured, of a model or the paper's. The experiment does not use the model of the nanoPU (`polyplane nanopu`) yet. They are written below DIR \
                       as reflex.txt, reflex.json and reflex.csv, with pictures. docs/results/nanopu-reflex.md has what is measured.\n\nExamples:\n  \
                       polyplane experiment reflex --out out/\n  polyplane experiment reflex --parts detector,loop --out out/\n  \
                       polyplane experiment reflex --quick --out out/"

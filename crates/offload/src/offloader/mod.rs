@@ -361,7 +361,14 @@ impl Offloader {
         if !commands.is_empty() && !is_late {
             return in_batches(commands);
         }
-        self.sweep(now, view, target, &mut commands);
+        let most = self.options.sweep.min(self.known.len());
+        // Where each step had commands, all flows of the sweep are due in this one: rules that are
+        // wrong wait for an eighth of them at most.
+        let most = match commands.is_empty() {
+            true => most,
+            false => self.swept_flows + most.div_ceil(8),
+        };
+        self.sweep(now, most, view, target, &mut commands);
         if now >= self.next_decision {
             self.swept_flows = 0;
             self.decide(now, target, &mut commands);
@@ -385,11 +392,12 @@ impl Offloader {
         }
     }
 
-    /// Traces the flows again that the sweep has reached by now. They are spread over the period,
-    /// so that a change does not wait for all of them.
+    /// Traces the flows again that the sweep has reached by now, until it has traced `most` in this
+    /// period. They are spread over the period, so that a change does not wait for all of them.
     fn sweep(
         &mut self,
         now: Nanos,
+        most: usize,
         view: View<'_>,
         target: &dyn Target,
         commands: &mut Vec<OffloadCommand>,
@@ -398,7 +406,7 @@ impl Offloader {
         let left = self.next_decision.since(now).0;
         let passed = self.options.period.0.saturating_sub(left);
         let due = all as u128 * u128::from(passed) / u128::from(self.options.period.0.max(1));
-        while (self.swept_flows as u128) < due {
+        while (self.swept_flows as u128) < due && self.swept_flows < most {
             self.swept_flows += 1;
             let Some(next) = self.known.after(self.swept) else {
                 return;

@@ -2,7 +2,7 @@
 //! values.
 //!
 //! Each part is a module that returns a [`Part`]. Values are measured in this process; rows of the
-//! nanoPU model say that it is missing.
+//! nanoPU model say that the experiment does not use it yet.
 
 mod classification;
 mod detector;
@@ -104,7 +104,8 @@ fn missing(sheet: &mut Sheet, subject: &str, source: Origin, why: &str) {
 }
 
 /// Words of the rows that the timed model will have.
-const NO_MODEL: &str = "the nanoPU model is not built";
+const NO_MODEL: &str =
+    "the experiment does not use the model of the nanoPU (`polyplane nanopu`) yet";
 
 fn not_measured(_: &mut Context<'_>) -> Result<Part, String> {
     let mut sheet = Sheet::new("figure 4");

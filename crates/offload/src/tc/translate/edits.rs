@@ -116,7 +116,8 @@ impl Editor {
         match at <= self.cells.len() {
             true => Ok(at),
             false => Err(refused(format!(
-                "the flow changes byte {offset}, which is in no header that actions change"
+                "the flow needs offset {offset} of the changed frame, which is in no header that \
+                 actions change"
             ))),
         }
     }
@@ -125,7 +126,8 @@ impl Editor {
         let cell = self.cells.get(offset as usize).copied();
         cell.ok_or_else(|| {
             refused(format!(
-                "the flow changes byte {offset}, which is in no header that actions change"
+                "the flow needs offset {offset} of the changed frame, which is in no header that \
+                 actions change"
             ))
         })
     }

@@ -28,7 +28,8 @@ pub struct TranslateOptions {
     /// flower says so.
     pub no_ip_options: bool,
     /// No IPv4 header has a wrong checksum, since the NIC or the neighbour drops such frames
-    /// (`valid-ip-checksums`). No key of flower says so.
+    /// (`valid-ip-checksums`). No key of flower says so. Programs that check the checksum sum the
+    /// header without options, so it has an effect only with `no_ip_options`.
     pub valid_ip_checksums: bool,
     /// Length in bytes of the shortest frame that the interface receives. An Ethernet NIC receives
     /// none below 60 bytes.
@@ -146,6 +147,11 @@ fn checksum_test(
         return Err(refused(
             "the program checks a checksum that is not that of the whole IPv4 header".to_owned(),
         ));
+    }
+    // The test is over the first 20 bytes. In a header with options these can have a wrong sum
+    // where the header's own checksum is right.
+    if !options.no_ip_options {
+        return Err(keys::no_ip_options());
     }
     match options.valid_ip_checksums {
         true => Ok(()),

@@ -147,7 +147,18 @@ fn flows_without_an_exact_rule_are_refused_with_the_reason() {
         ),
         (
             flow(&[(12, &[0x88, 0xB5])], vec![set(20, &[1])]),
-            "no header that actions change",
+            "byte 20, which is in no header that actions change",
+        ),
+        // An offset of the changed frame is no byte of the frame as it came in.
+        (
+            flow(
+                &[IP],
+                vec![checksum(vec![Summed::Bytes {
+                    offset: 14,
+                    len: 9_000,
+                }])],
+            ),
+            "needs offset 60 of the changed frame",
         ),
         (flow(&[IP], vec![insert(14, &[0, 0, 0x31, 8])]), "label 3"),
         (
@@ -529,6 +540,50 @@ fn a_checked_checksum_needs_the_owner_s_word_and_must_be_that_of_the_header() {
         let reason = of(&flow, &valid).expect_err("no rule");
         assert!(reason.contains(part), "{reason}");
     }
+}
+
+#[test]
+fn a_checked_checksum_has_no_rule_where_headers_may_have_options() {
+    // A program that sums 20 bytes and does not read the header's length.
+    let flow = tested(
+        vec![
+            Summed::Bytes {
+                offset: 14,
+                len: 10,
+            },
+            Summed::Bytes { offset: 26, len: 8 },
+        ],
+        true,
+    );
+    // A header of 24 bytes with a right checksum.
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    (frame[14], frame[17], frame[22], frame[23]) = (0x46, 46, 64, 17);
+    frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[34..38].copy_from_slice(&[0x94, 4, 0, 0]);
+    let sum = |frame: &[u8]| {
+        let words = frame[14..38].chunks(2);
+        let sum: u32 = words
+            .map(|word| u32::from(word[0]) << 8 | u32::from(word[1]))
+            .sum();
+        (sum >> 16) + (sum & 0xFFFF)
+    };
+    let checksum = !(sum(&frame) as u16);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    assert_eq!(sum(&frame), 0xFFFF);
+    assert!(!flow.matches(PortId(0), &frame));
+    let only_valid = TranslateOptions {
+        no_ip_options: false,
+        valid_ip_checksums: true,
+        ..PLAIN
+    };
+    let reason = of(&flow, &only_valid).expect_err("a rule takes a packet of another flow");
+    assert!(reason.contains("--no-ip-options"), "{reason}");
+    let both = TranslateOptions {
+        no_ip_options: true,
+        ..only_valid
+    };
+    assert!(of(&flow, &both).expect("a rule").takes(&frame));
 }
 
 #[test]
