@@ -54,7 +54,7 @@ impl DetourCheck {
                     port,
                 } = from
                 {
-                    peers[switch].insert(u32::from(port.0), to.node);
+                    peers[switch].insert(port.0, to.node);
                 }
             }
         }
