@@ -1,10 +1,10 @@
 //! File of a node of a replicated log: its term, vote, entries and snapshot.
 
 use consensus::{Capacity, Entry, LogIndex, NodeId, Persist, Saved, Snapshot, Term};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use switch::StorageError;
 
-use crate::disk::{Medium, OpenError, damaged, open_database, told};
+use crate::disk::{Medium, OpenError, open_database, told};
 
 /// Version of the form of these files. Only this one is written and read.
 const VERSION: u64 = 1;
@@ -97,9 +97,11 @@ impl RaftLog {
         let database = open_database(&*medium, true).map_err(|error| OpenError(error.message))?;
         let name = medium.name();
         let failed = |error: redb::Error| OpenError(told(&name, error).message);
-        let version = prepare(&database, owner).map_err(failed)?;
-        let saved = match version {
-            None => None,
+        let saved = match version(&database).map_err(failed)? {
+            None => {
+                prepare(&database, owner).map_err(failed)?;
+                None
+            }
             Some(VERSION) => Some(read(&database, &name, owner, capacity)?),
             Some(other) => {
                 return Err(OpenError(format!(
@@ -131,23 +133,37 @@ impl RaftLog {
     }
 }
 
-/// Returns the version of the file; writes it, with the owner, into a new one.
-fn prepare(database: &Database, owner: LogOwner) -> Result<Option<u64>, redb::Error> {
+/// Returns the version of the file, or `None` if the file is new. Nothing is written.
+fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
+    let numbers = match database.begin_read()?.open_table(NUMBERS) {
+        Ok(numbers) => numbers,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // The tables and the version are written together.
+    Ok(Some(numbers.get("version")?.map_or(0, |version| version.value())))
+}
+
+/// Writes the version and the owner into a new file.
+fn prepare(database: &Database, owner: LogOwner) -> Result<(), redb::Error> {
     let change = database.begin_write()?;
-    let version = {
+    {
         let mut numbers = change.open_table(NUMBERS)?;
         change.open_table(ENTRIES)?;
         change.open_table(PIECES)?;
-        let version = numbers.get("version")?.map(|version| version.value());
-        if version.is_none() {
-            numbers.insert("version", VERSION)?;
-            numbers.insert("cluster", owner.cluster)?;
-            numbers.insert("node", owner.node.0)?;
-        }
-        version
-    };
-    change.commit()?;
-    Ok(version)
+        numbers.insert("version", VERSION)?;
+        numbers.insert("cluster", owner.cluster)?;
+        numbers.insert("node", owner.node.0)?;
+    }
+    Ok(change.commit()?)
+}
+
+/// Returns the error of a damaged file. A node without its file could vote twice: the file is not
+/// replaced by an empty one.
+fn damaged(name: &str, error: &str) -> OpenError {
+    OpenError(format!(
+        "{name} is damaged: {error}; do not start this node with an empty directory, since it could vote twice: give the cluster another seed, and start all nodes without directories"
+    ))
 }
 
 fn put(database: &Database, write: &LogWrite) -> Result<(), redb::Error> {
@@ -204,15 +220,22 @@ fn read(
             let pieces = kept.pieces.iter();
             let pieces = pieces.map(|(first, next, bytes)| (*first, *next, &bytes[..]));
             let snapshot = Snapshot::from_pieces(capacity, place, pieces);
-            Some(snapshot.ok_or_else(|| damaged(name, &"its snapshot cannot be read"))?)
+            Some(snapshot.ok_or_else(|| damaged(name, "its snapshot cannot be read"))?)
         }
     };
+    let base = snapshot.as_ref().map_or(0, |snapshot| snapshot.index().0);
     let first = kept.entries.first().map_or(0, |(index, _)| *index);
+    let mut next = first.min(base.saturating_add(1));
     let mut entries = Vec::with_capacity(kept.entries.len());
-    for (expected, (index, bytes)) in (first..).zip(&kept.entries) {
-        let entry = Entry::read(bytes).filter(|_| *index == expected);
-        let wrong = || damaged(name, &format!("entry {expected} cannot be read"));
-        entries.push(entry.ok_or_else(wrong)?);
+    for (index, bytes) in &kept.entries {
+        if *index != next {
+            let before = index.saturating_sub(1);
+            let missing = format!("entries {next} to {before} are missing");
+            return Err(damaged(name, &missing));
+        }
+        let entry = Entry::read(bytes);
+        entries.push(entry.ok_or_else(|| damaged(name, &format!("entry {index} cannot be read")))?);
+        next = next.wrapping_add(1);
     }
     let vote = kept.number("vote");
     Ok(Saved {
