@@ -223,7 +223,10 @@ mod tests {
         let turns = 150_000;
         // Every seventh is lost, and neighbours change places.
         let mut sent: Vec<usize> = (0..turns).filter(|turn| turn % 7 != 3).collect();
-        sent.as_chunks_mut::<2>().0.iter_mut().for_each(|pair| pair.swap(0, 1));
+        sent.as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .for_each(|pair| pair.swap(0, 1));
         let received: Vec<_> = sent.iter().map(|&turn| (1_000_000, turn as u16)).collect();
         let found = answers(&self::received(&received), turns, time_of);
         let found: Vec<usize> = found.into_iter().map(|(turn, _)| turn).collect();

@@ -4,7 +4,7 @@ use consensus::{Capacity, Entry, LogIndex, NodeId, Persist, Saved, Snapshot, Ter
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use switch::StorageError;
 
-use crate::disk::{Medium, OpenError, open_database, told};
+use crate::disk::{Medium, OpenError, damaged, open_database, told};
 
 /// Version of the form of these files. Only this one is written and read.
 const VERSION: u64 = 1;
@@ -18,6 +18,9 @@ const ENTRIES: TableDefinition<u64, &[u8]> = TableDefinition::new("raft_entries"
 /// Pieces of the snapshot by their first item: the item after the last one, 8 bytes little-endian,
 /// then the piece.
 const PIECES: TableDefinition<u64, &[u8]> = TableDefinition::new("raft_snapshot");
+
+/// Remedy of a damaged file. A node with an empty file, or an old one, could vote twice.
+const ALL_ANEW: &str = "leave the node stopped, or give the cluster another `seed` and start all nodes without directories";
 
 /// A piece of a snapshot: its first item, the item after its last one, its bytes.
 type Piece = (u64, u64, Vec<u8>);
@@ -94,9 +97,10 @@ impl RaftLog {
         owner: LogOwner,
         capacity: Capacity,
     ) -> Result<(RaftLog, Option<Saved>), OpenError> {
-        let database = open_database(&*medium, true).map_err(|error| OpenError(error.message))?;
+        let database =
+            open_database(&*medium, true, ALL_ANEW).map_err(|error| OpenError(error.message))?;
         let name = medium.name();
-        let failed = |error: redb::Error| OpenError(told(&name, error).message);
+        let failed = |error: redb::Error| OpenError(told(&name, error, ALL_ANEW).message);
         let saved = match version(&database).map_err(failed)? {
             None => {
                 prepare(&database, owner).map_err(failed)?;
@@ -120,7 +124,7 @@ impl RaftLog {
     pub fn write(&mut self, write: &LogWrite) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_database(&*self.medium, false)?,
+            None => open_database(&*self.medium, false, ALL_ANEW)?,
         };
         match put(&database, write) {
             Ok(()) => {
@@ -128,7 +132,7 @@ impl RaftLog {
                 Ok(())
             }
             // The state of the file is unknown to the database after an error. It is opened again.
-            Err(error) => Err(told(&self.medium.name(), error)),
+            Err(error) => Err(told(&self.medium.name(), error, ALL_ANEW)),
         }
     }
 }
@@ -141,7 +145,9 @@ fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
         Err(error) => return Err(error.into()),
     };
     // The tables and the version are written together.
-    Ok(Some(numbers.get("version")?.map_or(0, |version| version.value())))
+    Ok(Some(
+        numbers.get("version")?.map_or(0, |version| version.value()),
+    ))
 }
 
 /// Writes the version and the owner into a new file.
@@ -156,14 +162,6 @@ fn prepare(database: &Database, owner: LogOwner) -> Result<(), redb::Error> {
         numbers.insert("node", owner.node.0)?;
     }
     Ok(change.commit()?)
-}
-
-/// Returns the error of a damaged file. A node without its file could vote twice: the file is not
-/// replaced by an empty one.
-fn damaged(name: &str, error: &str) -> OpenError {
-    OpenError(format!(
-        "{name} is damaged: {error}; do not start this node with an empty directory, since it could vote twice: give the cluster another seed, and start all nodes without directories"
-    ))
 }
 
 fn put(database: &Database, write: &LogWrite) -> Result<(), redb::Error> {
@@ -201,7 +199,7 @@ fn read(
     owner: LogOwner,
     capacity: Capacity,
 ) -> Result<Saved, OpenError> {
-    let failed = |error: redb::Error| OpenError(told(name, error).message);
+    let failed = |error: redb::Error| OpenError(told(name, error, ALL_ANEW).message);
     let kept = read_all(database).map_err(failed)?;
     let of = LogOwner {
         cluster: kept.number("cluster"),
@@ -220,7 +218,7 @@ fn read(
             let pieces = kept.pieces.iter();
             let pieces = pieces.map(|(first, next, bytes)| (*first, *next, &bytes[..]));
             let snapshot = Snapshot::from_pieces(capacity, place, pieces);
-            Some(snapshot.ok_or_else(|| damaged(name, "its snapshot cannot be read"))?)
+            Some(snapshot.ok_or_else(|| damaged(name, &"its snapshot cannot be read", ALL_ANEW))?)
         }
     };
     let base = snapshot.as_ref().map_or(0, |snapshot| snapshot.index().0);
@@ -231,10 +229,11 @@ fn read(
         if *index != next {
             let before = index.saturating_sub(1);
             let missing = format!("entries {next} to {before} are missing");
-            return Err(damaged(name, &missing));
+            return Err(damaged(name, &missing, ALL_ANEW));
         }
         let entry = Entry::read(bytes);
-        entries.push(entry.ok_or_else(|| damaged(name, &format!("entry {index} cannot be read")))?);
+        let unreadable = || damaged(name, &format!("entry {index} cannot be read"), ALL_ANEW);
+        entries.push(entry.ok_or_else(unreadable)?);
         next = next.wrapping_add(1);
     }
     let vote = kept.number("vote");
