@@ -438,7 +438,7 @@ fn result_text(result: &RunResult) -> String {
     let device = &result.device;
     text += &format!(
         "device: {} messages received, {} acknowledged; {} timeouts, {} given up, {} packets without a buffer, \
-         {} for contexts that are not bound, {} removed unread, {} evictions, at most {} messages a core\n",
+         {} for contexts that are not bound, {} removed unread, {} evictions, at most {} a core\n",
         device.messages_received,
         device.messages_sent,
         device.timeouts,
@@ -447,7 +447,7 @@ fn result_text(result: &RunResult) -> String {
         device.unbound,
         device.removed,
         device.evictions,
-        device.most_outstanding,
+        count(device.most_outstanding, "message"),
     );
     let network = &result.network;
     text += &format!(

@@ -146,6 +146,12 @@ impl Instruction {
                 let stem = name.trim_end_matches(['w', 'u']);
                 format!("{stem}i{} {rd}, {rs1}, {imm}", &name[stem.len()..])
             }
+            I::Op {
+                op: crate::instruction::AluOp::Add,
+                rd,
+                rs1: Reg::ZERO,
+                rs2,
+            } => format!("mv {rd}, {rs2}"),
             I::Op { op, rd, rs1, rs2 } => format!("{} {rd}, {rs1}, {rs2}", lower(op)),
             I::LoadReserved { width, rd, rs1 } => {
                 format!("lr.{} {rd}, ({rs1})", width_letter(width))
@@ -368,6 +374,7 @@ mod tests {
             (0xc005_1553, "fcvt.w.s a0, fa0, rtz"),
             (0x8000_0537, "lui a0, 0x80000"),
             (0x4501, "li a0, 0"),
+            (0x87fa, "mv a5, netRX"),
         ] {
             let text = decode(bits).map_or("unknown".to_owned(), |decoded| {
                 decoded.instruction.assembly(pc)
