@@ -1,4 +1,4 @@
-# First instructions of a program: a stack for each core, then main.
+# First instructions of a program: a stack for each of 16 cores, then main. Other cores sleep.
     .section .text.start
     .globl _start
 _start:
@@ -8,7 +8,12 @@ _start:
     .option pop
     la sp, __stacks_end
     csrr t0, mhartid
+    li t1, 16
+    bgeu t0, t1, sleep
     slli t0, t0, 14         # 16 KB a core
     sub sp, sp, t0
     call main
     ebreak                  # main does not return
+sleep:
+    wfi
+    j sleep

@@ -2,21 +2,25 @@
 //!
 //! The crate `nanopu` has the model. This module reads images and prints results.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use ::nanopu::{
     CostTable, CycleParts, DEVICE_ADDRESS, Image, LinkFaults, Load, LoadReport, MAX_CLIENTS,
-    MAX_CORES, MAX_MESSAGE, MAX_MESSAGES, Picos, SingleCore, run_load,
+    MAX_CORES, MAX_MESSAGE, MAX_MESSAGES, Output, Picos, SingleCore, TraceRecord, run_load,
 };
 use clap::{Args, Subcommand};
 use command::args::read;
 use serde::Serialize;
+use support::count::count;
 use support::text_table::table;
 
 use crate::{Ended, out};
 
 /// Bytes of an image file, at most.
 const MAX_IMAGE_BYTES: u64 = 256 << 20;
+/// Nanoseconds of the messages of a load, at most: a day.
+const MAX_LOAD_NS: u64 = 86_400_000_000_000;
 /// Mebibytes of memory of a device, at most.
 const MAX_MEMORY_MIB: u64 = 4096;
 
@@ -91,7 +95,7 @@ struct RunOptions {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=MAX_MESSAGES as u64))]
     messages: u64,
     /// Time between two messages in nanoseconds.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     interval_ns: u64,
     /// Packets of a thousand that a link loses.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
@@ -108,9 +112,10 @@ struct TraceOptions {
     /// Cycle at which the message arrives at the device.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     at: u64,
-    /// Cycles to print, from the arrival at the core on.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    cycles: u64,
+    /// Cycles to print, from the arrival at the core on. By default the trace ends when the program
+    /// is done with the message (`lmsgdone`), and after 1000 cycles.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    cycles: Option<u64>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
@@ -331,7 +336,7 @@ fn result_of(report: &LoadReport, costs: &CostTable) -> RunResult {
             p99: nanos(990),
             max: nanos(1000),
         },
-        answers_per_second: (answered > 0).then(|| answered as f64 / seconds),
+        answers_per_second: (answered > 0 && seconds > 0.0).then(|| answered as f64 / seconds),
         cores: cores.collect(),
         caches: caches
             .map(|(name, (hits, misses))| CacheResult { name, hits, misses })
@@ -371,6 +376,13 @@ fn result_of(report: &LoadReport, costs: &CostTable) -> RunResult {
 }
 
 fn load(options: &RunOptions) -> Result<Ended, String> {
+    if options.interval_ns.saturating_mul(options.messages) > MAX_LOAD_NS {
+        return Err(format!(
+            "{} with {} ns between them take more than a day; lower --messages or --interval-ns",
+            count(options.messages, "message"),
+            options.interval_ns
+        ));
+    }
     let program = read_program(&options.program)?;
     let load = Load {
         cores: options.cores as usize,
@@ -387,13 +399,18 @@ fn load(options: &RunOptions) -> Result<Ended, String> {
     };
     let report = run_load(&program.image, program.memory, &load, &program.costs);
     let result = result_of(&report, &program.costs);
+    for fault in &result.faults {
+        out::error(&format!("core {}: {}", fault.core, fault.message));
+    }
     if options.program.costs.json {
         out::json(&result);
     } else {
-        out::text(&result_text(&result, &program.costs));
+        out::text(&result_text(&result));
     }
-    for fault in &result.faults {
-        out::error(&format!("core {}: {}", fault.core, fault.message));
+    if result.answered == 0 && result.faults.is_empty() {
+        out::note(
+            "hint: no message is answered; an answer goes to the address and the context of its message, and the program binds the context of --context; `polyplane nanopu trace` shows what it does",
+        );
     }
     Ok(if result.faults.is_empty() {
         Ended::Well
@@ -402,14 +419,14 @@ fn load(options: &RunOptions) -> Result<Ended, String> {
     })
 }
 
-fn result_text(result: &RunResult, costs: &CostTable) -> String {
+fn result_text(result: &RunResult) -> String {
     let nanos = |value: Option<f64>| value.map_or("none".to_owned(), |v| format!("{v:.3} ns"));
     let Latency { min, p50, p99, max } = result.latency_ns;
     let mut text = format!(
-        "model: {} messages sent, {} answers\n\
+        "model: {} sent, {}\n\
          latency, message to the last bit of the answer: min {}, p50 {}, p99 {}, max {}\n",
-        result.sent,
-        result.answered,
+        count(result.sent as u64, "message"),
+        count(result.answered as u64, "answer"),
         nanos(min),
         nanos(p50),
         nanos(p99),
@@ -421,7 +438,7 @@ fn result_text(result: &RunResult, costs: &CostTable) -> String {
     let device = &result.device;
     text += &format!(
         "device: {} messages received, {} acknowledged; {} timeouts, {} given up, {} packets without a buffer, \
-         {} for contexts that are not bound, {} removed unread, {} evictions, at most {} messages a core\n",
+         {} for contexts that are not bound, {} removed unread, {} evictions, at most {} a core\n",
         device.messages_received,
         device.messages_sent,
         device.timeouts,
@@ -430,7 +447,7 @@ fn result_text(result: &RunResult, costs: &CostTable) -> String {
         device.unbound,
         device.removed,
         device.evictions,
-        device.most_outstanding,
+        count(device.most_outstanding, "message"),
     );
     let network = &result.network;
     text += &format!(
@@ -467,21 +484,94 @@ fn result_text(result: &RunResult, costs: &CostTable) -> String {
         ]
     });
     text += &table(&["cache", "hits", "misses"], rows);
-    text += "\n";
-    text += &cost_text(costs);
+    let changed = result.costs.iter().filter(|cost| !cost.is_default);
+    let rows: Vec<_> = changed
+        .map(|cost| {
+            vec![
+                cost.name.to_owned(),
+                cost.value.to_string(),
+                cost.unit.clone(),
+            ]
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += "\n";
+        text += &table(&["cost set", "value", "unit"], rows);
+    }
     text
 }
 
-/// An executed instruction as JSON.
+/// A row of a trace as JSON.
 #[derive(Serialize)]
-struct TraceRow {
-    cycle: u64,
-    pc: String,
-    bits: String,
-    instruction: String,
-    register: Option<usize>,
-    value: Option<String>,
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum TraceRow {
+    /// An executed instruction.
+    Instruction {
+        cycle: u64,
+        pc: String,
+        bits: String,
+        instruction: String,
+        register: Option<String>,
+        value: Option<String>,
+    },
+    /// A message that the program sent.
+    Message {
+        cycle: u64,
+        context: u16,
+        peer: Ipv4Addr,
+        peer_context: u16,
+        payload: String,
+    },
+    /// The program is done with a message.
+    Done { cycle: u64, context: u16 },
+    /// The program bound a context.
+    Bound { cycle: u64, context: u16 },
+    /// The program removed a context.
+    Removed {
+        cycle: u64,
+        context: u16,
+        unread: usize,
+    },
 }
+
+fn instruction_row(record: &TraceRecord) -> TraceRow {
+    TraceRow::Instruction {
+        cycle: record.cycle,
+        pc: format!("{:#x}", record.pc),
+        bits: format!("{:08x}", record.bits),
+        instruction: record.instruction.assembly(record.pc),
+        register: record.written.map(|(reg, _)| reg.to_string()),
+        value: record.written.map(|(_, value)| format!("{value:#x}")),
+    }
+}
+
+fn output_row(cycle: u64, output: &Output) -> TraceRow {
+    match output {
+        Output::Message(message) => TraceRow::Message {
+            cycle,
+            context: message.context,
+            peer: Ipv4Addr::from(message.peer),
+            peer_context: message.peer_context,
+            payload: message.bytes.iter().map(|b| format!("{b:02x}")).collect(),
+        },
+        Output::Done(context) => TraceRow::Done {
+            cycle,
+            context: *context,
+        },
+        Output::Bound(context) => TraceRow::Bound {
+            cycle,
+            context: *context,
+        },
+        Output::Removed(context, unread) => TraceRow::Removed {
+            cycle,
+            context: *context,
+            unread: *unread,
+        },
+    }
+}
+
+/// Cycles of a trace in which the program is not done with the message.
+const TRACE_CYCLES: u64 = 1000;
 
 fn trace(options: &TraceOptions) -> Result<Ended, String> {
     let program = read_program(&options.program)?;
@@ -497,30 +587,44 @@ fn trace(options: &TraceOptions) -> Result<Ended, String> {
     );
     core.run(options.at.saturating_sub(8));
     core.start_trace();
-    let outputs = core.run(options.at + options.cycles);
-    let records = core.take_trace();
-    if options.program.costs.json {
-        let rows: Vec<TraceRow> = records
-            .iter()
-            .map(|record| TraceRow {
-                cycle: record.cycle,
-                pc: format!("{:#x}", record.pc),
-                bits: format!("{:08x}", record.bits),
-                instruction: format!("{:?}", record.instruction),
-                register: record.written.map(|(reg, _)| reg.index()),
-                value: record.written.map(|(_, value)| format!("{value:#x}")),
-            })
-            .collect();
-        out::json(&rows);
-    } else {
-        for record in &records {
-            out::line(&record.to_string());
-        }
-        for (cycle, output) in &outputs {
-            out::line(&format!("{cycle:>8} {output:?}"));
+    let mut outputs = core.run(options.at + options.cycles.unwrap_or(TRACE_CYCLES));
+    let mut records = core.take_trace();
+    let fault = match core.state() {
+        ::nanopu::CoreState::Faulted(fault) => Some(fault),
+        _ => None,
+    };
+    let mut done = outputs.iter().filter(|(_, o)| matches!(o, Output::Done(_)));
+    if options.cycles.is_none()
+        && fault.is_none()
+        && let Some(&(end, _)) = done.next()
+    {
+        outputs.retain(|(cycle, _)| *cycle <= end);
+        records.retain(|record| record.cycle <= end);
+    }
+    // An output follows the instruction that made it.
+    let mut outputs = outputs.iter().peekable();
+    let mut records = records.iter().peekable();
+    let mut rows = Vec::new();
+    loop {
+        let next = records.peek().map_or(u64::MAX, |record| record.cycle);
+        if let Some((cycle, output)) = outputs.next_if(|(cycle, _)| *cycle < next) {
+            match options.program.costs.json {
+                true => rows.push(output_row(*cycle, output)),
+                false => out::line(&format!("{cycle:>8} {output}")),
+            }
+        } else if let Some(record) = records.next() {
+            match options.program.costs.json {
+                true => rows.push(instruction_row(record)),
+                false => out::line(&record.to_string()),
+            }
+        } else {
+            break;
         }
     }
-    if let ::nanopu::CoreState::Faulted(fault) = core.state() {
+    if options.program.costs.json {
+        out::json(&rows);
+    }
+    if let Some(fault) = fault {
         out::error(&fault.to_string());
         return Ok(Ended::WithErrors);
     }

@@ -183,7 +183,7 @@ pub(crate) struct Core {
     /// Number of the core, from 0.
     pub(crate) hart: usize,
     /// x30 and x31 are the network interface; else they are registers like the others.
-    has_network: bool,
+    pub(crate) has_network: bool,
     pub(crate) trace: Option<Vec<TraceRecord>>,
 }
 
@@ -250,8 +250,12 @@ impl Core {
         }
     }
 
-    /// Stops the core until a cycle, since the transport accepts no message.
-    pub(crate) fn stall_until(&mut self, cycle: u64) {
+    /// Stops the core from a cycle until another one, since the transport accepts no message. A
+    /// core that polled runs until it stops.
+    pub(crate) fn stall(&mut self, from: u64, cycle: u64) {
+        if let CoreState::Polling = self.state {
+            self.skip(from.min(self.queues.next_event()));
+        }
         if !matches!(self.state, CoreState::Faulted(_)) {
             let wait = cycle.saturating_sub(self.cycle);
             self.spend(wait, |parts| &mut parts.transmit);

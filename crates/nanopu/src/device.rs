@@ -55,6 +55,8 @@ pub struct Device {
     foreign: u64,
     removed: u64,
     most_outstanding: u64,
+    /// Time since which the transport accepts no message.
+    blocked_at: Option<Picos>,
 }
 
 impl Device {
@@ -84,6 +86,7 @@ impl Device {
             foreign: 0,
             removed: 0,
             most_outstanding: 0,
+            blocked_at: None,
         }
     }
 
@@ -148,7 +151,6 @@ impl Device {
     }
 
     fn step_network(&mut self, now: Picos) {
-        let was_blocked = self.is_blocked();
         while let Some(entry) = self
             .arrivals
             .first_entry()
@@ -169,10 +171,12 @@ impl Device {
             load.waiting.push_back((there, buffer));
             self.dispatch(context, there);
         }
-        if was_blocked && !self.is_blocked() {
-            let cycle = self.clock.cycle_at(now);
+        if !self.is_blocked()
+            && let Some(since) = self.blocked_at.take()
+        {
+            let (since, cycle) = (self.clock.cycle_at(since), self.clock.cycle_at(now));
             for core in &mut self.cores {
-                core.stall_until(cycle);
+                core.stall(since, cycle);
             }
         }
     }
@@ -217,7 +221,12 @@ impl Device {
         for (cycle, output) in self.cores[index].take_outputs() {
             let time = self.clock.start_of(cycle);
             match output {
-                Output::Message(message) => self.transport.send(time, message),
+                Output::Message(message) => {
+                    self.transport.send(time, message);
+                    if self.is_blocked() {
+                        self.blocked_at.get_or_insert(time);
+                    }
+                }
                 Output::Done(context) => {
                     if let Some(load) = self.contexts.get_mut(&context)
                         && let Some((_, count)) = load.cores.iter_mut().find(|c| c.0 == index)
@@ -250,6 +259,7 @@ impl Device {
                 self.removed += u64::from(self.transport.take_message(now, buffer).is_some());
             }
             self.contexts.remove(&context);
+            self.transport.forget_context(now, context);
         }
     }
 

@@ -93,7 +93,7 @@ impl Core {
                 self.write_at(rd, value, self.cycle + latency)?;
             }
             I::LoadReserved { width, rd, .. } => {
-                let value = self.load_atomic(shared, a, width)?;
+                let value = self.load_atomic(shared, a, width).map_err(as_reserved)?;
                 self.effects += 1;
                 shared.reservations[self.hart] = Some(a / RESERVATION);
                 let there = self.access_data(shared, a, width.bytes());
@@ -296,8 +296,14 @@ impl Core {
 
     /// Writes an integer register that has its value from a cycle on.
     fn write_at(&mut self, rd: Reg, value: u64, ready: u64) -> Result<(), FaultKind> {
+        if rd == Reg::NET_TX && self.has_network {
+            // The queue takes the word when it is there, and the pipeline waits.
+            let wait = ready.saturating_sub(self.cycle + 1);
+            self.spend(wait, |parts| &mut parts.operands);
+            return self.write(rd, value);
+        }
         self.write(rd, value)?;
-        if rd != Reg::ZERO && rd != Reg::NET_TX {
+        if rd != Reg::ZERO {
             self.ready[rd.index()] = ready;
         }
         Ok(())
@@ -355,7 +361,9 @@ impl Core {
         shared.memory.write(address, data).ok_or(outside)?;
         for (hart, reservation) in shared.reservations.iter_mut().enumerate() {
             // Another core's store ends a reservation.
-            if hart != self.hart && *reservation == Some(address / RESERVATION) {
+            let last = address + u64::from(bytes) - 1;
+            let lines = address / RESERVATION..=last / RESERVATION;
+            if hart != self.hart && reservation.is_some_and(|line| lines.contains(&line)) {
                 *reservation = None;
             }
         }
@@ -497,6 +505,15 @@ fn as_store(kind: FaultKind) -> FaultKind {
     match kind {
         FaultKind::LoadOutsideMemory { address, bytes } => {
             FaultKind::StoreOutsideMemory { address, bytes }
+        }
+        other => other,
+    }
+}
+
+fn as_reserved(kind: FaultKind) -> FaultKind {
+    match kind {
+        FaultKind::MisalignedAtomic { address, bytes } => {
+            FaultKind::MisalignedReserved { address, bytes }
         }
         other => other,
     }

@@ -14,8 +14,10 @@ pub enum FaultKind {
     LoadOutsideMemory { address: u64, bytes: u8 },
     /// A store or an atomic instruction writes outside of memory.
     StoreOutsideMemory { address: u64, bytes: u8 },
-    /// An atomic instruction's address is not a multiple of its width.
+    /// The address of an atomic instruction that writes is not a multiple of its width.
     MisalignedAtomic { address: u64, bytes: u8 },
+    /// The address of a load with reservation is not a multiple of its width.
+    MisalignedReserved { address: u64, bytes: u8 },
     /// `ecall` without a trap handler.
     EnvironmentCall,
     /// `ebreak` without a trap handler.
@@ -30,6 +32,8 @@ pub enum FaultKind {
     UnboundContext { context: u16 },
     /// The first word of a message announces no bytes, or more than the longest message has.
     BadMessageLength { announced: u16, longest: u16 },
+    /// The first word of a message has address 0.
+    NoDestination { announced: u16 },
     /// The word after a whole message is not the first word of another one.
     MoreWordsThanAnnounced { announced: u16, extra: u64 },
     /// A message is not whole when the program writes `lmsgdone` or `lidle`.
@@ -56,7 +60,7 @@ impl FaultKind {
             Self::UnknownInstruction { .. } => "unknown-instruction",
             Self::LoadOutsideMemory { .. } => "load-outside-memory",
             Self::StoreOutsideMemory { .. } => "store-outside-memory",
-            Self::MisalignedAtomic { .. } => "misaligned-atomic",
+            Self::MisalignedAtomic { .. } | Self::MisalignedReserved { .. } => "misaligned-atomic",
             Self::EnvironmentCall => "environment-call",
             Self::Breakpoint => "breakpoint",
             Self::EmptyReceiveQueue { .. } => "empty-receive-queue",
@@ -64,6 +68,7 @@ impl FaultKind {
             Self::ReadOfNetTx => "read-of-nettx",
             Self::UnboundContext { .. } => "unbound-context",
             Self::BadMessageLength { .. } => "bad-message-length",
+            Self::NoDestination { .. } => "no-destination",
             Self::MoreWordsThanAnnounced { .. } => "more-words-than-announced",
             Self::IncompleteMessage { .. } => "incomplete-message",
             Self::UnreadWords { .. } => "unread-words",
@@ -83,6 +88,7 @@ impl FaultKind {
             Self::UnknownInstruction { bits } => (2, u64::from(bits)),
             Self::UnknownCsr { .. } | Self::ReadOnlyCsr { .. } => (2, 0),
             Self::Breakpoint => (3, 0),
+            Self::MisalignedReserved { address, .. } => (4, address),
             Self::LoadOutsideMemory { address, .. } => (5, address),
             Self::MisalignedAtomic { address, .. } => (6, address),
             Self::StoreOutsideMemory { address, .. } => (7, address),
@@ -116,7 +122,8 @@ impl fmt::Display for FaultKind {
                     "a store of {bytes} bytes at {address:#x} is outside of memory"
                 )
             }
-            Self::MisalignedAtomic { address, bytes } => write!(
+            Self::MisalignedAtomic { address, bytes }
+            | Self::MisalignedReserved { address, bytes } => write!(
                 f,
                 "an atomic instruction of {bytes} bytes at {address:#x} is not aligned"
             ),
@@ -151,6 +158,10 @@ impl fmt::Display for FaultKind {
             Self::BadMessageLength { announced, longest } => write!(
                 f,
                 "the first word of a message announces {announced} bytes; a message has 1 to {longest}"
+            ),
+            Self::NoDestination { announced } => write!(
+                f,
+                "the first word of a message of {announced} bytes has address 0.0.0.0; write the peer's IPv4 address to bits 63 to 32"
             ),
             Self::MoreWordsThanAnnounced { announced, extra } => write!(
                 f,

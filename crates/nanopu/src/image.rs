@@ -8,6 +8,11 @@ use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
 use crate::memory::{MEMORY_BASE, Memory};
 
+/// Symbols of an image that are kept, at most.
+const MAX_SYMBOLS: usize = 1 << 16;
+/// Bytes of a symbol's name; symbols with longer ones are skipped.
+const MAX_SYMBOL_BYTES: usize = 256;
+
 /// Part of an image that is copied to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
@@ -48,6 +53,7 @@ impl Image {
             .map_err(broken("the table of program headers"))?;
         let mut segments = Vec::new();
         let mut end = MEMORY_BASE;
+        let mut total: usize = 0;
         for part in headers {
             let kind = part.p_type(endian);
             if kind == PT_INTERP || kind == PT_DYNAMIC {
@@ -81,6 +87,11 @@ impl Image {
                 });
             };
             end = end.max(last);
+            total = total.saturating_add(bytes.len());
+            if total > memory_bytes {
+                // Segments that overlap: memory cannot have all of their bytes.
+                return Err(ImageError::TooManyBytes { memory_bytes });
+            }
             segments.push(Segment {
                 address,
                 bytes: bytes.to_vec(),
@@ -130,7 +141,7 @@ impl Image {
     }
 }
 
-/// Returns the names and addresses of all named symbols. A broken table has none: programs run
+/// Returns the names and addresses of named symbols. A broken table has none: programs run
 /// without it.
 fn read_symbols(
     header: &FileHeader64<LittleEndian>,
@@ -147,8 +158,11 @@ fn read_symbols(
     for symbol in table.iter() {
         let name = table.symbol_name(endian, symbol).ok();
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
-        if let Some(name) = name.filter(|name| !name.is_empty()) {
+        if let Some(name) = name.filter(|name| (1..=MAX_SYMBOL_BYTES).contains(&name.len())) {
             symbols.push((name.to_owned(), symbol.st_value(endian)));
+            if symbols.len() == MAX_SYMBOLS {
+                break;
+            }
         }
     }
     symbols
@@ -181,6 +195,11 @@ pub enum ImageError {
         address: u64,
         /// Size in bytes.
         size: u64,
+        /// Bytes of memory.
+        memory_bytes: usize,
+    },
+    /// The segments together have more bytes than memory.
+    TooManyBytes {
         /// Bytes of memory.
         memory_bytes: usize,
     },
@@ -219,6 +238,10 @@ impl fmt::Display for ImageError {
             } => write!(
                 f,
                 "a segment of {size} bytes at {address:#x} is outside of memory, which has {memory_bytes} bytes at {MEMORY_BASE:#x}; link with the linker script of the examples"
+            ),
+            Self::TooManyBytes { memory_bytes } => write!(
+                f,
+                "the segments have more bytes than memory, {memory_bytes}; link with the linker script of the examples, or give the device more memory"
             ),
             Self::Entry { entry } => {
                 write!(f, "the entry point {entry:#x} is outside of memory or odd")

@@ -19,6 +19,7 @@
 //! Tests: `tests/`; those of private items are beside the code.
 
 mod alu;
+mod assembly;
 mod cache;
 mod compressed;
 mod core;

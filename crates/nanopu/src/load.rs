@@ -5,7 +5,7 @@ use crate::cost::CostTable;
 use crate::device::{Device, DeviceCounts};
 use crate::fault::CoreFault;
 use crate::image::Image;
-use crate::network::{LinkFaults, Network, NetworkCounts};
+use crate::network::{LinkFaults, Network, NetworkCounts, Received, SteadyLoad};
 use crate::queues::{MAX_MESSAGE, RpcMessage};
 use crate::time::Picos;
 
@@ -64,8 +64,8 @@ const START: Picos = Picos::from_nanos(10_000);
 pub struct LoadReport {
     /// Messages that were sent.
     pub sent: usize,
-    /// Times from a message to the last bit of its answer, sorted. A client's answers belong to
-    /// its messages in order.
+    /// Times from a message to the last bit of its answer, sorted. An answer goes to the client's
+    /// context of its message; other messages, and second answers, are not counted.
     pub latencies: Vec<Picos>,
     /// Time from the first message to the last answer.
     pub duration: Picos,
@@ -105,27 +105,29 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
     }
     let messages = load.messages.min(MAX_MESSAGES);
     let time_of = |number: usize| START + Picos(load.interval.0.saturating_mul(number as u64));
-    for number in 0..messages {
-        let message = RpcMessage {
-            context: 0,
-            peer: DEVICE_ADDRESS,
-            peer_context: load.context,
-            bytes: payload.clone(),
+    for (index, &client) in clients.iter().enumerate() {
+        let steady = SteadyLoad {
+            first: time_of(index),
+            interval: Picos(load.interval.0.saturating_mul(clients.len() as u64)),
+            messages: messages.saturating_sub(index).div_ceil(clients.len()),
+            message: RpcMessage {
+                context: 0,
+                peer: DEVICE_ADDRESS,
+                peer_context: load.context,
+                bytes: payload.clone(),
+            },
         };
-        network.plan(clients[number % clients.len()], time_of(number), message);
+        network.plan_steady(client, steady);
     }
     network.run(time_of(messages) + load.rest);
     let mut latencies = Vec::new();
     let mut last = START;
     for (index, &client) in clients.iter().enumerate() {
-        for (turn, answer) in network.take_received(client).into_iter().enumerate() {
-            let number = turn * clients.len() + index;
-            if number >= messages {
-                // More answers than messages: they are no answers.
-                break;
-            }
-            latencies.push(answer.time.since(time_of(number)));
-            last = last.max(answer.time);
+        let turns = messages.saturating_sub(index).div_ceil(clients.len());
+        let time_of = |turn: usize| time_of(turn * clients.len() + index);
+        for (turn, time) in answers(&network.take_received(client), turns, time_of) {
+            latencies.push(time.since(time_of(turn)));
+            last = last.max(time);
         }
     }
     latencies.sort_unstable();
@@ -150,4 +152,84 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
         report.device = device.counts();
     }
     report
+}
+
+/// Returns the turns of a client that are answered, each once, with the times of their answers. An
+/// answer has the low 16 bits of its turn as context; of the turns that have them, it belongs to
+/// the one next to the turn that was answered before. `time_of` has the time of a turn's message.
+fn answers(
+    received: &[Received],
+    turns: usize,
+    time_of: impl Fn(usize) -> Picos,
+) -> Vec<(usize, Picos)> {
+    let mut is_answered = vec![false; turns];
+    let mut answers = Vec::new();
+    let mut before = 0;
+    for answer in received {
+        let Some(turn) = turn_near(before, answer.message.context) else {
+            continue;
+        };
+        match is_answered.get_mut(turn) {
+            Some(is_answered) if !*is_answered && time_of(turn) <= answer.time => {
+                *is_answered = true;
+                before = turn;
+                answers.push((turn, answer.time));
+            }
+            // Of no message, of a later one, or a second answer.
+            _ => {}
+        }
+    }
+    answers
+}
+
+/// Returns the turn nearest to another one that has these low bits, or none if it is below zero.
+fn turn_near(before: usize, bits: u16) -> Option<usize> {
+    let forward = bits.wrapping_sub(before as u16) as i16;
+    before.checked_add_signed(isize::from(forward))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(answers: &[(u64, u16)]) -> Vec<Received> {
+        let message = |context| RpcMessage {
+            context,
+            peer: DEVICE_ADDRESS,
+            peer_context: 0,
+            bytes: Vec::new(),
+        };
+        let one = |&(time, context)| Received {
+            time: Picos(time),
+            message: message(context),
+        };
+        answers.iter().map(one).collect()
+    }
+
+    #[test]
+    fn an_answer_belongs_to_the_message_of_its_context() {
+        let time_of = |turn: usize| Picos(100 * turn as u64);
+        // Turn 0 is lost, turns 1 and 2 are answered in the other order, 2 twice, and 9 too early.
+        let received = received(&[(210, 2), (260, 1), (270, 2), (280, 9), (500, 30)]);
+        assert_eq!(
+            answers(&received, 20, time_of),
+            [(2, Picos(210)), (1, Picos(260))]
+        );
+    }
+
+    #[test]
+    fn contexts_that_come_again_belong_to_later_messages() {
+        let time_of = |turn: usize| Picos(turn as u64);
+        let turns = 150_000;
+        // Every seventh is lost, and neighbours change places.
+        let mut sent: Vec<usize> = (0..turns).filter(|turn| turn % 7 != 3).collect();
+        sent.as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .for_each(|pair| pair.swap(0, 1));
+        let received: Vec<_> = sent.iter().map(|&turn| (1_000_000, turn as u16)).collect();
+        let found = answers(&self::received(&received), turns, time_of);
+        let found: Vec<usize> = found.into_iter().map(|(turn, _)| turn).collect();
+        assert_eq!(found, sent);
+    }
 }

@@ -31,6 +31,20 @@ pub struct LinkFaults {
     pub seed: u64,
 }
 
+/// Messages of a client at a steady rate. The number of a message, its low 16 bits, is the client's
+/// context of it. The client keeps of what it receives the times and the headers.
+#[derive(Clone, Debug)]
+pub(crate) struct SteadyLoad {
+    /// Time of the first message.
+    pub(crate) first: Picos,
+    /// Time between two messages.
+    pub(crate) interval: Picos,
+    /// Number of messages.
+    pub(crate) messages: usize,
+    /// Each message.
+    pub(crate) message: RpcMessage,
+}
+
 /// A message that a client received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -66,6 +80,8 @@ struct Client {
     transport: Transport,
     /// Messages that it will send, by time.
     planned: VecDeque<(Picos, RpcMessage)>,
+    /// Messages at a steady rate, and how many of them are sent.
+    steady: Option<(SteadyLoad, usize)>,
     received: Vec<Received>,
 }
 
@@ -134,6 +150,7 @@ impl Network {
         let client = Client {
             transport: Transport::new(address, &self.costs),
             planned: VecDeque::new(),
+            steady: None,
             received: Vec::new(),
         };
         self.add(address, Node::Client(Box::new(client)))
@@ -144,6 +161,14 @@ impl Network {
         if let Some(Node::Client(client)) = self.nodes.get_mut(client.0) {
             let last = client.planned.back().map_or(Picos(0), |(last, _)| *last);
             client.planned.push_back((time.max(last), message));
+        }
+    }
+
+    /// Plans messages of a client at a steady rate, instead of single ones. Does nothing for a
+    /// device.
+    pub(crate) fn plan_steady(&mut self, client: NodeId, load: SteadyLoad) {
+        if let Some(Node::Client(client)) = self.nodes.get_mut(client.0) {
+            client.steady = Some((load, 0));
         }
     }
 
@@ -335,11 +360,8 @@ impl Node {
         match self {
             Self::Device(device) => device.next_time(),
             Self::Client(client) => {
-                let planned = client.planned.front().map(|(time, _)| *time);
-                planned
-                    .into_iter()
-                    .chain(client.transport.next_time())
-                    .min()
+                let planned = client.next_planned().into_iter();
+                planned.chain(client.transport.next_time()).min()
             }
         }
     }
@@ -367,13 +389,40 @@ impl Node {
 }
 
 impl Client {
+    /// The time of the next planned message.
+    fn next_planned(&self) -> Option<Picos> {
+        match &self.steady {
+            Some((load, sent)) if *sent < load.messages => {
+                let since = load.interval.0.saturating_mul(*sent as u64);
+                Some(load.first + Picos(since))
+            }
+            Some(_) => None,
+            None => self.planned.front().map(|(time, _)| *time),
+        }
+    }
+
+    /// Takes the next planned message.
+    fn take_planned(&mut self) -> Option<RpcMessage> {
+        match &mut self.steady {
+            Some((load, sent)) => {
+                let message = RpcMessage {
+                    context: *sent as u16,
+                    ..load.message.clone()
+                };
+                *sent += 1;
+                Some(message)
+            }
+            None => self.planned.pop_front().map(|(_, message)| message),
+        }
+    }
+
     fn step(&mut self, until: Picos) {
         loop {
-            let planned = self.planned.front().map(|(time, _)| *time);
+            let planned = self.next_planned();
             let timer = self.transport.next_time();
             match (planned, timer) {
                 (Some(time), timer) if time <= until && timer.is_none_or(|t| time <= t) => {
-                    if let Some((_, message)) = self.planned.pop_front() {
+                    if let Some(message) = self.take_planned() {
                         self.transport.send(time, message);
                     }
                 }
@@ -386,7 +435,10 @@ impl Client {
     fn receive(&mut self, packet: &Packet, now: Picos) {
         self.transport.receive(now, packet, |_| true);
         for buffer in self.transport.take_whole() {
-            if let Some(message) = self.transport.take_message(now, buffer) {
+            if let Some(mut message) = self.transport.take_message(now, buffer) {
+                if self.steady.is_some() {
+                    message.bytes = Vec::new();
+                }
                 self.received.push(Received { time: now, message });
             }
         }

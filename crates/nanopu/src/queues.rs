@@ -295,6 +295,9 @@ impl NetworkQueues {
                             extra: word,
                         });
                     }
+                    if (1..=MAX_MESSAGE).contains(&announced) {
+                        return Err(FaultKind::NoDestination { announced });
+                    }
                     let longest = MAX_MESSAGE;
                     return Err(FaultKind::BadMessageLength { announced, longest });
                 }

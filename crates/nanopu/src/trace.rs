@@ -1,8 +1,12 @@
 //! Records of executed instructions.
 
 use std::fmt;
+use std::net::Ipv4Addr;
+
+use support::count::count;
 
 use crate::instruction::{Instruction, Reg};
+use crate::queues::Output;
 
 /// An executed instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +32,41 @@ impl fmt::Display for TraceRecord {
             instruction,
             written,
         } = self;
-        write!(f, "{cycle:>8} {pc:#010x} {bits:08x} {instruction:?}")?;
-        if let Some((rd, value)) = written {
-            write!(f, " -> x{}={value:#x}", rd.index())?;
+        let assembly = instruction.assembly(*pc);
+        match written {
+            Some((rd, value)) => write!(
+                f,
+                "{cycle:>8} {pc:#010x} {bits:08x} {assembly:<28} {rd}={value:#x}"
+            ),
+            None => write!(f, "{cycle:>8} {pc:#010x} {bits:08x} {assembly}"),
         }
-        Ok(())
     }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(message) => {
+                let peer = Ipv4Addr::from(message.peer);
+                write!(
+                    f,
+                    "message from context {} to {peer}, context {}: {}",
+                    message.context,
+                    message.peer_context,
+                    hex(&message.bytes)
+                )
+            }
+            Self::Done(context) => write!(f, "done with a message of context {context}"),
+            Self::Bound(context) => write!(f, "context {context} is bound"),
+            Self::Removed(context, messages) => {
+                let messages = count(*messages as u64, "unread message");
+                write!(f, "context {context} is removed with {messages}")
+            }
+        }
+    }
+}
+
+/// Returns bytes in hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -57,6 +57,8 @@ struct Receiving {
     message: RpcMessage,
     /// Parts that are missing, one bit each. None if the message is whole.
     missing: u32,
+    /// Time at which the message is dropped if it is not whole.
+    deadline: Picos,
 }
 
 /// A pull that waits for the pace of the link, and for a buffer.
@@ -77,6 +79,8 @@ pub struct TransportCounts {
     pub messages_received: u64,
     /// Messages given up after all timeouts.
     pub abandoned: u64,
+    /// Received messages that were dropped, since their other parts did not come.
+    pub incomplete: u64,
     /// Timeouts.
     pub timeouts: u64,
     /// Packets received.
@@ -101,6 +105,9 @@ pub(crate) struct Transport {
     address: u32,
     costs: CostTable,
     timeout: Picos,
+    /// Time without a packet after which a message that is not whole is dropped. Its sender has
+    /// given it up by then.
+    patience: Picos,
     sending: Vec<Option<Sending>>,
     waiting: VecDeque<RpcMessage>,
     receiving: Vec<Option<Receiving>>,
@@ -109,7 +116,7 @@ pub(crate) struct Transport {
     pulls: VecDeque<PendingPull>,
     pulled: HashMap<MessageKey, u16>,
     next_pull: Picos,
-    /// The earliest deadline of messages that are sent.
+    /// The earliest deadline of messages that are sent, and of received ones that are not whole.
     next_timeout: Option<Picos>,
     next_id: u16,
     link_free: Picos,
@@ -123,9 +130,12 @@ pub(crate) struct Transport {
 impl Transport {
     pub(crate) fn new(address: u32, costs: &CostTable) -> Self {
         let clock = Clock::new(costs.get(Cost::ClockRate));
+        let timeout = clock.start_of(costs.get(Cost::Timeout));
+        let tries = costs.get(Cost::Retries).saturating_add(2);
         Self {
             address,
-            timeout: clock.start_of(costs.get(Cost::Timeout)),
+            timeout,
+            patience: Picos(timeout.0.saturating_mul(tries)),
             sending: vec![None; costs.get(Cost::TxBuffers) as usize],
             waiting: VecDeque::new(),
             receiving: vec![None; costs.get(Cost::RxBuffers) as usize],
@@ -247,6 +257,26 @@ impl Transport {
         self.receiving[buffer].take().map(|r| r.message)
     }
 
+    /// Frees the buffers of messages of a context that are not whole, since no core has it.
+    pub(crate) fn forget_context(&mut self, now: Picos, context: u16) {
+        self.pulls
+            .retain(|pull| pull.request.destination_context != context);
+        self.drop_partial(now, |receiving| receiving.message.context == context);
+    }
+
+    /// Frees the buffers of some of the messages that are not whole.
+    fn drop_partial(&mut self, now: Picos, is_dropped: impl Fn(&Receiving) -> bool) {
+        for buffer in &mut self.receiving {
+            let partial = |r: &mut Receiving| r.missing != 0 && is_dropped(r);
+            if let Some(receiving) = buffer.take_if(partial) {
+                self.pulled.remove(&receiving.key);
+                self.counts.incomplete += 1;
+                // A pull that waits for this buffer is not sent before it is free.
+                self.next_pull = self.next_pull.max(now);
+            }
+        }
+    }
+
     /// Returns the time of the next pull or timeout.
     pub(crate) fn next_time(&self) -> Option<Picos> {
         let timeout = self.next_timeout;
@@ -273,6 +303,7 @@ impl Transport {
 
     /// Sends the pulls and the repetitions that are due.
     pub(crate) fn step(&mut self, now: Picos) {
+        self.drop_partial(now, |receiving| receiving.deadline <= now);
         while self.next_pull <= now
             && let Some(place) = self.pullable()
         {
@@ -283,7 +314,7 @@ impl Transport {
                 continue;
             }
             // The buffer is the message's from now on.
-            if self.buffer_for(key, &request).is_none() {
+            if self.buffer_for(now, key, &request).is_none() {
                 continue;
             }
             let offset = self.pulled.entry(key).or_insert(RTT_PACKETS);
@@ -319,18 +350,23 @@ impl Transport {
     }
 
     fn find_timeout(&mut self) {
-        self.next_timeout = self.sending.iter().flatten().map(|s| s.deadline).min();
+        let sending = self.sending.iter().flatten().map(|s| s.deadline);
+        let partial = self.receiving.iter().flatten().filter(|r| r.missing != 0);
+        self.next_timeout = sending.chain(partial.map(|r| r.deadline)).min();
     }
 
     /// Processes a packet. `is_bound` is true for a context that a core has bound.
     pub(crate) fn receive(&mut self, now: Picos, packet: &Packet, is_bound: impl Fn(u16) -> bool) {
         self.counts.packets_received += 1;
-        if packet.destination != self.address {
+        if packet.destination != self.address || !packet.is_consistent() {
             self.counts.foreign += 1;
             return;
         }
         if packet.flags & DATA != 0 {
             self.receive_data(now, packet, is_bound);
+            if usize::from(packet.message_bytes) > SEGMENT_BYTES {
+                self.find_timeout();
+            }
         } else {
             self.receive_control(now, packet);
             self.find_timeout();
@@ -353,7 +389,7 @@ impl Transport {
             self.counts.trimmed += 1;
             None
         } else {
-            let buffer = self.buffer_for(key, packet);
+            let buffer = self.buffer_for(now, key, packet);
             self.counts.no_buffer += u64::from(buffer.is_none());
             buffer
         };
@@ -389,13 +425,17 @@ impl Transport {
     }
 
     /// Returns the buffer of a message. A new message gets a free one, if there is one.
-    fn buffer_for(&mut self, key: MessageKey, packet: &Packet) -> Option<usize> {
+    fn buffer_for(&mut self, now: Picos, key: MessageKey, packet: &Packet) -> Option<usize> {
+        let deadline = now + self.patience;
         let is_same = |r: &Option<Receiving>| {
             r.as_ref().is_some_and(|r| {
                 r.key == key && r.message.bytes.len() == usize::from(packet.message_bytes)
             })
         };
         if let Some(buffer) = self.receiving.iter().position(is_same) {
+            if let Some(receiving) = &mut self.receiving[buffer] {
+                receiving.deadline = deadline;
+            }
             return Some(buffer);
         }
         let buffer = self.receiving.iter().position(Option::is_none)?;
@@ -409,6 +449,7 @@ impl Transport {
                 bytes: vec![0; bytes],
             },
             missing: (1 << bytes.div_ceil(SEGMENT_BYTES)) - 1,
+            deadline,
         });
         Some(buffer)
     }

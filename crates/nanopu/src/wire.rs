@@ -126,7 +126,7 @@ impl Packet {
     }
 
     /// True if the message has such a part, and the payload has its bytes or none.
-    fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let length = usize::from(self.message_bytes);
         let start = usize::from(self.packet_offset) * SEGMENT_BYTES;
         let is_part = (1..=usize::from(crate::MAX_MESSAGE)).contains(&length) && start < length;

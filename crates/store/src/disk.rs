@@ -78,6 +78,9 @@ pub struct Summary {
     pub bytes: u64,
 }
 
+/// Remedy of a damaged file of a device.
+const BEGIN_ANEW: &str = "put a copy in its place, or move the file away to begin without state";
+
 /// A stored note: its name and its bytes.
 pub type Note = (Box<[u8]>, Box<[u8]>);
 
@@ -95,8 +98,9 @@ impl KeptState {
     /// The file is damaged, has another version, or cannot be read.
     pub fn open(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
         let name = medium.name();
-        let database = open_database(&*medium, true).map_err(|error| OpenError(error.message))?;
-        let version = version(&database).map_err(|error| damaged(&name, &error))?;
+        let database =
+            open_database(&*medium, true, BEGIN_ANEW).map_err(|error| OpenError(error.message))?;
+        let version = version(&database).map_err(|error| damaged(&name, &error, BEGIN_ANEW))?;
         match version {
             Some(VERSION) => Ok(KeptState { medium, database }),
             Some(other) if other > VERSION => Err(OpenError(format!(
@@ -105,12 +109,12 @@ impl KeptState {
             Some(other) => Err(OpenError(format!(
                 "{name} has the format {other}, which this Polyplane no longer reads; start an older one, or move the file away to begin without state"
             ))),
-            None => Err(damaged(&name, &"it does not say its version")),
+            None => Err(damaged(&name, &"it does not say its version", BEGIN_ANEW)),
         }
     }
 
     fn damaged(&self, error: &dyn fmt::Display) -> OpenError {
-        damaged(&self.medium.name(), error)
+        damaged(&self.medium.name(), error, BEGIN_ANEW)
     }
 
     /// Returns the program that the device ran, or `None` if nothing was stored yet.
@@ -215,10 +219,8 @@ fn all(database: &Database) -> Result<impl Iterator<Item = Pair> + use<>, redb::
     }))
 }
 
-pub(crate) fn damaged(name: &str, error: &dyn fmt::Display) -> OpenError {
-    OpenError(format!(
-        "{name} is damaged: {error}; put a copy in its place, or move the file away to begin without state"
-    ))
+pub(crate) fn damaged(name: &str, error: &dyn fmt::Display, remedy: &str) -> OpenError {
+    OpenError(format!("{name} is damaged: {error}; {remedy}"))
 }
 
 fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
@@ -237,13 +239,15 @@ pub fn prepare(database: &Database) -> Result<(), StorageError> {
         change.open_table(STATE)?;
         Ok(change.commit()?)
     };
-    said().map_err(|error| told("the new file", error))
+    said().map_err(|error| told("the new file", error, BEGIN_ANEW))
 }
 
-/// Opens a file. A panic of the database on a damaged file becomes an error too.
+/// Opens a file. A panic of the database on a damaged file becomes an error too. `remedy` is that of
+/// a damaged file.
 pub(crate) fn open_database(
     medium: &dyn Medium,
     is_checked: bool,
+    remedy: &str,
 ) -> Result<Database, StorageError> {
     let mut builder = Builder::new();
     builder
@@ -253,27 +257,27 @@ pub(crate) fn open_database(
     let opened = std::panic::catch_unwind(AssertUnwindSafe(|| medium.open(&builder)));
     match opened {
         Ok(Ok(database)) => Ok(database),
-        Ok(Err(error)) => Err(told(&name, error.into())),
+        Ok(Err(error)) => Err(told(&name, error.into(), remedy)),
         Err(_) => Err(StorageError {
             is_full: false,
-            message: damaged(&name, &"it is not in order").0,
+            message: damaged(&name, &"it is not in order", remedy).0,
         }),
     }
 }
 
 /// Converts an error of the database to a message for users.
-pub(crate) fn told(name: &str, error: redb::Error) -> StorageError {
+pub(crate) fn told(name: &str, error: redb::Error, remedy: &str) -> StorageError {
     let is_full = matches!(&error, redb::Error::Io(error) if is_full(error));
     let message = match &error {
         _ if is_full => format!("{name}: no space is left on the disk; make room there"),
         redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
-            damaged(name, error).0
+            damaged(name, error, remedy).0
         }
         redb::Error::Io(error) => format!("{name}: {error}"),
         redb::Error::DatabaseAlreadyOpen => {
             format!("{name} is in use already; stop what has it, or give another directory")
         }
-        other => damaged(name, other).0,
+        other => damaged(name, other, remedy).0,
     };
     StorageError { is_full, message }
 }
@@ -295,7 +299,7 @@ impl Disk {
     pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_database(&*self.medium, false)?,
+            None => open_database(&*self.medium, false, BEGIN_ANEW)?,
         };
         match write(&database, batches) {
             Ok(()) => {
@@ -304,7 +308,7 @@ impl Disk {
             }
             // After an error the state of the file is unknown to the database. It is opened again
             // for the next batch, when there may be space.
-            Err(error) => Err(told(&self.medium.name(), error)),
+            Err(error) => Err(told(&self.medium.name(), error, BEGIN_ANEW)),
         }
     }
 }

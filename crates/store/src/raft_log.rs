@@ -1,7 +1,7 @@
 //! File of a node of a replicated log: its term, vote, entries and snapshot.
 
 use consensus::{Capacity, Entry, LogIndex, NodeId, Persist, Saved, Snapshot, Term};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use switch::StorageError;
 
 use crate::disk::{Medium, OpenError, damaged, open_database, told};
@@ -18,6 +18,9 @@ const ENTRIES: TableDefinition<u64, &[u8]> = TableDefinition::new("raft_entries"
 /// Pieces of the snapshot by their first item: the item after the last one, 8 bytes little-endian,
 /// then the piece.
 const PIECES: TableDefinition<u64, &[u8]> = TableDefinition::new("raft_snapshot");
+
+/// Remedy of a damaged file. A node with an empty file, or an old one, could vote twice.
+const ALL_ANEW: &str = "leave the node stopped, or give the cluster another `seed` and start all nodes without directories";
 
 /// A piece of a snapshot: its first item, the item after its last one, its bytes.
 type Piece = (u64, u64, Vec<u8>);
@@ -94,12 +97,15 @@ impl RaftLog {
         owner: LogOwner,
         capacity: Capacity,
     ) -> Result<(RaftLog, Option<Saved>), OpenError> {
-        let database = open_database(&*medium, true).map_err(|error| OpenError(error.message))?;
+        let database =
+            open_database(&*medium, true, ALL_ANEW).map_err(|error| OpenError(error.message))?;
         let name = medium.name();
-        let failed = |error: redb::Error| OpenError(told(&name, error).message);
-        let version = prepare(&database, owner).map_err(failed)?;
-        let saved = match version {
-            None => None,
+        let failed = |error: redb::Error| OpenError(told(&name, error, ALL_ANEW).message);
+        let saved = match version(&database).map_err(failed)? {
+            None => {
+                prepare(&database, owner).map_err(failed)?;
+                None
+            }
             Some(VERSION) => Some(read(&database, &name, owner, capacity)?),
             Some(other) => {
                 return Err(OpenError(format!(
@@ -118,7 +124,7 @@ impl RaftLog {
     pub fn write(&mut self, write: &LogWrite) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_database(&*self.medium, false)?,
+            None => open_database(&*self.medium, false, ALL_ANEW)?,
         };
         match put(&database, write) {
             Ok(()) => {
@@ -126,28 +132,36 @@ impl RaftLog {
                 Ok(())
             }
             // The state of the file is unknown to the database after an error. It is opened again.
-            Err(error) => Err(told(&self.medium.name(), error)),
+            Err(error) => Err(told(&self.medium.name(), error, ALL_ANEW)),
         }
     }
 }
 
-/// Returns the version of the file; writes it, with the owner, into a new one.
-fn prepare(database: &Database, owner: LogOwner) -> Result<Option<u64>, redb::Error> {
+/// Returns the version of the file, or `None` if the file is new. Nothing is written.
+fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
+    let numbers = match database.begin_read()?.open_table(NUMBERS) {
+        Ok(numbers) => numbers,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // The tables and the version are written together.
+    Ok(Some(
+        numbers.get("version")?.map_or(0, |version| version.value()),
+    ))
+}
+
+/// Writes the version and the owner into a new file.
+fn prepare(database: &Database, owner: LogOwner) -> Result<(), redb::Error> {
     let change = database.begin_write()?;
-    let version = {
+    {
         let mut numbers = change.open_table(NUMBERS)?;
         change.open_table(ENTRIES)?;
         change.open_table(PIECES)?;
-        let version = numbers.get("version")?.map(|version| version.value());
-        if version.is_none() {
-            numbers.insert("version", VERSION)?;
-            numbers.insert("cluster", owner.cluster)?;
-            numbers.insert("node", owner.node.0)?;
-        }
-        version
-    };
-    change.commit()?;
-    Ok(version)
+        numbers.insert("version", VERSION)?;
+        numbers.insert("cluster", owner.cluster)?;
+        numbers.insert("node", owner.node.0)?;
+    }
+    Ok(change.commit()?)
 }
 
 fn put(database: &Database, write: &LogWrite) -> Result<(), redb::Error> {
@@ -185,7 +199,7 @@ fn read(
     owner: LogOwner,
     capacity: Capacity,
 ) -> Result<Saved, OpenError> {
-    let failed = |error: redb::Error| OpenError(told(name, error).message);
+    let failed = |error: redb::Error| OpenError(told(name, error, ALL_ANEW).message);
     let kept = read_all(database).map_err(failed)?;
     let of = LogOwner {
         cluster: kept.number("cluster"),
@@ -204,15 +218,23 @@ fn read(
             let pieces = kept.pieces.iter();
             let pieces = pieces.map(|(first, next, bytes)| (*first, *next, &bytes[..]));
             let snapshot = Snapshot::from_pieces(capacity, place, pieces);
-            Some(snapshot.ok_or_else(|| damaged(name, &"its snapshot cannot be read"))?)
+            Some(snapshot.ok_or_else(|| damaged(name, &"its snapshot cannot be read", ALL_ANEW))?)
         }
     };
+    let base = snapshot.as_ref().map_or(0, |snapshot| snapshot.index().0);
     let first = kept.entries.first().map_or(0, |(index, _)| *index);
+    let mut next = first.min(base.saturating_add(1));
     let mut entries = Vec::with_capacity(kept.entries.len());
-    for (expected, (index, bytes)) in (first..).zip(&kept.entries) {
-        let entry = Entry::read(bytes).filter(|_| *index == expected);
-        let wrong = || damaged(name, &format!("entry {expected} cannot be read"));
-        entries.push(entry.ok_or_else(wrong)?);
+    for (index, bytes) in &kept.entries {
+        if *index != next {
+            let before = index.saturating_sub(1);
+            let missing = format!("entries {next} to {before} are missing");
+            return Err(damaged(name, &missing, ALL_ANEW));
+        }
+        let entry = Entry::read(bytes);
+        let unreadable = || damaged(name, &format!("entry {index} cannot be read"), ALL_ANEW);
+        entries.push(entry.ok_or_else(unreadable)?);
+        next = next.wrapping_add(1);
     }
     let vote = kept.number("vote");
     Ok(Saved {

@@ -78,7 +78,7 @@ fn the_network_registers_have_one_direction() {
 }
 
 /// t0 = a header for 10.0.0.1, context 9, with a length.
-fn header(length: i32) -> Vec<u32> {
+pub(crate) fn header(length: i32) -> Vec<u32> {
     let mut words = vec![
         addi(T0, ZERO, 10),
         slli(T0, T0, 24),
@@ -241,4 +241,32 @@ fn a_trap_handler_takes_exceptions_with_their_cause() {
     assert_eq!((register(T1), register(T2)), (5, 16));
     assert_eq!(register(9), MEMORY_BASE + 16);
     let _ = MRET;
+}
+
+#[test]
+fn a_misaligned_atomic_has_the_cause_of_a_load_or_of_a_store() {
+    // lr.d t1, (t2) and amoadd.d t1, zero, (t2).
+    for (atomic, cause) in [(0x1003_b32f, 4), (0x0003_b32f, 6)] {
+        let program = [
+            addi(T0, ZERO, 1),
+            slli(T0, T0, 31),
+            addi(T2, T0, 0x101),
+            addi(T0, T0, 6 * 4),
+            csrw(0x305, T0),
+            atomic,
+            csrr(T1, 0x342),
+        ];
+        let mut core = core_of(&program);
+        for _ in 0..7 {
+            core.step();
+        }
+        assert_eq!(core.register(nanopu::instruction::Reg::new(T1)), cause);
+    }
+}
+
+#[test]
+fn a_message_to_no_address_is_a_fault() {
+    let kind = fault_of(&[addi(NET_TX, ZERO, 8)]).kind;
+    assert_eq!(kind, FaultKind::NoDestination { announced: 8 });
+    assert!(kind.to_string().contains("0.0.0.0"), "{kind}");
 }

@@ -42,6 +42,27 @@ fn an_image_outside_of_memory_is_refused_by_name() {
 }
 
 #[test]
+fn segments_with_more_bytes_than_memory_are_refused_by_name() {
+    // 3000 headers for the same 400 bytes of the file: 1,200,000 bytes for a memory of 2^20.
+    let mut file = elf_of(&loopback());
+    file.resize(520, 0);
+    let mut header = file[64..120].to_vec();
+    for place in [32, 40] {
+        header[place..place + 8].copy_from_slice(&400u64.to_le_bytes());
+    }
+    let table = (file.len() as u64).to_le_bytes();
+    file[32..40].copy_from_slice(&table);
+    file[56..58].copy_from_slice(&3000u16.to_le_bytes());
+    file.extend(header.repeat(3000));
+    let memory_bytes = MEMORY;
+    assert_eq!(
+        Image::parse(&file, MEMORY).unwrap_err(),
+        ImageError::TooManyBytes { memory_bytes }
+    );
+    assert!(Image::parse(&file, 2 * MEMORY).is_ok());
+}
+
+#[test]
 fn the_shipped_loopback_answers_with_each_word_plus_one() {
     let file = include_bytes!("../../../../examples/nanopu/loopback.elf");
     let memory = 1 << 24;

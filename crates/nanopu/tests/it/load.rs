@@ -78,6 +78,52 @@ fn a_load_with_losses_is_answered_whole() {
     assert_eq!(report.device.transport.abandoned, 0);
 }
 
+#[test]
+fn lost_messages_leave_the_latencies_of_the_others_as_they_are() {
+    // A message is given up after one timeout: some are never answered.
+    let load = Load {
+        messages: 400,
+        clients: 2,
+        cores: 2,
+        faults: LinkFaults {
+            lost_per_mille: 100,
+            seed: 5,
+        },
+        ..Load::default()
+    };
+    let costs = costs_of(&["ndp-retries=1"]);
+    let report = run_load(&loopback_image(), MEMORY, &load, &costs);
+    let answered = report.latencies.len();
+    assert!((200..400).contains(&answered), "{answered}");
+    // Two messages and their answers with a timeout of 9.4 us each, and no shift by a message.
+    let (least, most) = (report.latency(0).unwrap(), report.latency(1000).unwrap());
+    assert!(least > Picos::from_nanos(800), "{least}");
+    assert!(most < Picos::from_nanos(25_000), "{most}");
+}
+
+#[test]
+fn cores_without_a_stack_take_no_message() {
+    let issue = |messages| {
+        let load = Load {
+            cores: 20,
+            messages,
+            interval: Picos(5000),
+            ..Load::default()
+        };
+        let report = run_load(&loopback_image(), MEMORY, &load, &costs_of(&["csr=1000"]));
+        assert!(report.faults.is_empty());
+        assert_eq!(report.latencies.len(), messages);
+        let issue = report.cores.iter().map(|(parts, _)| parts.issue);
+        issue.collect::<Vec<u64>>()
+    };
+    let (idle, busy) = (issue(0), issue(400));
+    assert!(
+        (0..16).all(|core| busy[core] > idle[core]),
+        "{idle:?} {busy:?}"
+    );
+    assert_eq!(idle[16..], busy[16..]);
+}
+
 /// A report of a flow with a latency in each hop.
 fn report(latencies: &[u64]) -> nanopu::RpcMessage {
     let mut bytes = 7u64.to_be_bytes().to_vec();

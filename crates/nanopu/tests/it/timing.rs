@@ -56,6 +56,33 @@ fn a_result_that_is_used_at_once_is_waited_for() {
 }
 
 #[test]
+fn a_late_word_goes_to_the_network_when_it_is_there() {
+    let mut program = BIND.to_vec();
+    program.extend(crate::faults::header(8));
+    program.extend([addi(T1, ZERO, 1), slli(T1, T1, 31), mv(NET_TX, T0)]);
+    program.push(ld(NET_TX, T1, 0));
+    assert_eq!(parts(&program, &[]).operands, 1);
+    assert_eq!(parts(&program, &["load-use=4"]).operands, 4);
+    program.pop();
+    program.push(op(1, 0, NET_TX, T1, T1));
+    assert_eq!(parts(&program, &[]).operands, 3);
+}
+
+#[test]
+fn without_a_network_x31_is_waited_for_like_the_others() {
+    let program = [
+        addi(T1, ZERO, 1),
+        slli(T1, T1, 31),
+        ld(NET_TX, T1, 0),
+        addi(T0, NET_TX, 1),
+        ECALL,
+    ];
+    let mut core = core_with(&program, &["llc=0", "dram=0"]).without_network();
+    core.run(1000);
+    assert_eq!(core.parts().operands, 1);
+}
+
+#[test]
 fn branches_cost_until_they_are_learned() {
     // A loop of 1000 rounds: the first rounds and the last are not predicted.
     let program = [addi(T0, ZERO, 1000), addi(T0, T0, -1), bnez(T0, -4)];

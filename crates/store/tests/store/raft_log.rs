@@ -7,6 +7,7 @@ use consensus::{
     NodeId, Operation, PeerMessage, RaftNode, RaftRole, Request, RequestAnswer, Saved, StoredValue,
     Term, VoteKind,
 };
+use redb::{ReadableDatabase, ReadableTable};
 use store::{Directory, LogOwner, LogWrite, RaftLog};
 use support::rng::Rng;
 
@@ -266,4 +267,83 @@ fn a_file_keeps_the_vote_and_is_of_one_node() {
     };
     let error = directory.raft_log(other, CAPACITY).unwrap_err().to_string();
     assert!(error.contains("is of node 1 of cluster 0x7"), "{error}");
+}
+
+/// A directory with the file of a node that has a snapshot and entries after it.
+fn kept() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = Directory::open(folder.path()).unwrap();
+    let (log, _) = directory.raft_log(OWNER, CAPACITY).unwrap();
+    let members = Membership::of_voters(&[OWNER.node]).unwrap();
+    let mut single = Single {
+        node: RaftNode::new(config(1), members, 0),
+        log,
+        now: 0,
+        client: None,
+        sequence: 0,
+    };
+    while single.node.role() != RaftRole::Leader {
+        single.now += 1;
+        single.node.tick(single.now);
+        single.keep().unwrap();
+    }
+    for number in 0..40 {
+        let operation = Operation::Put(key(number), value(number));
+        single.ask(operation).unwrap();
+    }
+    assert!(single.node.base().0 > 0, "there is a snapshot");
+    folder
+}
+
+fn refusal(folder: &std::path::Path) -> String {
+    let directory = Directory::open(folder).unwrap();
+    directory.raft_log(OWNER, CAPACITY).unwrap_err().to_string()
+}
+
+#[test]
+fn entries_that_are_missing_after_the_snapshot_or_within_are_refused() {
+    const ENTRIES: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("raft_entries");
+    for place in [0, 1] {
+        let folder = kept();
+        let removed = {
+            let database = redb::Database::open(folder.path().join("raft.redb")).unwrap();
+            let change = database.begin_write().unwrap();
+            let removed = {
+                let mut entries = change.open_table(ENTRIES).unwrap();
+                let indexes = entries.iter().unwrap().map(|pair| pair.unwrap().0.value());
+                let indexes: Vec<u64> = indexes.collect();
+                assert!(indexes.len() > 2, "{indexes:?}");
+                entries.remove(indexes[place]).unwrap();
+                indexes[place]
+            };
+            change.commit().unwrap();
+            removed
+        };
+        let error = refusal(folder.path());
+        let missing = format!("is damaged: entries {removed} to {removed} are missing");
+        assert!(error.contains(&missing), "{error}");
+        assert!(error.contains("another `seed`"), "{error}");
+        assert!(!error.contains("move the file away"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_and_not_changed() {
+    const NUMBERS: redb::TableDefinition<&str, u64> = redb::TableDefinition::new("raft");
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let database = redb::Database::create(folder.path().join("raft.redb")).unwrap();
+        let change = database.begin_write().unwrap();
+        change
+            .open_table(NUMBERS)
+            .unwrap()
+            .insert("version", 2)
+            .unwrap();
+        change.commit().unwrap();
+    }
+    let error = refusal(folder.path());
+    assert!(error.contains("has the format 2"), "{error}");
+    let database = redb::Database::open(folder.path().join("raft.redb")).unwrap();
+    let view = database.begin_read().unwrap();
+    assert_eq!(view.list_tables().unwrap().count(), 1);
 }

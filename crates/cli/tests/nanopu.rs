@@ -1,0 +1,78 @@
+//! Tests of `polyplane nanopu`: what runs and traces print, and what is refused.
+
+use std::process::{Command, Output};
+
+const LOOPBACK: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/nanopu/loopback.elf"
+);
+
+fn nanopu(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polyplane"));
+    command.arg("nanopu").args(arguments);
+    command.output().expect("it starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn a_run_prints_the_costs_that_were_set_and_no_others() {
+    let output = nanopu(&["run", LOOPBACK, "--messages", "1"]);
+    let plain = text(&output.stdout);
+    assert!(
+        plain.starts_with("model: 1 message sent, 1 answer\n"),
+        "{plain}"
+    );
+    assert!(!plain.contains("cost"), "{plain}");
+    let output = nanopu(&["run", LOOPBACK, "--cost", "switch=1000"]);
+    let set = text(&output.stdout);
+    assert!(set.contains("\nswitch    1000"), "{set}");
+    assert!(!set.contains("dram"), "{set}");
+}
+
+#[test]
+fn a_run_without_answers_has_a_hint() {
+    let output = nanopu(&["run", LOOPBACK, "--context", "7", "--messages", "2"]);
+    assert!(output.status.success());
+    let note = text(&output.stderr);
+    assert!(note.starts_with("hint: no message is answered"), "{note}");
+}
+
+#[test]
+fn a_load_of_more_than_a_day_is_refused() {
+    let arguments = ["--messages", "1000000", "--interval-ns", "1000000000"];
+    let output = nanopu(&[&["run", LOOPBACK], &arguments[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("more than a day"));
+    let output = nanopu(&["run", LOOPBACK, "--interval-ns", "1000000001"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_trace_has_assembly_and_outputs_in_order_of_time_and_ends_with_the_message() {
+    let arguments = ["trace", LOOPBACK, "--payload", "0000000000000029"];
+    let output = nanopu(&arguments);
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    let cycle = |line: &&str| line.split_whitespace().next().unwrap().parse::<u64>();
+    let cycles: Vec<u64> = lines.iter().map(|line| cycle(line).unwrap()).collect();
+    assert!(cycles.is_sorted(), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.contains(" mv netTX, a4")),
+        "{lines:?}"
+    );
+    let message = "message from context 0 to 10.0.0.2, context 0: 000000000000002a";
+    assert!(
+        lines.iter().any(|line| line.ends_with(message)),
+        "{lines:?}"
+    );
+    let last = lines.last().unwrap();
+    assert!(last.ends_with("done with a message of context 0"), "{last}");
+    let longer = nanopu(&[&arguments[..], &["--cycles", "1000"]].concat());
+    assert!(text(&longer.stdout).lines().count() > lines.len());
+    let json = nanopu(&[&arguments[..], &["--json"]].concat());
+    let json = text(&json.stdout);
+    assert!(json.contains("\"payload\": \"000000000000002a\""), "{json}");
+    assert!(json.contains("\"kind\": \"done\""), "{json}");
+}
