@@ -196,7 +196,10 @@ impl ControlSocket {
 
     /// Returns the descriptors that are readable when a request waits.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        // The bytes of a full line are not read: they would end each wait at once.
+        let clients = self.clients.iter();
+        let clients = clients.filter(|client| client.line.len() < MAX_LINE);
+        let clients = clients.map(|client| client.stream.as_fd());
         clients.chain([self.listener.as_fd()])
     }
 

@@ -138,6 +138,22 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
     })
 }
 
+/// Returns the names of what exists, in words, if a table or an action does not.
+pub(super) fn existing(error: &BindError, info: &P4Info) -> String {
+    let names: Vec<&str> = match &error.reason {
+        BindReason::NoTable(_) => {
+            let tables = info.tables.iter();
+            tables.map(|it| name(it.preamble.as_ref())).collect()
+        }
+        BindReason::NoAction(_) => {
+            let actions = info.actions.iter();
+            actions.map(|it| name(it.preamble.as_ref())).collect()
+        }
+        _ => return String::new(),
+    };
+    format!("; the program has {}", names.join(", "))
+}
+
 /// Returns a number in the canonical form of P4Runtime: without leading zeros, at least one byte.
 fn canonical(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
