@@ -584,7 +584,7 @@ fn what_a_real_run_cannot_use_is_refused_with_its_line() {
         .replace("ports = [3, 4]", "ports = [3, 9]");
     let run: &[&str] = &["run", "--fabric", &fabric];
     let words = [
-        "loops.toml:12: error: ",
+        "loops.toml:14: error: ",
         "has no host nobody",
         "port 9 of leaf1 has no link",
     ];
@@ -595,7 +595,7 @@ fn what_a_real_run_cannot_use_is_refused_with_its_line() {
         run,
         &["has no switch leaf7", "one of: leaf1, leaf2"],
     );
-    refused(&shipped, &["run"], &["add --fabric TOPOLOGY", "line 12"]);
+    refused(&shipped, &["run"], &["add --fabric TOPOLOGY", "line 14"]);
     // A store of which a node is missing, or that has other nodes.
     let [port] = free_ports();
     let disk = |nodes: &str| {
