@@ -321,6 +321,19 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         (detours(&address) == [expected.clone()]).then_some(())
     });
 
+    // A name that the program lacks is refused with those that it has.
+    let shipped = std::fs::read_to_string(&file).unwrap();
+    for (from, words) in [
+        ("IntIngress.detour", "; there are "),
+        ("IntIngress.via", "; there are NoAction, IntIngress.via"),
+    ] {
+        let port = free_ports::<1>()[0];
+        let text = shipped.replace(from, "IntIngress.none").replace("store\"", "none\"");
+        let text = text.replace(&listen, &format!("udp:127.0.0.1:{port}"));
+        let wrong = said(&["reflex", "run", &dir.with("wrong.toml", text)]);
+        assert!(wrong.err.contains(words), "{}", wrong.err);
+    }
+
     // The plane is killed, and its store has votes, keys and changes on disk.
     plane.kill();
     drop(running);

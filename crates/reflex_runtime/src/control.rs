@@ -437,6 +437,25 @@ mod tests {
     }
 
     #[test]
+    fn a_client_with_a_full_line_does_not_end_a_wait() {
+        let name = format!("reflex-control-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut socket = ControlSocket::open(&path).unwrap();
+        let (stream, _other) = UnixStream::pair().unwrap();
+        socket.clients.push(Client {
+            stream,
+            line: vec![0; MAX_LINE - 1],
+            waiting: Vec::new(),
+            watches: false,
+            is_closed: false,
+            operation: None,
+        });
+        assert_eq!(socket.fds().count(), 2);
+        socket.clients[0].line.push(0);
+        assert_eq!(socket.fds().count(), 1);
+    }
+
+    #[test]
     fn a_request_is_one_line_of_json() {
         let request = ControlRequest::Key(KeyOperation::Put("a".to_owned(), "1".to_owned()));
         let line = serde_json::to_string(&request).unwrap();

@@ -610,7 +610,7 @@ pub(super) fn event_text(event: &Value) -> String {
             word(&event["reason"])
         ),
         Some("removed") => format!(
-            "element {}: {} that the store does not have, removed",
+            "element {}: removed {} that the store does not have",
             word(&event["element"]),
             amount::count(event["entries"].as_u64().unwrap_or(0), "entry")
         ),
