@@ -328,7 +328,9 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         ("IntIngress.via", "; there are NoAction, IntIngress.via"),
     ] {
         let port = free_ports::<1>()[0];
-        let text = shipped.replace(from, "IntIngress.none").replace("store\"", "none\"");
+        let text = shipped
+            .replace(from, "IntIngress.none")
+            .replace("store\"", "none\"");
         let text = text.replace(&listen, &format!("udp:127.0.0.1:{port}"));
         let wrong = said(&["reflex", "run", &dir.with("wrong.toml", text)]);
         assert!(wrong.err.contains(words), "{}", wrong.err);

@@ -238,7 +238,8 @@ impl Connection {
         let tables = self.permissions.iter().map(|reflex| {
             let bound = reflex.as_ref().map(|reflex| {
                 let bound = entries::bind(reflex, &info);
-                bound.map_err(|error| format!("{error}{}", entries::existing(reflex, &error, &info)))
+                bound
+                    .map_err(|error| format!("{error}{}", entries::existing(reflex, &error, &info)))
             });
             bound.transpose()
         });
