@@ -37,7 +37,7 @@ fn a_replay_of_the_captured_reports_gives_the_decisions_of_the_run() {
     assert_eq!(counts["lost"], 0);
     let text = said(&["reflex", "replay", &loops, "--in", &input]);
     assert!(
-        text.out.contains("detour: port 4, committed after"),
+        text.out.contains("detour: port 4, committed at once"),
         "{}",
         text.out
     );

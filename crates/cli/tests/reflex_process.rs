@@ -321,6 +321,21 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         (detours(&address) == [expected.clone()]).then_some(())
     });
 
+    // A name that the program lacks is refused with those that it has.
+    let shipped = std::fs::read_to_string(&file).unwrap();
+    for (from, words) in [
+        ("IntIngress.detour", "; there are "),
+        ("IntIngress.via", "; there are NoAction, IntIngress.via"),
+    ] {
+        let port = free_ports::<1>()[0];
+        let text = shipped
+            .replace(from, "IntIngress.none")
+            .replace("store\"", "none\"");
+        let text = text.replace(&listen, &format!("udp:127.0.0.1:{port}"));
+        let wrong = said(&["reflex", "run", &dir.with("wrong.toml", text)]);
+        assert!(wrong.err.contains(words), "{}", wrong.err);
+    }
+
     // The plane is killed, and its store has votes, keys and changes on disk.
     plane.kill();
     drop(running);
@@ -331,11 +346,25 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
     });
     assert_eq!(plane.operate(&get("threshold")).as_deref(), Some("20"));
 
-    // A leader of a later term controls the switch: this one is refused.
+    // A controller takes the place of the plane. When it has gone, the plane goes on.
     let endpoint = Endpoint {
         address: address.clone(),
         tls: None,
     };
+    let mut passing = Client::connect(&endpoint, 1, "").unwrap();
+    let highest = passing.arbitrate(None).unwrap().highest.unwrap();
+    assert!(passing.arbitrate(Some(highest + 1)).unwrap().is_primary);
+    wait_for("the loss of the switch", || {
+        (plane.show()["disconnected"] == serde_json::json!(["leaf1"])).then_some(())
+    });
+    let refusal = plane.show()["elements"][0]["last_refusal"].to_string();
+    assert!(refusal.contains("--role"), "{refusal}");
+    drop(passing);
+    wait_for("the connection again", || {
+        (plane.show()["disconnected"] == serde_json::json!([])).then_some(())
+    });
+
+    // A leader of a later term controls the switch: this one is refused.
     let mut later = Client::connect(&endpoint, 1, "").unwrap();
     let election = 1u128 << 64 | u128::from(u32::MAX);
     assert!(later.arbitrate(Some(election)).unwrap().is_primary);
@@ -345,7 +374,15 @@ fn reports_become_entries_of_a_switch_that_come_back_after_its_restart() {
         element.as_str().map(str::to_owned)
     });
     assert!(refusal.contains("a later leader"), "{refusal}");
+    assert!(refusal.contains("write election_id = 2"), "{refusal}");
     assert_eq!(detours(&address).len(), 1);
+    let shown = said(&["reflex", "show", "--control", &dir.file("sock")]);
+    let all = [
+        "refused datagrams: 1 not allowed",
+        "1 changes, 1 of them at no switch yet",
+    ];
+    assert!(shown.out.contains(all[1]), "{}", shown.out);
+    assert!(!shown.out.contains(all[0]), "{}", shown.out);
 
     // When it is gone, the plane controls the switch again, with all changes of its store.
     drop(later);
@@ -574,6 +611,35 @@ fn what_a_real_run_cannot_use_is_refused_with_its_line() {
         &["has no switch leaf7", "one of: leaf1, leaf2"],
     );
     refused(&shipped, &["run"], &["add --fabric TOPOLOGY", "line 14"]);
+    // A store of which a node is missing, or that has other nodes.
+    let [port] = free_ports();
+    let disk = |nodes: &str| {
+        format!(
+            "topology = \"none.toml\"\n[[source]]\nlisten = \"udp:127.0.0.1:{port}\"\n\
+             from = [{{ node = 9, address = \"127.0.0.1\" }}]\n\
+             [[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\n\
+             above = \"1 us\"\n[store]\nnodes = {nodes}\nkeep = \"disk\"\ndir = \"store\"\n"
+        )
+    };
+    // The store is made before the topology is read.
+    let words = ["loops.toml:1: topology: ", "none.toml", "copy the topology"];
+    refused(&disk("[\"a\", \"b\"]"), &["run"], &words);
+    let words = [
+        "is of node 1",
+        "keep the seed of the file and its list of nodes",
+    ];
+    refused(&disk("[\"a\"]"), &["run"], &words);
+    std::fs::remove_dir_all(dir.0.join("store/b")).unwrap();
+    let words = ["store/b is missing", "another seed"];
+    refused(&disk("[\"a\", \"b\"]"), &["run"], &words);
+    let socket = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    std::fs::remove_dir_all(dir.0.join("store")).unwrap();
+    refused(&disk("[\"a\"]"), &["run"], &["node = \"NAME\""]);
+    drop(socket);
+    let wrong = shipped.replace("[{ node = 2, address = \"10.9.0.2\" }]", "[\"10.9.0.2\"]");
+    refused(&wrong, &["check"], &["address = \"10.9.0.2\" }]"]);
+    let wrong = shipped.replace("\"10 us\"", "10");
+    refused(&wrong, &["check"], &["with its unit"]);
     refused(
         &shipped,
         &["member", "--name", "a"],

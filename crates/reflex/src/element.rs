@@ -232,6 +232,8 @@ pub struct ElementCounts {
     pub old_term: u64,
     /// Commands that are no write of this element.
     pub unknown: u64,
+    /// Entries that the store did not have, and that were removed.
+    pub removed: u64,
 }
 
 impl ElementCounts {

@@ -104,6 +104,9 @@ struct Monitor {
     counts: MonitorCounts,
 }
 
+/// Changed decisions that are kept at most, if they are not taken.
+const MAX_UPDATED: usize = 4096;
+
 /// State of the commands to an element.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
@@ -154,6 +157,10 @@ pub struct ReflexPlane {
     /// Answers to operations on keys.
     answers: VecDeque<(RequestId, RequestAnswer)>,
     counts: PlaneCounts,
+    /// Sender of the last datagram that was not allowed or malformed.
+    last_refused: Option<Ipv4Addr>,
+    /// Decisions with a newer outcome that were not taken: at most [`MAX_UPDATED`].
+    updated: Vec<DecisionId>,
     /// Findings of one report: kept, so that a report needs no allocation.
     findings: Vec<Finding>,
 }
@@ -198,6 +205,8 @@ impl ReflexPlane {
             leading: None,
             answers: VecDeque::new(),
             counts: PlaneCounts::default(),
+            last_refused: None,
+            updated: Vec::new(),
             findings: Vec::new(),
             loops,
         }
@@ -234,10 +243,12 @@ impl ReflexPlane {
         let spec = &self.loops.sources[source.0];
         if spec.from.iter().all(|(_, address)| *address != from) {
             self.counts.not_allowed += 1;
+            self.last_refused = Some(from);
             return;
         }
         let Ok(report) = TelemetryReport::parse(payload) else {
             self.counts.malformed += 1;
+            self.last_refused = Some(from);
             return;
         };
         let exporter = report.header.exporter;
@@ -248,6 +259,7 @@ impl ReflexPlane {
         let mut allowed = spec.from.iter().filter(|(_, address)| *address == from);
         if node.is_some_and(|claimed| allowed.all(|(node, _)| *node != claimed)) {
             self.counts.not_allowed += 1;
+            self.last_refused = Some(from);
             return;
         }
         let domain = spec.domain;
@@ -677,7 +689,11 @@ impl ReflexPlane {
         let place = self
             .decisions
             .binary_search_by_key(&id, |decision| decision.id);
-        Some(&mut self.decisions[place.ok()?].outcome)
+        let place = place.ok()?;
+        if self.updated.len() < MAX_UPDATED {
+            self.updated.push(id);
+        }
+        Some(&mut self.decisions[place].outcome)
     }
 
     /// Returns the decision with a number, unless it was dropped or is only counted.
@@ -732,6 +748,18 @@ impl ReflexPlane {
         deadlines
             .chain(ends)
             .fold(self.store.next_time(), Nanos::min)
+    }
+
+    /// Returns the sender of the last datagram that was not allowed or malformed.
+    pub fn last_refused(&self) -> Option<Ipv4Addr> {
+        self.last_refused
+    }
+
+    /// Takes the decisions with a new outcome since the last call. `None`: there were too many
+    /// to keep, so any may have changed.
+    pub fn take_updated(&mut self) -> Option<Vec<DecisionId>> {
+        let updated = std::mem::take(&mut self.updated);
+        (updated.len() < MAX_UPDATED).then_some(updated)
     }
 
     /// Returns the counts.

@@ -37,9 +37,13 @@ pub const CAPACITY: Capacity = Capacity {
     session_life: Nanos::from_secs(60).0,
 };
 
-/// Returns the name of the cluster of loops with this seed.
-pub fn cluster_name(seed: u64) -> u64 {
-    mix(seed)
+/// Returns the name of the cluster of loops with this seed and these nodes. Nodes of other numbers
+/// or names are another cluster: their majorities are others.
+pub fn cluster_name(seed: u64, nodes: &[String]) -> u64 {
+    nodes.iter().fold(mix(seed), |name, node| {
+        let bytes = node.bytes().map(u64::from);
+        bytes.chain([256]).fold(name, |name, byte| mix(name ^ byte))
+    })
 }
 
 /// Number of a request of the plane.
@@ -227,7 +231,7 @@ impl ReplicaGroup {
         let heartbeat = Nanos(spec.election_timeout.0 / 10);
         let replicas = nodes.into_iter().map(|(place, stored)| {
             let config = Config {
-                cluster: cluster_name(seed),
+                cluster: cluster_name(seed, &spec.nodes),
                 id: node_id(place),
                 // Each node mixes it with its own name.
                 seed: mix(seed ^ start),
@@ -259,7 +263,7 @@ impl ReplicaGroup {
             }
         });
         Some(ReplicaGroup {
-            cluster: cluster_name(seed),
+            cluster: cluster_name(seed, &spec.nodes),
             replicas: replicas.collect(),
             nodes: voters.len(),
             heartbeat,

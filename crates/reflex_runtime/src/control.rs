@@ -196,7 +196,10 @@ impl ControlSocket {
 
     /// Returns the descriptors that are readable when a request waits.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let clients = self.clients.iter().map(|client| client.stream.as_fd());
+        // The bytes of a full line are not read: they would end each wait at once.
+        let clients = self.clients.iter();
+        let clients = clients.filter(|client| client.line.len() < MAX_LINE);
+        let clients = clients.map(|client| client.stream.as_fd());
         clients.chain([self.listener.as_fd()])
     }
 
@@ -431,6 +434,25 @@ mod tests {
         let mut key = [0; 16];
         key[..3].copy_from_slice(b"key");
         assert_eq!(operation, Operation::Delete(key));
+    }
+
+    #[test]
+    fn a_client_with_a_full_line_does_not_end_a_wait() {
+        let name = format!("reflex-control-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let mut socket = ControlSocket::open(&path).unwrap();
+        let (stream, _other) = UnixStream::pair().unwrap();
+        socket.clients.push(Client {
+            stream,
+            line: vec![0; MAX_LINE - 1],
+            waiting: Vec::new(),
+            watches: false,
+            is_closed: false,
+            operation: None,
+        });
+        assert_eq!(socket.fds().count(), 2);
+        socket.clients[0].line.push(0);
+        assert_eq!(socket.fds().count(), 1);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! An element at a P4Runtime server: a thread for its connection.
 //!
 //! The election ID of a connection has the store's term in its low half. So a server refuses the
-//! writes of an older leader, and the entries of the switch are read again by each new one.
+//! writes of an older leader, and the entries of the switch are read again by each new one. The
+//! last 16 bits are below the term: a leader raises them when a controller that was primary with a
+//! greater number of the same term has gone.
 
 mod entries;
 
@@ -20,7 +22,7 @@ use p4info::p4::v1::stream_message_response::Update as FromServer;
 use p4info::p4::v1::update::Type as UpdateType;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::Code;
-use p4rt::client::{Client, ClientError, Endpoint, Next};
+use p4rt::client::{Arbitration, Client, ClientError, Endpoint, Next};
 use port::Poller;
 use reflex::{
     CommandTarget, ElementAnswer, ElementCounts, ElementIndex, ElementWrite, Loops,
@@ -35,6 +37,8 @@ use crate::error::ProcessError;
 const RETRY: Duration = Duration::from_millis(200);
 /// Time without an order after which the thread looks whether it ends.
 const IDLE: Duration = Duration::from_secs(1);
+/// Bits of an election ID below the term.
+const RAISE_BITS: u32 = 16;
 /// Updates of one write at most.
 const MAX_UPDATES: usize = 256;
 
@@ -97,6 +101,7 @@ impl P4RuntimeElement {
             plane_wake: wake,
             shared: Arc::clone(&shared),
             term: None,
+            raise: 0,
             link: None,
             retry: Instant::now(),
         };
@@ -206,6 +211,8 @@ struct Connection {
     shared: Arc<Shared>,
     /// Term of the leader of this process; `None` before it leads.
     term: Option<Term>,
+    /// Number below the term in the election ID.
+    raise: u64,
     link: Option<Link>,
     /// Time of the next attempt to connect.
     retry: Instant,
@@ -229,13 +236,17 @@ impl Connection {
             LinkError::Server(format!("device {id} at {address} has no program yet"))
         })?;
         let tables = self.permissions.iter().map(|reflex| {
-            let bound = reflex.as_ref().map(|reflex| entries::bind(reflex, &info));
+            let bound = reflex.as_ref().map(|reflex| {
+                let bound = entries::bind(reflex, &info);
+                bound
+                    .map_err(|error| format!("{error}{}", entries::existing(reflex, &error, &info)))
+            });
             bound.transpose()
         });
         let tables: Result<Vec<_>, _> = tables.collect();
         Ok(Link {
             client,
-            tables: tables.map_err(|error| LinkError::Bind(error.to_string()))?,
+            tables: tables.map_err(LinkError::Bind)?,
             is_primary: false,
             fence: Fence::default(),
             last_result: WriteResult::Applied,
@@ -281,13 +292,22 @@ impl Connection {
         let (Some(term), Some(link)) = (self.term, &mut self.link) else {
             return;
         };
-        let low = self.base.saturating_add(term.0);
-        let election = u128::from(self.device.election_id) << 64 | u128::from(low);
-        let read = link.client.arbitrate(Some(election)).and_then(|answer| {
+        let own = self.device.election_id;
+        let mut first = election_of(own, self.base, term);
+        first += u128::from(self.raise);
+        let mut answer = link.client.arbitrate(Some(first));
+        if let Ok(found) = &answer
+            && let Some(raise) = raise_after(first, found)
+        {
+            self.raise = raise;
+            let election = election_of(own, self.base, term) + u128::from(raise);
+            answer = link.client.arbitrate(Some(election));
+        }
+        let read = answer.and_then(|answer| {
             link.is_primary = answer.is_primary;
             match answer.is_primary {
                 true => link.read_entries().map(|()| None),
-                false => Ok(answer.highest),
+                false => Ok(answer.highest.map(|highest| (highest, answer.has_primary))),
             }
         });
         match read {
@@ -296,18 +316,11 @@ impl Connection {
                 self.shared.is_connected.store(true, Ordering::Relaxed);
                 self.answer(ElementAnswer::Restarted);
             }
-            Ok(Some(highest)) => {
-                let (high, low) = ((highest >> 64) as u64, highest as u64);
-                let own = self.device.election_id;
-                let refusal = match high > own {
-                    true => format!(
-                        "another controller has election_id {high}; give the element a greater one"
-                    ),
-                    false => format!("a later leader, of number {low}, controls the switch"),
-                };
+            Ok(Some((highest, has_primary))) => {
+                let refusal = refused_by(highest, has_primary, first);
                 *lock(&self.shared.refusal) = Some(refusal);
                 self.shared.is_connected.store(false, Ordering::Relaxed);
-                self.answer(ElementAnswer::OldTerm(Term(low)));
+                self.answer(ElementAnswer::OldTerm(Term(highest as u64)));
             }
             Err(error) => self.lost(error.to_string()),
         }
@@ -335,11 +348,13 @@ impl Connection {
         match link.client.next(Some(IDLE), Some(fd)) {
             Ok(Next::Told(FromServer::Arbitration(update))) => {
                 let is_primary = update.status.is_none_or(|status| status.code == 0);
-                if is_primary != link.is_primary {
+                if is_primary != link.is_primary || !is_primary {
                     // Another controller came or went: what it did is read.
                     self.begin_term();
                 }
             }
+            // The other controller may have gone.
+            Ok(Next::TimedOut) if !link.is_primary => self.begin_term(),
             Ok(_) => {}
             Err(error) => self.lost(error.to_string()),
         }
@@ -352,7 +367,7 @@ impl Connection {
                 Ok(Order::Change(term, change)) => {
                     if self.term.is_none_or(|own| own < term) {
                         self.write(&mut batch);
-                        self.term = Some(term);
+                        (self.term, self.raise) = (Some(term), 0);
                         self.begin_term();
                     }
                     // A server may do the updates of a request in any order.
@@ -365,7 +380,7 @@ impl Connection {
                 Ok(Order::Lead(term)) => {
                     self.write(&mut batch);
                     if self.term.is_none_or(|own| own < term) {
-                        self.term = Some(term);
+                        (self.term, self.raise) = (Some(term), 0);
                         self.begin_term();
                     }
                 }
@@ -451,6 +466,7 @@ impl Connection {
         counts.early += more.early;
         counts.old_term += more.old_term;
         counts.unknown += more.unknown;
+        counts.removed += more.removed;
     }
 
     /// Ends the use of a connection that does not take writes.
@@ -481,15 +497,69 @@ impl Connection {
         let held = &link.held;
         let others = link.present.extract_if(|key, _| !held.contains(key));
         let others: Vec<Entry> = others.map(|(_, entry)| entry).collect();
+        let mut counts = ElementCounts::default();
+        let mut failed = None;
         for part in others.chunks(MAX_UPDATES) {
             let updates = part
                 .iter()
                 .map(|entry| update_of(UpdateType::Delete, entry.key()));
-            if let Err(failure) = link.write(updates.collect()) {
-                self.failed(failure);
-                return;
+            match link.write(updates.collect()) {
+                Ok(results) => {
+                    counts.removed += results.iter().filter(|it| it.is_ok()).count() as u64;
+                }
+                Err(failure) => {
+                    failed = Some(failure);
+                    break;
+                }
             }
         }
+        self.count(counts);
+        if let Some(failure) = failed {
+            self.failed(failure);
+        }
+        self.plane_wake.wake();
+    }
+}
+
+/// Returns the least election ID of a term.
+fn election_of(high: u64, base: u64, term: Term) -> u128 {
+    let term = term.0.saturating_mul(1 << RAISE_BITS);
+    // Numbers below the term are added to it.
+    let low = base.saturating_add(term).min(u64::MAX << RAISE_BITS);
+    u128::from(high) << 64 | u128::from(low)
+}
+
+/// Returns the number below the term for a leader that asked with `own`, if a controller with a
+/// greater number of the same term was primary and has gone. A later leader has a greater term: it
+/// is never outdone.
+fn raise_after(own: u128, answer: &Arbitration) -> Option<u64> {
+    let highest = answer.highest?;
+    let is_same_term = highest >> RAISE_BITS == own >> RAISE_BITS;
+    if answer.is_primary || answer.has_primary || !is_same_term {
+        return None;
+    }
+    let raise = (highest as u64 & ((1 << RAISE_BITS) - 1)) + 1;
+    (raise < 1 << RAISE_BITS).then_some(raise)
+}
+
+/// Returns why a server refused the election ID `own`, with a remedy.
+fn refused_by(highest: u128, has_primary: bool, own: u128) -> String {
+    let (high, low) = ((highest >> 64) as u64, highest as u64);
+    let own_high = (own >> 64) as u64;
+    let next = high.saturating_add(1);
+    if highest >> RAISE_BITS == own >> RAISE_BITS && has_primary {
+        return format!(
+            "another controller, with the election ID {highest}, is primary; the plane goes on when it has gone: give it a role of its own by --role"
+        );
+    }
+    let set = format!("write election_id = {next} for the element in the loop file");
+    match high > own_high {
+        true => format!(
+            "another controller used the election ID {highest}, so its election_id is {high}; {set}, and give the other one a role of its own by --role"
+        ),
+        false => format!(
+            "a later leader, of number {low}, controls the switch; if no other process of these loops runs, {set}"
+        ),
     }
 }
 
@@ -604,5 +674,53 @@ impl Link {
         // An error of the whole request is one of each update.
         results.resize(count, Err(refused.message));
         Ok(results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(highest: u128, has_primary: bool) -> Arbitration {
+        Arbitration {
+            is_primary: false,
+            has_primary,
+            highest: Some(highest),
+        }
+    }
+
+    #[test]
+    fn a_leader_outdoes_a_controller_of_its_term_that_has_gone_and_no_later_leader() {
+        let own = election_of(1, 0, Term(4));
+        assert_eq!(raise_after(own, &found(own + 7, false)), Some(8));
+        assert_eq!(raise_after(own, &found(own + 7, true)), None);
+        let later = election_of(1, 0, Term(5));
+        assert!(own + 0xffff < later);
+        assert_eq!(raise_after(own, &found(own + 0xffff, false)), None);
+        assert_eq!(raise_after(own, &found(later, false)), None);
+        let other = election_of(2, 0, Term(4));
+        assert_eq!(raise_after(own, &found(other, false)), None);
+        assert_eq!(
+            raise_after(election_of(1, 9 << 32, Term(4)), &found(own, false)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_refused_election_id_has_its_remedy() {
+        let own = election_of(1, 0, Term(4));
+        let passing = refused_by(own + 1, true, own);
+        assert!(passing.contains("--role"), "{passing}");
+        let memory = refused_by(election_of(1, 9 << 32, Term(1)), false, own);
+        assert!(memory.contains("a later leader"), "{memory}");
+        assert!(
+            memory.contains("write election_id = 2 for the element"),
+            "{memory}"
+        );
+        let other = refused_by(5 << 64, false, own);
+        assert!(
+            other.contains("write election_id = 6 for the element"),
+            "{other}"
+        );
     }
 }

@@ -54,6 +54,8 @@ pub enum PlaneEvent {
     Leader(Option<(usize, Term)>),
     /// An element can be reached or not, with the reason.
     Element(ElementIndex, bool, Option<String>),
+    /// A number of entries of an element were removed, since the store does not have them.
+    Removed(ElementIndex, u64),
     /// The store cannot keep entries, or can again.
     Disk(Option<LogDiskError>),
 }
@@ -64,7 +66,7 @@ pub trait PlaneObserver {
     fn event(&mut self, driver: &PlaneDriver, event: &PlaneEvent) -> Value;
 
     /// Returns the state of the plane for a client.
-    fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts) -> Value;
+    fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value;
 
     /// Takes the notice that the loop goes round, about ten times a second.
     fn progress(&mut self, driver: &PlaneDriver) {
@@ -112,6 +114,10 @@ struct Observed {
     open: BTreeSet<DecisionId>,
     leader: Option<(usize, Term)>,
     connected: Vec<Option<bool>>,
+    /// Entries of each element that were removed.
+    removed: Vec<u64>,
+    /// A node of this process led.
+    led: bool,
     disk: Option<LogDiskError>,
 }
 
@@ -174,6 +180,7 @@ impl PlaneProcess {
         let control = control.transpose()?;
         let observed = Observed {
             connected: vec![None; elements.len()],
+            removed: vec![0; elements.len()],
             ..Observed::default()
         };
         Ok(PlaneProcess {
@@ -326,7 +333,7 @@ impl PlaneProcess {
         }
         if let Some(mut control) = self.control.take() {
             let counts = self.counts();
-            let show = |driver: &PlaneDriver| observer.state(driver, counts);
+            let show = |driver: &PlaneDriver| observer.state(driver, counts, now);
             count += control.serve(now, &mut self.driver, show);
             self.control = Some(control);
         }
@@ -347,6 +354,7 @@ impl PlaneProcess {
     /// Passes what is new to the observer and to clients. Returns the number of events.
     fn observe(&mut self, observer: &mut dyn PlaneObserver) -> usize {
         let mut events = Vec::new();
+        let updated = self.driver.plane_mut().take_updated();
         let plane = self.driver.plane();
         let is_known =
             |decision: &&Decision| self.observed.last.is_none_or(|last| last < decision.id);
@@ -356,11 +364,26 @@ impl PlaneProcess {
             fresh.push(decision.id);
         }
         self.observed.last = fresh.first().copied().or(self.observed.last);
-        self.observed.open.extend(fresh);
+        self.observed.open.extend(&fresh);
         let leads = plane.store().leading().is_some();
-        self.observed.open.retain(|id| {
-            let Some(decision) = plane.decision(*id) else {
-                return false;
+        // Those that the plane dropped.
+        if let Some(oldest) = plane.decisions().next() {
+            self.observed.open = self.observed.open.split_off(&oldest.id);
+        }
+        // A leader that goes leaves all of its decisions to the next one.
+        let updated = updated.filter(|_| leads == self.observed.led);
+        self.observed.led = leads;
+        let looked: BTreeSet<DecisionId> = match updated {
+            Some(updated) => updated.into_iter().chain(fresh).collect(),
+            None => self.observed.open.clone(),
+        };
+        for id in looked {
+            if !self.observed.open.contains(&id) {
+                continue;
+            }
+            let Some(decision) = plane.decision(id) else {
+                self.observed.open.remove(&id);
+                continue;
             };
             let is_done = match decision.outcome {
                 Outcome::Made(change) => {
@@ -370,10 +393,10 @@ impl PlaneProcess {
                 Outcome::Reported | Outcome::Refused(_) => true,
             };
             if is_done {
+                self.observed.open.remove(&id);
                 events.push(PlaneEvent::Decision(*decision));
             }
-            !is_done
-        });
+        }
         let leader = leader_of(plane.store());
         if leader != self.observed.leader {
             self.observed.leader = leader;
@@ -391,6 +414,13 @@ impl PlaneProcess {
                 }
                 self.observed.connected[at] = Some(is_connected);
                 events.push(PlaneEvent::Element(index, is_connected, reason));
+            }
+        }
+        for (at, known) in self.observed.removed.iter_mut().enumerate() {
+            let removed = self.driver.element_counts(ElementIndex(at)).removed;
+            if removed > *known {
+                events.push(PlaneEvent::Removed(ElementIndex(at), removed - *known));
+                *known = removed;
             }
         }
         let disk = plane.store().disk_error();
@@ -449,6 +479,20 @@ fn leader_of(store: &ReplicaGroup) -> Option<(usize, Term)> {
     known.max_by_key(|(_, term)| *term)
 }
 
+/// Refuses a store of which some nodes have directories, and some have none: a node without its
+/// votes could vote twice.
+fn all_or_none(dir: &Path, nodes: &[String]) -> Result<(), ProcessError> {
+    let (there, missing): (Vec<&String>, Vec<&String>) =
+        nodes.iter().partition(|node| dir.join(node).exists());
+    let (Some(there), Some(missing)) = (there.first(), missing.first()) else {
+        return Ok(());
+    };
+    let dir = dir.display();
+    Err(ProcessError(format!(
+        "the store has {dir}/{there}, and {dir}/{missing} is missing: a node that lost its votes could vote twice; bring the directory back, or remove {dir} and give the loop file another seed"
+    )))
+}
+
 /// Opens the nodes of this process.
 fn open_store(
     loops: &Loops,
@@ -466,12 +510,23 @@ fn open_store(
         Some(node) => vec![node],
         None => (0..spec.nodes.len()).collect(),
     };
+    if options.node.is_none() {
+        all_or_none(dir, &spec.nodes)?;
+    }
     let nodes = here.into_iter().map(|at| {
         let owner = LogOwner {
-            cluster: cluster_name(seed),
+            cluster: cluster_name(seed, &spec.nodes),
             node: NodeId(at as u64 + 1),
         };
         let opened = LogThread::open(&dir.join(&spec.nodes[at]), owner, Arc::clone(wake));
+        let opened = opened.map_err(|ProcessError(message)| {
+            // The name of a cluster is made of both.
+            let also = match message.contains("keep the seed of the file") {
+                true => " and its list of nodes",
+                false => "",
+            };
+            ProcessError(message + also)
+        });
         Ok((at, opened?))
     });
     let nodes = nodes.collect::<Result<Vec<_>, ProcessError>>()?;

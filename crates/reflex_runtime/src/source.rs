@@ -142,7 +142,18 @@ impl OpenSource {
                 )));
             }
             SourcePlace::Udp(address) => {
-                let socket = bind_datagrams(*address).map_err(|error| failed(&error))?;
+                let socket = bind_datagrams(*address).map_err(|error| {
+                    let is_used = error.kind() == std::io::ErrorKind::AddrInUse;
+                    match (is_used, &spec.node) {
+                        (true, None) => failed(&format!(
+                            "{error}; another process receives there: stop it, give another address, or write node = \"NAME\" of the one node of the store that receives"
+                        )),
+                        (true, Some(_)) => failed(&format!(
+                            "{error}; another process receives there: stop it, or give another address"
+                        )),
+                        (false, _) => failed(&error),
+                    }
+                })?;
                 Kind::Socket(socket, vec![0; MAX_DATAGRAM].into())
             }
             SourcePlace::Packet(name) => interface(name, PortDriver::Packet)?,

@@ -150,6 +150,9 @@ pub(super) fn run(
             let report = Report::new(process.driver(), process.now());
             let report = report.with_start(start).with_others(counts.others);
             out::text(&report.text());
+            if let Some(warning) = report.warning() {
+                out::note(&format!("warning: {warning}"));
+            }
         }
     }
     let mut is_well = true;
@@ -182,13 +185,7 @@ impl PlaneObserver for Printer {
         shown
     }
 
-    fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts) -> Value {
-        let since = self.start.0;
-        let now = std::time::SystemTime::now();
-        let now = now
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
-        let now = Nanos(Nanos::from(now).0.max(since));
+    fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value {
         show::state(driver, counts, self.start, now)
     }
 

@@ -123,7 +123,18 @@ fn set_topology(plane: &mut ReflexPlane, file: &Path) -> Result<(), String> {
         return Ok(());
     };
     let path = file.with_file_name("").join(topology);
-    let set = plane.set_topology(&read_topology(&path)?);
+    let read = read_topology(&path).map_err(|error| {
+        // The line of the key, for a message only.
+        let text = read_text(file, MAX_FILE_BYTES).unwrap_or_default();
+        let mut lines = text.lines();
+        let line = lines.position(|line| line.trim_start().starts_with("topology"));
+        format!(
+            "{}:{}: topology: {error}\n  = hint: copy the topology to the folder of the loop file, or remove the line: then detours are not checked",
+            file.display(),
+            line.map_or(0, |line| line + 1)
+        )
+    });
+    let set = plane.set_topology(&read?);
     set.map_err(|element| {
         let name = &plane.loops().elements[element.0].name;
         format!(

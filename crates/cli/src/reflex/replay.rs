@@ -54,7 +54,8 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     });
     let inputs: Vec<Input> = inputs.collect::<Result<_, String>>()?;
     let mut captures = Captures::open(&inputs).map_err(|error| error.to_string())?;
-    let start = Nanos(captures.start().0.saturating_sub(START.0));
+    let first = captures.start();
+    let start = Nanos(first.0.saturating_sub(START.0));
     let elements = loops.elements.iter();
     let elements = elements.map(|_| Box::<AcceptingElement>::default() as Box<dyn CommandTarget>);
     let elements = elements.collect();
@@ -98,7 +99,8 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
     driver.run_until(last + LINGER);
     line.clear();
-    let report = Report::new(&driver, last).with_others(others);
+    let report = Report::new(&driver, last).with_start(first);
+    let report = report.with_others(others);
     match options.json {
         true => out::json(&report),
         false => out::text(&report.text()),

@@ -133,6 +133,9 @@ struct ShownDecision {
     log_index: Option<u64>,
     answered: Option<u64>,
     refused: Option<&'static str>,
+    /// The leader in another process sends it.
+    #[serde(skip)]
+    is_left: bool,
     /// The subject, the measurement, the change and the result in words.
     #[serde(skip)]
     subject: String,
@@ -192,6 +195,8 @@ struct ShownMonitor {
     no_sample: u64,
     no_room: u64,
     made: u64,
+    /// Changes that were made and that a switch of this process's leader does not have yet.
+    waiting: u64,
     /// Decisions without effect, by reason.
     refused: BTreeMap<&'static str, u64>,
     /// Bursts, of monitors of kind `microburst`.
@@ -208,6 +213,10 @@ struct ShownElement {
     early: u64,
     old_term: u64,
     unknown: u64,
+    /// Entries that the store did not have, and that were removed.
+    removed: u64,
+    /// Commands reach it.
+    connected: bool,
     /// Words of the switch's last refusal.
     last_refusal: Option<String>,
 }
@@ -219,6 +228,8 @@ struct ShownCounts {
     received: u64,
     not_allowed: u64,
     malformed: u64,
+    /// Sender of the last datagram that was not allowed or malformed.
+    last_refused: Option<String>,
     repeated: u64,
     accepted: u64,
     reports: u64,
@@ -255,12 +266,21 @@ impl Report {
         let plane = driver.plane();
         let loops = plane.loops();
         let counts = plane.counts();
+        let leads = plane.store().leading().is_some();
         let sources = (0..loops.sources.len()).map(|at| plane.sequences(SourceIndex(at)));
         let monitors = loops.monitors.iter().enumerate();
         let monitors = monitors.map(|(at, monitor)| {
             let counts = plane.monitor_counts(MonitorIndex(at));
             let refused = DecisionRefusal::ALL.into_iter().zip(counts.refused);
             let refused = refused.filter(|(_, count)| *count > 0);
+            let is_waiting = |decision: &&Decision| {
+                let waits = match decision.outcome {
+                    Outcome::Made(change) => change.answered.is_none(),
+                    Outcome::Reported | Outcome::Refused(_) => false,
+                };
+                leads && waits && decision.monitor == MonitorIndex(at)
+            };
+            let waiting = plane.decisions().filter(is_waiting).count() as u64;
             ShownMonitor {
                 name: monitor.name.clone(),
                 reports: counts.reports,
@@ -270,6 +290,7 @@ impl Report {
                 no_sample: counts.no_sample,
                 no_room: counts.no_room,
                 made: counts.made,
+                waiting,
                 refused: refused.map(|(why, count)| (why.name(), count)).collect(),
                 bursts: plane
                     .bursts(MonitorIndex(at))
@@ -288,6 +309,8 @@ impl Report {
                 early: counts.early,
                 old_term: counts.old_term,
                 unknown: counts.unknown,
+                removed: counts.removed,
+                connected: driver.is_connected(ElementIndex(at)),
                 last_refusal: driver.last_refusal(ElementIndex(at)),
             }
         });
@@ -299,6 +322,7 @@ impl Report {
                 received: counts.received,
                 not_allowed: counts.not_allowed,
                 malformed: counts.malformed,
+                last_refused: plane.last_refused().map(|from| from.to_string()),
                 repeated: counts.repeated,
                 accepted: counts.accepted,
                 reports: counts.reports,
@@ -316,7 +340,10 @@ impl Report {
             },
             monitors: monitors.collect(),
             elements: elements.collect(),
-            decisions: plane.decisions().map(|it| shown(loops, it)).collect(),
+            decisions: plane
+                .decisions()
+                .map(|it| shown(loops, it, leads))
+                .collect(),
         }
     }
 
@@ -352,9 +379,16 @@ impl Report {
         for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
             text += &format!("  {what}: {count}\n");
         }
+        if let Some(from) = &counts.last_refused {
+            text += &format!("  last refused sender: {from}\n");
+        }
         for monitor in &self.monitors {
             let (alarms, made) = (amount::count(monitor.alarms, "alarm"), monitor.made);
-            text += &format!("{}: {alarms}, {made} changes", monitor.name);
+            let made = amount::count(made, "change");
+            text += &format!("{}: {alarms}, {made}", monitor.name);
+            if monitor.waiting > 0 {
+                text += &format!(", {} of them at no switch yet", monitor.waiting);
+            }
             if !monitor.bursts.is_empty() {
                 let bursts = amount::count(monitor.bursts.len() as u64, "burst");
                 text += &format!(", {bursts}");
@@ -384,6 +418,7 @@ impl Report {
                 (element.early, "out of order"),
                 (element.old_term, "of an old leader"),
                 (element.unknown, "unknown"),
+                (element.removed, "removed that the store does not have"),
             ];
             for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
                 text += &format!(", {count} {what}");
@@ -398,6 +433,22 @@ impl Report {
 }
 
 impl Report {
+    /// Returns a warning if changes are at no switch, with the reasons.
+    pub(super) fn warning(&self) -> Option<String> {
+        let waiting: u64 = self.monitors.iter().map(|it| it.waiting).sum();
+        let away = self.elements.iter().filter(|it| !it.connected);
+        let reasons = away.map(|it| {
+            let reason = it.last_refusal.as_deref().unwrap_or("not connected");
+            format!("{}: {reason}", it.name)
+        });
+        let reasons: Vec<String> = reasons.collect();
+        let changes = amount::count(waiting, "change");
+        (waiting > 0).then(|| match &reasons[..] {
+            [] => format!("{changes} at no switch yet"),
+            _ => format!("{changes} at no switch yet: {}", reasons.join("; ")),
+        })
+    }
+
     /// Returns the decisions as a table: one row for those of a monitor, path and result.
     fn decisions_text(&self) -> String {
         let mut groups: Vec<Vec<&ShownDecision>> = Vec::new();
@@ -478,10 +529,25 @@ fn result_of(group: &[&ShownDecision]) -> String {
         let times = group.iter().map(|it| Some(end(it)?.saturating_sub(it.at)));
         let longest = times.collect::<Option<Vec<u64>>>();
         let longest = longest.and_then(|times| times.into_iter().max());
-        longest.map_or("not yet".to_owned(), |longest| time(Nanos(longest)))
+        longest
     };
-    let (committed, done) = (longest(|it| it.committed), longest(|it| it.answered));
-    format!("{reflex}: {setting}, committed after {committed}, done after {done}")
+    let ends = (longest(|it| it.committed), longest(|it| it.answered));
+    format!("{reflex}: {setting}, {}", ends_of(ends, group[0].is_left))
+}
+
+/// Returns when a change was committed and done, in words. `is_left`: the leader in another process
+/// sends it.
+fn ends_of((committed, done): (Option<u64>, Option<u64>), is_left: bool) -> String {
+    let committed = match committed {
+        None => return "not committed yet".to_owned(),
+        Some(0) => "committed at once".to_owned(),
+        Some(after) => format!("committed after {}", time(Nanos(after))),
+    };
+    match (done, is_left) {
+        (Some(after), _) => format!("{committed}, done after {}", time(Nanos(after))),
+        (None, true) => format!("{committed}, left to the leader"),
+        (None, false) => format!("{committed}, not done yet"),
+    }
 }
 
 /// Returns an event of a run as JSON.
@@ -489,7 +555,8 @@ pub(super) fn event(driver: &PlaneDriver, event: &PlaneEvent) -> Value {
     let loops = driver.plane().loops();
     match event {
         PlaneEvent::Decision(decision) => {
-            json!({ "event": "decision", "decision": shown(loops, decision) })
+            let leads = driver.plane().store().leading().is_some();
+            json!({ "event": "decision", "decision": shown(loops, decision, leads) })
         }
         PlaneEvent::Leader(Some((node, term))) => {
             json!({ "event": "leader", "node": loops.store.nodes[*node], "term": term.0 })
@@ -499,6 +566,9 @@ pub(super) fn event(driver: &PlaneDriver, event: &PlaneEvent) -> Value {
             "event": match is_connected { true => "connected", false => "disconnected" },
             "element": loops.elements[element.0].name,
             "reason": reason,
+        }),
+        PlaneEvent::Removed(element, count) => json!({
+            "event": "removed", "element": loops.elements[element.0].name, "entries": count,
         }),
         PlaneEvent::Disk(Some(error)) => json!({
             "event": "disk", "is_full": error.is_full, "error": error.message,
@@ -538,6 +608,11 @@ pub(super) fn event_text(event: &Value) -> String {
             "element {}: not connected: {}",
             word(&event["element"]),
             word(&event["reason"])
+        ),
+        Some("removed") => format!(
+            "element {}: removed {} that the store does not have",
+            word(&event["element"]),
+            amount::count(event["entries"].as_u64().unwrap_or(0), "entry")
         ),
         Some("disk") if event["error"].is_null() => "the store keeps entries again".to_owned(),
         Some("disk") => format!("the store cannot keep entries: {}", word(&event["error"])),
@@ -631,13 +706,39 @@ pub(super) fn state_text(state: &Value) -> String {
         "{} datagrams received, {} reports for monitors\n",
         counts["received"], counts["classified"]
     );
+    let some = |values: &Value, names: &[(&str, &str)]| {
+        let mut text = String::new();
+        for (key, what) in names {
+            if let Some(count @ 1..) = values[*key].as_u64() {
+                text += &format!(", {count} {what}");
+            }
+        }
+        text
+    };
+    let refused = some(
+        counts,
+        &[("not_allowed", "not allowed"), ("malformed", "malformed")],
+    );
+    if let Some(from) = counts["last_refused"].as_str() {
+        let refused = refused.trim_start_matches(", ");
+        text += &format!("refused datagrams: {refused}; the last one from {from}\n");
+    }
     for monitor in list("monitors") {
         text += &format!(
-            "monitor {}: {} reports, {} alarms, {} changes\n",
+            "monitor {}: {} reports, {} alarms, {} changes{}\n",
             word(&monitor["name"]),
             monitor["reports"],
             monitor["alarms"],
-            monitor["made"]
+            monitor["made"],
+            some(
+                &monitor,
+                &[
+                    ("waiting", "of them at no switch yet"),
+                    ("no_path", "reports without a path"),
+                    ("no_sample", "reports without the values that it needs"),
+                    ("no_room", "reports without room for its state"),
+                ]
+            )
         );
     }
     let disconnected = list("disconnected");
@@ -650,14 +751,18 @@ pub(super) fn state_text(state: &Value) -> String {
             continue;
         }
         text += &format!(
-            "element {}: {}, {} changes applied, {} refused",
+            "element {}: {}, {} changes applied, {} refused{}",
             word(&element["name"]),
             match is_away {
                 true => "not connected",
                 false => "connected",
             },
             element["applied"],
-            element["refused"]
+            element["refused"],
+            some(
+                &element,
+                &[("removed", "entries removed that the store does not have")]
+            )
         );
         if let Some(reason) = element["last_refusal"].as_str() {
             text += &format!(" ({reason})");
@@ -667,7 +772,8 @@ pub(super) fn state_text(state: &Value) -> String {
     text
 }
 
-fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
+/// Returns a decision as reports show it. `leads`: a node of this process leads the store.
+fn shown(loops: &Loops, decision: &Decision, leads: bool) -> ShownDecision {
     let made = match decision.outcome {
         Outcome::Made(change) => Some(change),
         Outcome::Reported | Outcome::Refused(_) => None,
@@ -678,13 +784,10 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
         Outcome::Refused(refusal) => refusal.to_string(),
         Outcome::Made(change) => {
             let name = &loops.reflexes[change.reflex.0].name;
-            let since = |end: Option<Nanos>| {
-                end.map_or("not yet".to_owned(), |end| time(end.since(decision.at)))
-            };
-            let committed = since(change.committed);
-            let answered = since(change.answered);
+            let since = |end: Option<Nanos>| Some(end?.since(decision.at).0);
+            let ends = ends_of((since(change.committed), since(change.answered)), !leads);
             let setting = setting.as_deref().unwrap_or_default();
-            format!("{name}: {setting}, committed after {committed}, done after {answered}")
+            format!("{name}: {setting}, {ends}")
         }
     };
     let MonitorIndex(monitor) = decision.monitor;
@@ -717,6 +820,7 @@ fn shown(loops: &Loops, decision: &Decision) -> ShownDecision {
             Outcome::Refused(refusal) => Some(refusal.name()),
             Outcome::Reported | Outcome::Made(_) => None,
         },
+        is_left: !leads,
         subject: subject(&decision.subject),
         measured_text: measured::measured(&decision.measured),
         setting,

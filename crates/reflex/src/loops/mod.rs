@@ -463,6 +463,18 @@ impl KeyPart {
     }
 }
 
+/// Returns an example for a value of another type than the file has.
+fn hint_of_type(message: &str) -> Option<&'static str> {
+    let is_number = message.contains("invalid type: integer") || message.contains("floating point");
+    if message.contains("struct Exporter") {
+        Some("write node and address, as in from = [{ node = 2, address = \"10.9.0.2\" }]")
+    } else if is_number && message.contains("expected a string") {
+        Some("write a text with its unit, as in \"10 us\", \"10 KB\" or \"10000/s\"")
+    } else {
+        None
+    }
+}
+
 impl Loops {
     /// Parses and checks a loop file.
     ///
@@ -475,9 +487,18 @@ impl Loops {
             Some(content) => check::check(content, mistakes),
             None => Err(mistakes.into_list()),
         };
-        result.map_err(|mistakes| FileError {
-            file: file.to_owned(),
-            mistakes,
+        result.map_err(|mut mistakes| {
+            for mistake in &mut mistakes {
+                if mistake.mend == mend
+                    && let Some(hint) = hint_of_type(&mistake.message)
+                {
+                    mistake.mend = hint.to_owned();
+                }
+            }
+            FileError {
+                file: file.to_owned(),
+                mistakes,
+            }
         })
     }
 }

@@ -138,6 +138,29 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
     })
 }
 
+/// Returns the names of what exists, in words, if a table or an action does not.
+pub(super) fn existing(reflex: &ReflexSpec, error: &BindError, info: &P4Info) -> String {
+    let names: Vec<&str> = match &error.reason {
+        BindReason::NoTable(_) => {
+            let tables = info.tables.iter();
+            tables.map(|it| name(it.preamble.as_ref())).collect()
+        }
+        BindReason::NoAction(_) => {
+            let is_table = |table: &&Table| match &reflex.change {
+                ChangeSpec::Entry(spec) => name(table.preamble.as_ref()) == spec.table,
+                _ => false,
+            };
+            let table = info.tables.iter().find(is_table);
+            let listed = table.map_or(&[][..], |table| &table.action_refs);
+            let preambles = info.actions.iter().filter_map(|it| it.preamble.as_ref());
+            let own = preambles.filter(|own| listed.iter().any(|action| action.id == own.id));
+            own.map(|it| it.name.as_str()).collect()
+        }
+        _ => return String::new(),
+    };
+    format!("; there are {}", names.join(", "))
+}
+
 /// Returns a number in the canonical form of P4Runtime: without leading zeros, at least one byte.
 fn canonical(bytes: &[u8]) -> Vec<u8> {
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
