@@ -109,6 +109,10 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
             is_prefix,
         });
     }
+    let names = table.match_fields.iter().map(|field| &field.name[..]);
+    if let Some((key, part)) = KeyPart::exchanged(names.zip(spec.key.iter().copied())) {
+        return Err(refuse(BindReason::Order(key.to_owned(), part)));
+    }
     let is_listed = |id: u32| table.action_refs.iter().any(|action| action.id == id);
     let mut actions = info.actions.iter();
     let action = actions.find(|action| {
