@@ -77,18 +77,20 @@ impl CommandTarget for Connection {
             return None;
         }
         let applied = WriteResult::Applied;
-        Some(match switch.fence.admit(term, change.previous, change.index) {
-            Admission::Apply => {
-                switch.counts.applied += 1;
-                match change.change {
-                    Some(bytes) => switch.entries.insert(change.key, bytes),
-                    None => switch.entries.remove(&change.key),
-                };
-                ElementAnswer::Has(change.index, applied)
-            }
-            Admission::Repeat(has) | Admission::Gap(has) => ElementAnswer::Has(has, applied),
-            Admission::OldTerm(newer) => ElementAnswer::OldTerm(newer),
-        })
+        Some(
+            match switch.fence.admit(term, change.previous, change.index) {
+                Admission::Apply => {
+                    switch.counts.applied += 1;
+                    match change.change {
+                        Some(bytes) => switch.entries.insert(change.key, bytes),
+                        None => switch.entries.remove(&change.key),
+                    };
+                    ElementAnswer::Has(change.index, applied)
+                }
+                Admission::Repeat(has) | Admission::Gap(has) => ElementAnswer::Has(has, applied),
+                Admission::OldTerm(newer) => ElementAnswer::OldTerm(newer),
+            },
+        )
     }
 
     fn next_answer(&mut self) -> Option<ElementAnswer> {
@@ -211,7 +213,8 @@ impl World {
                 for (from, member) in self.members.iter_mut().enumerate() {
                     member.step(now);
                     let store = member.plane_mut().store_mut();
-                    store.drain_messages(|to, bytes| messages.push_back((from, to, bytes.to_vec())));
+                    store
+                        .drain_messages(|to, bytes| messages.push_back((from, to, bytes.to_vec())));
                 }
                 for (from, to, bytes) in messages.drain(..) {
                     if !self.is_cut[from] && !self.is_cut[to] {
