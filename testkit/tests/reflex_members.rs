@@ -5,7 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
-use consensus::{Admission, ChangeBytes, ElementChange, Fence, Key, Persist, Term};
+use consensus::{
+    Admission, ChangeBytes, ElementChange, Fence, Key, LogIndex, Persist, Saved, Term,
+};
 use packet::Nanos;
 use reflex::{
     CommandTarget, DecidedChange, DecisionRefusal, ElementAnswer, ElementCounts, LogDisk,
@@ -146,17 +148,29 @@ fn a_switch_that_restarts_gets_all_changes_of_the_store_again() {
     assert!(driver.is_settled());
 }
 
+/// What the disk of a node has.
+type Kept = Rc<RefCell<Option<Saved>>>;
+
 /// A disk without delay.
-#[derive(Default)]
-struct Disk(Option<u64>);
+struct Disk {
+    kept: Kept,
+    written: Option<u64>,
+}
 
 impl LogDisk for Disk {
     fn begin(&mut self, write: &Persist<'_>) {
-        self.0 = Some(write.number);
+        let mut kept = self.kept.borrow_mut();
+        let saved = kept.get_or_insert_default();
+        (saved.term, saved.vote) = (write.term, write.vote);
+        assert!(write.snapshot.is_none(), "these logs are short");
+        saved.first = LogIndex(1);
+        saved.entries.truncate(write.from.0 as usize - 1);
+        saved.entries.extend(write.entries().cloned());
+        self.written = Some(write.number);
     }
 
     fn completed(&mut self) -> Option<u64> {
-        self.0.take()
+        self.written.take()
     }
 
     fn error(&self) -> Option<LogDiskError> {
@@ -171,35 +185,46 @@ struct World {
     is_cut: [bool; 3],
     switch: Rc<RefCell<Switch>>,
     reports: Vec<Reports>,
+    disks: [Kept; 3],
     now: Nanos,
 }
 
 impl World {
     /// Creates three processes of which one leads.
     fn new() -> World {
-        let loops = Loops::read("loops", &format!("{LOOPS}{MEMBERS}")).unwrap();
-        let switch = Rc::new(RefCell::new(Switch::default()));
-        let members = (0..3).map(|place| {
-            let disk = Box::new(Disk::default());
-            let stored = StoredNode { saved: None, disk };
-            let group = ReplicaGroup::on_disk(
-                &loops.store,
-                (loops.seed, place as u64),
-                Nanos::ZERO,
-                vec![(place, stored)],
-            );
-            let plane = ReflexPlane::with_store(loops.clone(), group.unwrap());
-            PlaneDriver::new(plane, vec![Box::new(Connection(Rc::clone(&switch)))])
-        });
         let mut world = World {
-            members: members.collect(),
+            members: Vec::new(),
             is_cut: [false; 3],
-            switch,
-            reports: (0..3).map(|_| Reports::default()).collect(),
+            switch: Rc::new(RefCell::new(Switch::default())),
+            reports: Vec::new(),
+            disks: Default::default(),
             now: Nanos::ZERO,
         };
+        world.start();
         world.pass(Nanos::from_secs(2));
         world
+    }
+
+    /// Starts all processes, again with what their disks have.
+    fn start(&mut self) {
+        let loops = Loops::read("loops", &format!("{LOOPS}{MEMBERS}")).unwrap();
+        let members = (0..3).map(|place| {
+            let kept = Rc::clone(&self.disks[place]);
+            let saved = kept.borrow().clone();
+            let written = None;
+            let disk = Box::new(Disk { kept, written });
+            let start = self.now.0 + place as u64;
+            let group = ReplicaGroup::on_disk(
+                &loops.store,
+                (loops.seed, start),
+                self.now,
+                vec![(place, StoredNode { saved, disk })],
+            );
+            let plane = ReflexPlane::with_store(loops.clone(), group.unwrap());
+            PlaneDriver::new(plane, vec![Box::new(Connection(Rc::clone(&self.switch)))])
+        });
+        self.members = members.collect();
+        self.reports = (0..3).map(|_| Reports::default()).collect();
     }
 
     /// Lets time pass.
@@ -321,4 +346,20 @@ fn a_change_that_no_switch_answered_does_not_wait_after_its_leader() {
     assert_eq!(counts(&world).made, before.made + 1);
     assert_eq!(counts(&world).refused[held], before.refused[held]);
     assert_eq!(world.on_switch(), 1);
+}
+
+#[test]
+fn processes_that_restart_from_their_disks_end_the_lives_of_before() {
+    let mut world = World::new();
+    for flow in 0..3 {
+        world.alarm(world.leader(), flow);
+    }
+    world.pass(Nanos::from_millis(200));
+    assert_eq!(world.on_switch(), 3);
+    world.start();
+    assert!((0..3).all(|member| world.entries(member) == 0));
+    world.pass(Nanos::from_millis(800));
+    assert_eq!(world.entries(world.leader()), 3);
+    world.pass(Nanos::from_millis(1500));
+    assert_eq!((world.on_switch(), world.entries(world.leader())), (0, 0));
 }
