@@ -201,6 +201,8 @@ struct ManagedTable {
     table: TableId,
     /// Widths of the keys, and whether they are prefixes.
     keys: Vec<(u32, bool)>,
+    /// Keys of the table with the fields that they get, in words.
+    pairs: String,
     /// Place of the action in the table's list.
     action: usize,
     /// Width of the action's parameter, if it has one.
@@ -263,6 +265,8 @@ pub struct ManagedElement {
     fence: Fence,
     /// By permission; `None` for those of other elements.
     managed: Vec<Option<Managed>>,
+    /// Keys of tables with the fields that they get, in words, by permission.
+    keys: Vec<String>,
     /// Places with what loops wrote, by their names in the store.
     installed: HashMap<Key, Installed>,
     counts: ElementCounts,
@@ -285,9 +289,16 @@ impl ManagedElement {
             let is_own = reflex.element == element;
             is_own.then(|| bind(reflex, program)).transpose()
         });
+        let managed = managed.collect::<Result<Vec<_>, _>>()?;
+        let named = loops.reflexes.iter().zip(&managed);
+        let keys = named.filter_map(|(reflex, managed)| match managed {
+            Some(Managed::Table(table)) => Some(format!("{}: {}", reflex.name, table.pairs)),
+            _ => None,
+        });
         Ok(ManagedElement {
             fence: Fence::default(),
-            managed: managed.collect::<Result<_, _>>()?,
+            keys: keys.collect(),
+            managed,
             installed: HashMap::new(),
             counts: ElementCounts::default(),
             last_result: WriteResult::Applied,
@@ -374,6 +385,11 @@ impl ManagedElement {
         self.counts.applied += 1;
         device.publish();
         Ok(WriteResult::Applied)
+    }
+
+    /// Returns the keys of each permission's table with the fields that they get, in words.
+    pub fn keys(&self) -> &[String] {
+        &self.keys
     }
 
     /// Returns the counts.
@@ -672,9 +688,11 @@ fn bind_table(
             return Err(BindReason::Port(*port));
         }
     }
+    let names = table.keys.iter().map(|key| &key.name[..]);
     Ok(ManagedTable {
         table: id,
         keys,
+        pairs: KeyPart::pairs(names.zip(entry.key.iter().copied())),
         action,
         port_width,
         replace: entry.replace,

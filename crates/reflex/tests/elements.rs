@@ -85,6 +85,10 @@ fn a_key_in_another_order_than_that_of_the_table_is_refused_if_names_show_it() {
         bound.map(|_| ()).map_err(|error| error.reason)
     };
     assert_eq!(bind(order), Ok(()));
+    let keys = bed.plane.get().keys(ElementIndex(0));
+    let pairs = "detour: hdr.ipv4.src = ip.src, hdr.ipv4.dst = ip.dst, \
+                 hdr.ipv4.protocol = ip.protocol, meta.l4_src = l4.src, meta.l4_dst = l4.dst";
+    assert_eq!(keys, [pairs]);
     for (key, wrong, part) in [
         (
             r#""ip.dst", "ip.src", "ip.protocol", "l4.src", "l4.dst""#,

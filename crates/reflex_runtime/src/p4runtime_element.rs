@@ -50,6 +50,8 @@ enum Order {
 struct Shared {
     counts: Mutex<ElementCounts>,
     refusal: Mutex<Option<String>>,
+    /// Keys of tables with the fields that they get, in words.
+    keys: Mutex<Vec<String>>,
     is_connected: AtomicBool,
     is_ending: AtomicBool,
 }
@@ -101,7 +103,10 @@ impl P4RuntimeElement {
             retry: Instant::now(),
         };
         let warning = match connection.connect() {
-            Ok(_) => None,
+            Ok(link) => {
+                *lock(&shared.keys) = link.keys();
+                None
+            }
             Err(LinkError::Bind(error)) => return Err(failed(&error)),
             Err(LinkError::Server(message)) => Some(format!(
                 "element {}: {message}; it is tried again",
@@ -149,6 +154,10 @@ impl CommandTarget for P4RuntimeElement {
 
     fn counts(&self) -> ElementCounts {
         *lock(&self.shared.counts)
+    }
+
+    fn keys(&self) -> Vec<String> {
+        lock(&self.shared.keys).clone()
     }
 
     fn last_refusal(&self) -> Option<String> {
@@ -260,6 +269,7 @@ impl Connection {
         }
         match self.connect() {
             Ok(link) => {
+                *lock(&self.shared.keys) = link.keys();
                 self.link = Some(link);
                 self.begin_term();
             }
@@ -541,6 +551,12 @@ fn update_of(kind: UpdateType, entry: rt::TableEntry) -> rt::Update {
 }
 
 impl Link {
+    /// Returns the keys of the permissions' tables with the fields that they get, in words.
+    fn keys(&self) -> Vec<String> {
+        let tables = self.tables.iter().flatten();
+        tables.map(|table| table.pairs.clone()).collect()
+    }
+
     /// Reads the entries of the permissions.
     fn read_entries(&mut self) -> Result<(), ClientError> {
         self.fence = Fence::default();

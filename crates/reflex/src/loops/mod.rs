@@ -469,6 +469,12 @@ impl KeyPart {
         found.map_or("", |(name, _)| name)
     }
 
+    /// Returns the keys of a table with the fields that they get, in words.
+    pub fn pairs<'a>(pairs: impl Iterator<Item = (&'a str, KeyPart)>) -> String {
+        let pairs = pairs.map(|(name, part)| format!("{name} = {}", part.name()));
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the first key of a table that gets a field of the other direction than its name
     /// has, if another key gets the opposite one: then their order is wrong. A single key of the
     /// other direction can be intended, for packets of the way back.
