@@ -272,11 +272,21 @@ impl Permission {
         }
     }
 
-    /// Notes that a change of this process is committed: it rules over those committed before.
-    pub(crate) fn committed(&mut self, write: &ElementWrite) {
+    /// Notes that a change of this process is committed: it rules over those committed before. A
+    /// removal is done with it, so that a change committed after it counts.
+    pub(crate) fn committed(&mut self, write: &ElementWrite, now: Nanos) {
+        let Some(setting) = write.setting else {
+            return self.gone(write.place);
+        };
         let state = self.places.get_mut(&write.place);
-        if let (Some(state), Some(setting)) = (state, write.setting) {
+        if let Some(state) = state.filter(|it| it.is_made) {
             state.setting = setting;
+            return;
+        }
+        // A removal by another process came between.
+        self.put(write, setting, now);
+        if let Some(state) = self.places.get_mut(&write.place) {
+            (state.is_pending, state.former) = (true, None);
         }
     }
 
@@ -385,9 +395,7 @@ impl Permission {
 
     /// Notes that the element has the last change of a place.
     pub(crate) fn done(&mut self, write: &ElementWrite) {
-        if write.setting.is_none() {
-            self.gone(write.place);
-        } else if let Some(state) = self.places.get_mut(&write.place) {
+        if let Some(state) = self.places.get_mut(&write.place) {
             (state.is_pending, state.former) = (false, None);
         }
     }
@@ -577,7 +585,7 @@ mod tests {
         let again = permission.next_time().unwrap();
         assert_eq!(permission.next_end(again), Some(end));
         assert_eq!(ask(&mut permission, flow(1, 80), 3, again.0), held);
-        permission.done(&end);
+        permission.committed(&end, again);
         assert_eq!(permission.entries(), 0);
         assert!(ask(&mut permission, flow(1, 80), 3, again.0).is_ok());
     }
@@ -653,5 +661,24 @@ mod tests {
         // It is held.
         let held = Err(DecisionRefusal::Held);
         assert_eq!(ask(&mut permission, flow(1, 81), 3, 999), held);
+    }
+
+    #[test]
+    fn what_is_committed_last_counts() {
+        let (mut permission, write) = with_life();
+        // A removal at the end of the life, and then a change of another process.
+        let end = permission.next_end(Nanos(5000)).unwrap();
+        permission.committed(&end, Nanos(5000));
+        assert_eq!(permission.entries(), 0);
+        permission.adopt(&write, Nanos(5001));
+        assert_eq!(permission.entries(), 1);
+        // A removal by another process while a change waits.
+        let other = ask(&mut permission, flow(1, 81), 3, 6000).unwrap();
+        permission.removed(&other.name());
+        permission.committed(&other, Nanos(6001));
+        permission.done(&other);
+        assert_eq!(permission.entries(), 2);
+        assert!(permission.next_end(Nanos(10_001)).is_some());
+        assert!(permission.next_end(Nanos(11_001)).is_some());
     }
 }

@@ -509,6 +509,7 @@ impl ReflexPlane {
                     }
                 }
                 StoreEvent::Leading => {
+                    self.follows = false;
                     self.leading = self.store.leading().map(|(_, term)| term);
                     self.adopt_entries(now);
                     self.send_all_again(now);
@@ -529,7 +530,8 @@ impl ReflexPlane {
     /// Ends what this process knows of a committed change if the leader is in another one, which
     /// sends it to the element.
     fn leave_to_leader(&mut self, name: &Key) {
-        if self.other_leads()
+        let is_left = self.store.leading().is_none() && self.follows;
+        if (is_left || self.other_leads())
             && let Some(pending) = self.proposed.remove(name)
         {
             self.left(&pending);
@@ -619,8 +621,10 @@ impl ReflexPlane {
         let is_own = own.is_some_and(|own| own.write.encode() == change.change);
         if is_own && let Some(pending) = self.proposed.remove(&change.key) {
             let ReflexIndex(reflex) = pending.write.reflex;
-            self.permissions[reflex].committed(&pending.write);
-            self.sent[element.0].push_back((change.index, pending));
+            self.permissions[reflex].committed(&pending.write, now);
+            if pending.write.setting.is_some() {
+                self.sent[element.0].push_back((change.index, pending));
+            }
             if let Some((decision, _)) = pending.decision {
                 self.update(decision, |made| made.log_index = Some(change.index));
             }

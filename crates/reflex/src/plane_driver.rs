@@ -37,8 +37,8 @@ pub trait CommandTarget {
     /// Returns its counts.
     fn counts(&self) -> ElementCounts;
 
-    /// Returns the keys of each permission's table with the fields that they get, in words. Empty if
-    /// its program is not known.
+    /// Returns the keys of each permission's table with the fields that they get, in words. Empty
+    /// if its program is not known.
     fn keys(&self) -> Vec<String> {
         Vec::new()
     }
