@@ -134,11 +134,11 @@ fn a_switch_that_restarts_gets_all_changes_of_the_store_again() {
     driver.run_until(now);
     let mut reports = Reports::default();
     for flow in 0..200 {
-        now = now + Nanos::from_micros(10);
+        now += Nanos::from_micros(10);
         reports.alarm(&mut driver, now, flow);
         driver.step(now);
     }
-    now = now + Nanos::from_millis(10);
+    now += Nanos::from_millis(10);
     driver.run_until(now);
     assert_eq!(switch.borrow().entries.len(), 200);
     let before = switch.borrow().entries.clone();
@@ -231,7 +231,7 @@ impl World {
     fn pass(&mut self, time: Nanos) {
         let end = self.now + time;
         while self.now < end {
-            self.now = self.now + Nanos::from_millis(1);
+            self.now += Nanos::from_millis(1);
             let now = self.now;
             let mut messages = VecDeque::new();
             for _ in 0..20 {
