@@ -32,7 +32,8 @@ pub enum ClientBody {
     Request(Request),
     /// The request was committed and applied.
     Answer(RequestAnswer),
-    /// The node does not lead: ask this one, if it is known. The request had no effect.
+    /// The node does not lead: ask this one, if it is known. This copy of the request had no
+    /// effect; an earlier one may have.
     NotLeader(Option<NodeId>),
 }
 

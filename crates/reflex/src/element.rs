@@ -10,7 +10,7 @@ use ir::{
     ActionCall, CounterUnit, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId,
 };
 use packet::{Nanos, PortId};
-use switch::{Action, Change, ControlError, Device, EntryId, QueueConfig, TableEntry};
+use switch::{Action, Change, ControlCode, ControlError, Device, EntryId, QueueConfig, TableEntry};
 use table::{FieldMatch, MeterConfig};
 
 use crate::loops::{ChangeSpec, ElementIndex, EntrySpec, KeyPart, Loops, ReflexIndex, ReflexSpec};
@@ -84,6 +84,8 @@ pub enum BindReason {
     Keys(String, usize),
     /// A key has this width, and the field of a flow another one.
     Width(String, u32),
+    /// A key has a name of one direction of a flow, and gets this field of the other one.
+    Order(String, KeyPart),
     /// The table has no such action.
     NoAction(String),
     /// The table has no direct meter of bytes.
@@ -139,7 +141,16 @@ impl fmt::Display for BindError {
             BindReason::Width(key, width) => {
                 write!(
                     f,
-                    "key {key} has {width} bits, and its field of a flow has not"
+                    "key {key} has {width} bits, and its field of a flow has not; `key` lists the \
+                     fields in the order of the table's keys"
+                )
+            }
+            BindReason::Order(key, part) => {
+                write!(
+                    f,
+                    "key {key} would get {}; list the fields of `key` in the order of the table's \
+                     keys",
+                    part.name()
                 )
             }
             BindReason::NoAction(action) => {
@@ -190,6 +201,8 @@ struct ManagedTable {
     table: TableId,
     /// Widths of the keys, and whether they are prefixes.
     keys: Vec<(u32, bool)>,
+    /// Keys of the table with the fields that they get, in words.
+    pairs: String,
     /// Place of the action in the table's list.
     action: usize,
     /// Width of the action's parameter, if it has one.
@@ -254,6 +267,8 @@ pub struct ManagedElement {
     fence: Fence,
     /// By permission; `None` for those of other elements.
     managed: Vec<Option<Managed>>,
+    /// Keys of tables with the fields that they get, in words, by permission.
+    keys: Vec<String>,
     /// Places with what loops wrote, by their names in the store.
     installed: HashMap<Key, Installed>,
     counts: ElementCounts,
@@ -276,9 +291,16 @@ impl ManagedElement {
             let is_own = reflex.element == element;
             is_own.then(|| bind(reflex, program)).transpose()
         });
+        let managed = managed.collect::<Result<Vec<_>, _>>()?;
+        let named = loops.reflexes.iter().zip(&managed);
+        let keys = named.filter_map(|(reflex, managed)| match managed {
+            Some(Managed::Table(table)) => Some(format!("{}: {}", reflex.name, table.pairs)),
+            _ => None,
+        });
         Ok(ManagedElement {
             fence: Fence::default(),
-            managed: managed.collect::<Result<_, _>>()?,
+            keys: keys.collect(),
+            managed,
             installed: HashMap::new(),
             counts: ElementCounts::default(),
             last_result: WriteResult::Applied,
@@ -367,6 +389,11 @@ impl ManagedElement {
         Ok(WriteResult::Applied)
     }
 
+    /// Returns the keys of each permission's table with the fields that they get, in words.
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
     /// Returns the counts.
     pub fn counts(&self) -> ElementCounts {
         self.counts
@@ -431,9 +458,18 @@ fn write_entry(
         action: managed.action,
         args,
     });
-    if let Some(Installed::Entry(table, entry) | Installed::Replaced(table, entry, _)) = before {
-        device.apply(Change::Modify(*table, *entry, action, None))?;
-        return Ok(before.cloned());
+    let known = match before {
+        Some(Installed::Entry(table, entry)) => Some((*table, *entry, None)),
+        Some(Installed::Replaced(table, entry, former)) => Some((*table, *entry, former.1)),
+        _ => None,
+    };
+    if let Some((table, entry, timeout)) = known {
+        match device.apply(Change::Modify(table, entry, action.clone(), timeout)) {
+            Ok(_) => return Ok(before.cloned()),
+            // An operator deleted it: it is written as a new one.
+            Err(error) if error.code == ControlCode::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
     let values = parts
         .iter()
@@ -623,6 +659,10 @@ fn bind_table(
         }
         keys.push((width, is_prefix));
     }
+    let names = table.keys.iter().map(|key| &key.name[..]);
+    if let Some((key, part)) = KeyPart::exchanged(names.zip(entry.key.iter().copied())) {
+        return Err(BindReason::Order(key.to_owned(), part));
+    }
     if entry.meter.is_some() {
         let meter = table.direct_meter.map(|id| &program.externs[id].kind);
         let of_bytes = CounterUnit::Bytes;
@@ -650,9 +690,11 @@ fn bind_table(
             return Err(BindReason::Port(*port));
         }
     }
+    let names = table.keys.iter().map(|key| &key.name[..]);
     Ok(ManagedTable {
         table: id,
         keys,
+        pairs: KeyPart::pairs(names.zip(entry.key.iter().copied())),
         action,
         port_width,
         replace: entry.replace,

@@ -86,6 +86,10 @@ impl CommandTarget for FabricElement {
         self.element.counts()
     }
 
+    fn keys(&self) -> Vec<String> {
+        self.element.keys().to_vec()
+    }
+
     fn last_refusal(&self) -> Option<String> {
         self.element.last_refusal().map(ToString::to_string)
     }

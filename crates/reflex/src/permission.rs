@@ -1,8 +1,8 @@
 //! Permissions at run time: what a monitor may still change.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
+use consensus::Key;
 use packet::Nanos;
 use telemetry::{IntNodeId, ReportedPath};
 
@@ -72,8 +72,10 @@ pub(crate) struct Permission {
     node: Option<IntNodeId>,
     /// Places that it changed, at most [`ReflexSpec::entries`], and some that were refused.
     places: HashMap<WritePlace, PlaceState>,
+    /// These places by their names in the store.
+    names: HashMap<Key, WritePlace>,
     made: usize,
-    /// Ends of lives in their order. Those of places that were changed after it are void.
+    /// Times at which ends of lives are looked at, in their order: at most one of a place.
     ends: VecDeque<(Nanos, WritePlace)>,
     /// Changes that may be made now, in billionths.
     credit: u64,
@@ -89,8 +91,12 @@ struct PlaceState {
     end: Nanos,
     /// Content of its last change.
     setting: Setting,
+    /// Content before the last change, until that is done.
+    former: Option<Setting>,
     /// The last change is not done.
     is_pending: bool,
+    /// The place is in the queue of ends.
+    is_queued: bool,
     /// The place counts: the change was not refused.
     is_made: bool,
 }
@@ -106,6 +112,7 @@ impl Permission {
             spec: spec.clone(),
             node,
             places: HashMap::new(),
+            names: HashMap::new(),
             made: 0,
             ends: VecDeque::new(),
             credit: CHANGE,
@@ -129,13 +136,13 @@ impl Permission {
         state.setting.port().filter(|_| state.is_made)
     }
 
-    /// Decides about a change for a subject, without these ports. Nothing changes before
-    /// [`Permission::made`].
+    /// Decides about a change for a subject, without unsafe ports, before the rate is known
+    /// ([`Permission::settle`]).
     pub(crate) fn decide(
-        &mut self,
+        &self,
         subject: &Subject,
         wish: &Wish,
-        unsafe_ports: &[u32],
+        is_unsafe: impl Fn(u32) -> bool,
         now: Nanos,
     ) -> Result<ElementWrite, DecisionRefusal> {
         let place = self.place(subject).ok_or(DecisionRefusal::NoKey)?;
@@ -149,23 +156,39 @@ impl Permission {
             return Err(DecisionRefusal::Entries);
         }
         let setting = match wish {
-            Wish::Entry(path) => self.entry((path, unsafe_ports), state)?,
+            Wish::Entry(path) => self.entry((path, is_unsafe), state)?,
             Wish::Rate(rate) => Setting::Rate(*rate),
             Wish::Value(value) => Setting::Value(*value),
         };
         if made.is_some_and(|it| it.setting == setting) {
-            self.prolong(place, now);
             return Err(DecisionRefusal::Same);
-        }
-        self.refill(now);
-        if self.credit < CHANGE {
-            return Err(DecisionRefusal::Rate);
         }
         Ok(ElementWrite {
             reflex: self.index,
             place,
             setting: Some(setting),
         })
+    }
+
+    /// Refuses what was decided if the rate is used up, and prolongs the life of a place that has
+    /// the content. Nothing else changes before [`Permission::made`].
+    pub(crate) fn settle(
+        &mut self,
+        subject: &Subject,
+        decided: Result<ElementWrite, DecisionRefusal>,
+        now: Nanos,
+    ) -> Result<ElementWrite, DecisionRefusal> {
+        if decided == Err(DecisionRefusal::Same)
+            && let Some(place) = self.place(subject)
+        {
+            self.prolong(place, now);
+        }
+        let write = decided?;
+        self.refill(now);
+        match self.credit < CHANGE {
+            true => Err(DecisionRefusal::Rate),
+            false => Ok(write),
+        }
     }
 
     /// Returns the place of a subject. `None` if the subject has no such place.
@@ -190,7 +213,7 @@ impl Permission {
     /// element sent the packet, and none by which it did.
     fn entry(
         &self,
-        (path, unsafe_ports): (&PathPorts, &[u32]),
+        (path, is_unsafe): (&PathPorts, impl Fn(u32) -> bool),
         state: Option<PlaceState>,
     ) -> Result<Setting, DecisionRefusal> {
         let ChangeSpec::Entry(entry) = &self.spec.change else {
@@ -219,7 +242,7 @@ impl Permission {
         let others = next.filter(|port| !taken(*port) && Some(*port) != used);
         let mut refusal = DecisionRefusal::NoPort;
         for port in others {
-            if !unsafe_ports.contains(&port) {
+            if !is_unsafe(port) {
                 return Ok(Setting::Action(Some(port)));
             }
             refusal = DecisionRefusal::UnsafePath;
@@ -233,38 +256,70 @@ impl Permission {
             return;
         };
         self.credit -= CHANGE;
-        if self.places.len() >= 2 * self.spec.entries {
-            self.places.retain(|_, state| state.is_made);
+        let before = self.places.get(&write.place).filter(|it| it.is_made);
+        let former = before.map(|before| before.setting);
+        self.put(write, setting, now);
+        if let Some(state) = self.places.get_mut(&write.place) {
+            (state.is_pending, state.former) = (true, former);
         }
+    }
+
+    /// Notes a committed change of another process, or of this one before it was started again:
+    /// what the store has rules. The life of the place begins again.
+    pub(crate) fn adopt(&mut self, write: &ElementWrite, now: Nanos) {
+        if let Some(setting) = write.setting {
+            self.put(write, setting, now);
+        }
+    }
+
+    /// Notes that a change of this process is committed: it rules over those committed before. A
+    /// removal is done with it, so that a change committed after it counts.
+    pub(crate) fn committed(&mut self, write: &ElementWrite, now: Nanos) {
+        let Some(setting) = write.setting else {
+            return self.gone(write.place);
+        };
+        let state = self.places.get_mut(&write.place);
+        if let Some(state) = state.filter(|it| it.is_made) {
+            state.setting = setting;
+            return;
+        }
+        // A removal by another process came between.
+        self.put(write, setting, now);
+        if let Some(state) = self.places.get_mut(&write.place) {
+            (state.is_pending, state.former) = (true, None);
+        }
+    }
+
+    /// Notes a committed removal of the place with this name, by another process.
+    pub(crate) fn removed(&mut self, name: &Key) {
+        if let Some(place) = self.names.get(name).copied() {
+            self.gone(place);
+        }
+    }
+
+    /// Counts a place with this content from now on.
+    fn put(&mut self, write: &ElementWrite, setting: Setting, now: Nanos) {
+        if self.places.len() >= 2 * self.spec.entries {
+            let places = &mut self.places;
+            places.retain(|place, state| state.is_made || *place == write.place);
+            self.names.retain(|_, place| places.contains_key(place));
+            self.ends.retain(|(_, place)| places.contains_key(place));
+        }
+        let before = self.places.get(&write.place).copied();
+        let is_pending = before.is_some_and(|before| before.is_pending);
         let state = PlaceState {
             changed: now,
             end: now,
             setting,
-            is_pending: true,
+            former: is_pending.then_some(setting),
+            is_pending,
+            is_queued: before.is_some_and(|before| before.is_queued),
             is_made: true,
         };
-        let before = self.places.insert(write.place, state);
+        self.places.insert(write.place, state);
+        self.names.insert(write.name(), write.place);
         self.made += usize::from(!before.is_some_and(|before| before.is_made));
         self.prolong(write.place, now);
-    }
-
-    /// Notes a place that another process changed, or this one before it was started again: the
-    /// store has it. Its life begins again.
-    pub(crate) fn adopt(&mut self, write: &ElementWrite, now: Nanos) {
-        let Some(setting) = write.setting else {
-            return;
-        };
-        if let Entry::Vacant(place) = self.places.entry(write.place) {
-            place.insert(PlaceState {
-                changed: Nanos::ZERO,
-                end: now,
-                setting,
-                is_pending: false,
-                is_made: true,
-            });
-            self.made += 1;
-            self.prolong(write.place, now);
-        }
     }
 
     /// Begins the life of a place again.
@@ -272,22 +327,36 @@ impl Permission {
         let (Some(life), Some(state)) = (self.spec.life, self.places.get_mut(&place)) else {
             return;
         };
-        let end = now + life;
-        if state.end < end {
-            state.end = end;
-            self.ends.push_back((end, place));
-        }
+        state.end = state.end.max(now + life);
+        self.queue(place);
+    }
+
+    /// Puts a place into the queue of ends, unless it is there: then its end is looked at when its
+    /// time in the queue has come.
+    fn queue(&mut self, place: WritePlace) {
+        let Some(state) = self.places.get_mut(&place).filter(|it| !it.is_queued) else {
+            return;
+        };
+        state.is_queued = true;
+        let end = state.end;
+        let at = self.ends.partition_point(|it| it.0 <= end);
+        self.ends.insert(at, (end, place));
     }
 
     /// Returns the write that restores the next place at the end of its life, once. The caller
     /// requests it, or asks again by [`Permission::retry`].
     pub(crate) fn next_end(&mut self, now: Nanos) -> Option<ElementWrite> {
-        while let Some((end, place)) = self.ends.front().copied().filter(|it| it.0 <= now) {
+        while let Some((_, place)) = self.ends.front().copied().filter(|it| it.0 <= now) {
             self.ends.pop_front();
-            let Some(state) = self.places.get_mut(&place).filter(|it| it.is_made) else {
+            let Some(state) = self.places.get_mut(&place) else {
                 continue;
             };
-            if state.end != end {
+            state.is_queued = false;
+            if !state.is_made {
+                continue;
+            }
+            if state.end > now {
+                self.queue(place);
                 continue;
             }
             if state.is_pending {
@@ -313,12 +382,10 @@ impl Permission {
     }
 
     fn postpone(&mut self, place: WritePlace, now: Nanos) {
-        let end = now + RETRY;
         if let Some(state) = self.places.get_mut(&place) {
-            state.end = end;
+            state.end = state.end.max(now + RETRY);
         }
-        let at = self.ends.partition_point(|it| it.0 <= end);
-        self.ends.insert(at, (end, place));
+        self.queue(place);
     }
 
     /// Returns the time of the next end of a life.
@@ -328,19 +395,45 @@ impl Permission {
 
     /// Notes that the element has the last change of a place.
     pub(crate) fn done(&mut self, write: &ElementWrite) {
-        if write.setting.is_none() {
-            self.undone(write);
-        } else if let Some(state) = self.places.get_mut(&write.place) {
-            state.is_pending = false;
+        if let Some(state) = self.places.get_mut(&write.place) {
+            (state.is_pending, state.former) = (false, None);
         }
     }
 
-    /// Notes that the store or the element refused the last change of a place. It does not count,
-    /// and is held as another change.
+    /// Notes that the store or the element refused the last change of a place. The place has what
+    /// it had before, and is held as after another change. Without a change before it does not
+    /// count.
     pub(crate) fn undone(&mut self, write: &ElementWrite) {
-        if let Some(state) = self.places.get_mut(&write.place) {
+        let state = self.places.get_mut(&write.place);
+        if let Some(state) = state.filter(|_| write.setting.is_some())
+            && let Some(former) = state.former.take()
+        {
+            (state.setting, state.is_pending) = (former, false);
+        } else {
+            self.gone(write.place);
+        }
+    }
+
+    /// Notes that a place does not count any more. It is held as after a change.
+    fn gone(&mut self, place: WritePlace) {
+        if let Some(state) = self.places.get_mut(&place) {
             self.made -= usize::from(state.is_made);
             (state.is_pending, state.is_made) = (false, false);
+            state.former = None;
+        }
+    }
+
+    /// Notes a change that is committed at the leader in another process, which ends its life. The
+    /// place is held, and does not count here.
+    pub(crate) fn left(&mut self, write: &ElementWrite) {
+        self.gone(write.place);
+    }
+
+    /// Notes that another process leads: only places with a change under way count.
+    pub(crate) fn follow(&mut self) {
+        for state in self.places.values_mut().filter(|it| !it.is_pending) {
+            self.made -= usize::from(state.is_made);
+            state.is_made = false;
         }
     }
 
@@ -413,7 +506,9 @@ mod tests {
         let stack = IntStack::new(Instructions(0xc000), 8, &entry).expect("one hop");
         let path = ReportedPath::new(stack, None, None, false);
         let wish = Wish::Entry(PathPorts::new(&path));
-        let write = permission.decide(&Subject::Flow(flow), &wish, &[], Nanos(now))?;
+        let subject = Subject::Flow(flow);
+        let decided = permission.decide(&subject, &wish, |_| false, Nanos(now));
+        let write = permission.settle(&subject, decided, Nanos(now))?;
         permission.made(&write, Nanos(now));
         Ok(write)
     }
@@ -490,8 +585,100 @@ mod tests {
         let again = permission.next_time().unwrap();
         assert_eq!(permission.next_end(again), Some(end));
         assert_eq!(ask(&mut permission, flow(1, 80), 3, again.0), held);
-        permission.done(&end);
+        permission.committed(&end, again);
         assert_eq!(permission.entries(), 0);
         assert!(ask(&mut permission, flow(1, 80), 3, again.0).is_ok());
+    }
+
+    /// A permission for an entry without a parameter, of which one change is done at time 0.
+    fn with_life() -> (Permission, ElementWrite) {
+        let mut permission = permission(1_000_000_000, 10);
+        permission.spec.life = Some(Nanos(5000));
+        let ChangeSpec::Entry(entry) = &mut permission.spec.change else {
+            unreachable!("it changes entries");
+        };
+        entry.ports.clear();
+        let write = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
+        permission.done(&write);
+        (permission, write)
+    }
+
+    #[test]
+    fn a_life_that_is_prolonged_often_is_kept_once() {
+        let (mut permission, write) = with_life();
+        let same = Err(DecisionRefusal::Same);
+        let mut now = 1000;
+        for _ in 0..100_000 {
+            now += 1;
+            assert_eq!(ask(&mut permission, flow(1, 80), 3, now), same);
+            assert_eq!(permission.next_end(Nanos(now)), None);
+            assert_eq!(permission.ends.len(), 1);
+        }
+        assert_eq!(permission.next_end(Nanos(now + 4999)), None);
+        let end = permission.next_end(Nanos(now + 5000)).unwrap();
+        assert_eq!((end.place, end.setting), (write.place, None));
+        assert_eq!(permission.ends.len(), 0);
+    }
+
+    #[test]
+    fn a_refused_change_leaves_the_content_before_it() {
+        let mut permission = permission(1_000_000_000, 10);
+        let first = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
+        permission.done(&first);
+        let second = ask(&mut permission, flow(1, 80), 4, 2000).unwrap();
+        assert_eq!(port(&second), Some(5));
+        permission.undone(&second);
+        assert_eq!(permission.entries(), 1);
+        assert_eq!(permission.port_of(&Subject::Flow(flow(1, 80))), Some(4));
+    }
+
+    #[test]
+    fn a_committed_change_of_another_process_rules_and_its_removal_ends_it() {
+        let (mut permission, write) = with_life();
+        let other = ElementWrite {
+            setting: Some(Setting::Action(Some(9))),
+            ..write
+        };
+        permission.adopt(&other, Nanos(3000));
+        assert_eq!(permission.port_of(&Subject::Flow(flow(1, 80))), Some(9));
+        assert_eq!(permission.entries(), 1);
+        assert_eq!(permission.next_end(Nanos(7999)), None);
+        permission.removed(&write.name());
+        assert_eq!(permission.entries(), 0);
+        assert_eq!(permission.next_end(Nanos(8000)), None);
+    }
+
+    #[test]
+    fn a_process_that_follows_counts_only_what_is_under_way() {
+        let mut permission = permission(1_000_000_000, 10);
+        let first = ask(&mut permission, flow(1, 80), 3, 0).unwrap();
+        permission.done(&first);
+        let second = ask(&mut permission, flow(1, 81), 3, 10).unwrap();
+        permission.follow();
+        assert_eq!(permission.entries(), 1);
+        permission.left(&second);
+        assert_eq!(permission.entries(), 0);
+        // It is held.
+        let held = Err(DecisionRefusal::Held);
+        assert_eq!(ask(&mut permission, flow(1, 81), 3, 999), held);
+    }
+
+    #[test]
+    fn what_is_committed_last_counts() {
+        let (mut permission, write) = with_life();
+        // A removal at the end of the life, and then a change of another process.
+        let end = permission.next_end(Nanos(5000)).unwrap();
+        permission.committed(&end, Nanos(5000));
+        assert_eq!(permission.entries(), 0);
+        permission.adopt(&write, Nanos(5001));
+        assert_eq!(permission.entries(), 1);
+        // A removal by another process while a change waits.
+        let other = ask(&mut permission, flow(1, 81), 3, 6000).unwrap();
+        permission.removed(&other.name());
+        permission.committed(&other, Nanos(6001));
+        permission.done(&other);
+        assert_eq!(permission.entries(), 2);
+        assert!(permission.next_end(Nanos(10_001)).is_some());
+        assert!(permission.next_end(Nanos(11_001)).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! The plane: reports in, commands to elements out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 
 use consensus::{ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term};
@@ -118,6 +118,8 @@ struct Delivery {
     confirming: LogIndex,
     /// Time at which what is not answered is sent again.
     deadline: Option<Nanos>,
+    /// Index up to which changes were sent again, if there are more.
+    more: Option<LogIndex>,
 }
 
 /// A change on its way.
@@ -152,6 +154,10 @@ pub struct ReflexPlane {
     proposed: HashMap<Key, Pending>,
     /// Committed changes by element and index that are not answered, in order.
     sent: Vec<VecDeque<(LogIndex, Pending)>>,
+    /// Another process leads.
+    follows: bool,
+    /// Time of the last step.
+    stepped: Nanos,
     /// Term of a leader of this process that elements do not know yet.
     leading: Option<Term>,
     /// Answers to operations on keys.
@@ -202,6 +208,8 @@ impl ReflexPlane {
             requests: HashMap::new(),
             proposed: HashMap::new(),
             sent: vec![VecDeque::new(); elements],
+            follows: false,
+            stepped: Nanos::ZERO,
             leading: None,
             answers: VecDeque::new(),
             counts: PlaneCounts::default(),
@@ -421,9 +429,9 @@ impl ReflexPlane {
         subject: &Subject,
         wish: &Wish,
     ) -> Result<DecidedChange, DecisionRefusal> {
-        let unsafe_ports = self.unsafe_ports(reflex, subject);
-        let permission = &mut self.permissions[reflex.0];
-        let write = permission.decide(subject, wish, &unsafe_ports, now)?;
+        let is_unsafe = |port| self.is_unsafe(reflex, subject, port);
+        let decided = self.permissions[reflex.0].decide(subject, wish, is_unsafe, now);
+        let write = self.permissions[reflex.0].settle(subject, decided, now)?;
         let setting = write.setting.ok_or(DecisionRefusal::NoKey)?;
         self.request_write(&write, Some(decision))?;
         self.permissions[reflex.0].made(&write, now);
@@ -436,24 +444,19 @@ impl ReflexPlane {
         })
     }
 
-    /// Returns the ports of a permission that would send a flow into a loop or to nowhere.
-    fn unsafe_ports(&self, reflex: ReflexIndex, subject: &Subject) -> Vec<u32> {
+    /// Returns whether a port of a permission would send a flow into a loop or to nowhere.
+    fn is_unsafe(&self, reflex: ReflexIndex, subject: &Subject, port: u32) -> bool {
         let (Some(routes), Some(flow)) = (&self.routes, subject.flow()) else {
-            return Vec::new();
+            return false;
         };
         let switch_of = |permission: &Permission| routes.switches[permission.spec().element.0];
         let managed = |switch: SwitchId| {
             let mut own = self.permissions.iter().filter(|it| switch_of(it) == switch);
             own.find_map(|permission| permission.port_of(subject))
         };
-        let permission = &self.permissions[reflex.0];
-        let own = switch_of(permission);
-        let ports = permission.spec().change.ports().iter().copied();
-        let is_unsafe = |port: &u32| {
-            let way = routes.check.check((own, *port), flow.destination, &managed);
-            way.is_err()
-        };
-        ports.filter(is_unsafe).collect()
+        let own = switch_of(&self.permissions[reflex.0]);
+        let way = routes.check.check((own, port), flow.destination, &managed);
+        way.is_err()
     }
 
     /// Requests a write at the store.
@@ -478,8 +481,11 @@ impl ReflexPlane {
         Ok(())
     }
 
-    /// Restores the places at the end of their life.
+    /// Restores the places at the end of their life, if a node of this process leads.
     fn end_lives(&mut self, now: Nanos) {
+        if self.store.leading().is_none() {
+            return;
+        }
         for at in 0..self.permissions.len() {
             while let Some(write) = self.permissions[at].next_end(now) {
                 match self.request_write(&write, None) {
@@ -492,6 +498,7 @@ impl ReflexPlane {
 
     /// Does all work that is due at `now`.
     pub fn step(&mut self, now: Nanos) {
+        self.stepped = now;
         self.end_lives(now);
         self.store.step(now);
         while let Some(event) = self.store.next_event() {
@@ -514,12 +521,14 @@ impl ReflexPlane {
                     }
                 }
                 StoreEvent::Leading => {
+                    self.follows = false;
                     self.leading = self.store.leading().map(|(_, term)| term);
                     self.adopt_entries(now);
                     self.send_all_again(now);
                 }
             }
         }
+        self.follow();
         for at in 0..self.deliveries.len() {
             if self.deliveries[at]
                 .deadline
@@ -533,12 +542,45 @@ impl ReflexPlane {
     /// Ends what this process knows of a committed change if the leader is in another one, which
     /// sends it to the element.
     fn leave_to_leader(&mut self, name: &Key) {
-        if self.store.leading().is_none()
+        let is_left = self.store.leading().is_none() && self.follows;
+        if (is_left || self.other_leads())
             && let Some(pending) = self.proposed.remove(name)
         {
-            let ReflexIndex(reflex) = pending.write.reflex;
-            self.permissions[reflex].done(&pending.write);
+            self.left(&pending);
         }
+    }
+
+    fn left(&mut self, pending: &Pending) {
+        let ReflexIndex(reflex) = pending.write.reflex;
+        self.permissions[reflex].left(&pending.write);
+    }
+
+    fn other_leads(&self) -> bool {
+        self.store.leading().is_none() && self.store.other_leader().is_some()
+    }
+
+    /// Leaves all committed changes to a leader in another process when it begins to lead.
+    fn follow(&mut self) {
+        let follows = self.other_leads();
+        let begins = follows && !self.follows;
+        if follows || self.store.leading().is_some() {
+            self.follows = follows;
+        }
+        if !begins {
+            return;
+        }
+        for at in 0..self.sent.len() {
+            while let Some((_, pending)) = self.sent[at].pop_front() {
+                self.left(&pending);
+            }
+            (self.deliveries[at].deadline, self.deliveries[at].more) = (None, None);
+        }
+        let waits: HashSet<Key> = self.requests.values().map(|(name, _)| *name).collect();
+        let committed = self.proposed.extract_if(|name, _| !waits.contains(name));
+        for (_, pending) in committed.collect::<Vec<_>>() {
+            self.left(&pending);
+        }
+        self.permissions.iter_mut().for_each(Permission::follow);
     }
 
     /// Counts the entries of the store in their permissions.
@@ -555,18 +597,46 @@ impl ReflexPlane {
         }
     }
 
-    /// Sends a committed change to its element.
+    /// Sends a committed change to its element. If it is of another process, it rules here, too.
     fn changed(&mut self, now: Nanos, term: Term, change: ElementChange) {
         let Some(element) = self.index_of(change.element) else {
             return;
         };
-        self.send(now, element, term, change);
+        if self.send(now, element, term, change) {
+            return;
+        }
+        let Some(bytes) = change.change else {
+            let permissions = self.permissions.iter_mut();
+            permissions
+                .filter(|it| it.spec().element == element)
+                .for_each(|permission| permission.removed(&change.key));
+            return;
+        };
+        if let Some(write) = ElementWrite::decode(bytes.get())
+            && let Some(permission) = self.permissions.get_mut(write.reflex.0)
+        {
+            permission.adopt(&write, now);
+        }
     }
 
-    /// Sends a change. A leader before this one may have committed it.
-    fn send(&mut self, now: Nanos, element: ElementIndex, term: Term, change: ElementChange) {
-        if let Some(pending) = self.proposed.remove(&change.key) {
-            self.sent[element.0].push_back((change.index, pending));
+    /// Sends a change. A leader before this one may have committed it. Returns true if it is one of
+    /// this process that was under way.
+    fn send(
+        &mut self,
+        now: Nanos,
+        element: ElementIndex,
+        term: Term,
+        change: ElementChange,
+    ) -> bool {
+        // Another change of the name may be committed while one of this process waits.
+        let own = self.proposed.get(&change.key);
+        let is_own = own.is_some_and(|own| own.write.encode() == change.change);
+        if is_own && let Some(pending) = self.proposed.remove(&change.key) {
+            let ReflexIndex(reflex) = pending.write.reflex;
+            self.permissions[reflex].committed(&pending.write, now);
+            if pending.write.setting.is_some() {
+                self.sent[element.0].push_back((change.index, pending));
+            }
             if let Some((decision, _)) = pending.decision {
                 self.update(decision, |made| made.log_index = Some(change.index));
             }
@@ -585,6 +655,7 @@ impl ReflexPlane {
             term,
             change,
         });
+        is_own
     }
 
     fn send_all_again(&mut self, now: Nanos) {
@@ -596,12 +667,16 @@ impl ReflexPlane {
     /// Sends the changes again that an element has not answered.
     fn send_again(&mut self, now: Nanos, element: ElementIndex) {
         let delivery = &mut self.deliveries[element.0];
-        delivery.deadline = None;
+        (delivery.deadline, delivery.more) = (None, None);
         let mut after = delivery.answered;
-        for _ in 0..RESEND_COMMANDS {
+        for sent in 0.. {
             let Some((term, change)) = self.store.change_after(id_of(element), after) else {
                 break;
             };
+            if sent == RESEND_COMMANDS {
+                self.deliveries[element.0].more = Some(after);
+                break;
+            }
             after = change.index;
             self.counts.resent += 1;
             self.send(now, element, term, change);
@@ -659,6 +734,9 @@ impl ReflexPlane {
         let delivery = &mut self.deliveries[element.0];
         if delivery.confirming < index && self.store.confirm(id_of(element), index).is_ok() {
             delivery.confirming = index;
+        }
+        if delivery.more.is_some_and(|more| more <= index) {
+            self.send_again(now, element);
         }
     }
 
@@ -744,7 +822,11 @@ impl ReflexPlane {
     /// Returns the time of the next action without a report.
     pub fn next_time(&self) -> Nanos {
         let deadlines = self.deliveries.iter().filter_map(|it| it.deadline);
-        let ends = self.permissions.iter().filter_map(Permission::next_time);
+        let is_leading = self.store.leading().is_some();
+        let permissions = self.permissions.iter().filter(|_| is_leading);
+        let ends = permissions.filter_map(Permission::next_time);
+        // Lives that ended while no node of this process led end with the next step.
+        let ends = ends.map(|end| end.max(self.stepped));
         deadlines
             .chain(ends)
             .fold(self.store.next_time(), Nanos::min)

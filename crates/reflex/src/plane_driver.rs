@@ -37,6 +37,12 @@ pub trait CommandTarget {
     /// Returns its counts.
     fn counts(&self) -> ElementCounts;
 
+    /// Returns the keys of each permission's table with the fields that they get, in words. Empty
+    /// if its program is not known.
+    fn keys(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the words of its last refusal.
     fn last_refusal(&self) -> Option<String> {
         None
@@ -193,6 +199,11 @@ impl PlaneDriver {
         let mut all = 0..self.elements.len();
         let mut idle = self.elements.iter().map(|it| it.commands.is_empty());
         idle.all(|is_idle| is_idle) && all.all(|at| self.plane.is_settled(ElementIndex(at)))
+    }
+
+    /// Returns the keys of each permission's table at an element with the fields that they get.
+    pub fn keys(&self, element: ElementIndex) -> Vec<String> {
+        self.elements[element.0].target.keys()
     }
 
     /// Returns the words of an element's last refusal.

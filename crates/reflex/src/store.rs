@@ -133,7 +133,8 @@ struct Session {
     asked: u64,
     /// Time at which a request to another process is sent again.
     deadline: Nanos,
-    /// Time before which nothing is sent to another process: it does not lead.
+    /// Time before which nothing is asked: the process that was asked does not lead, or the store
+    /// has no room for a session.
     not_before: Nanos,
 }
 
@@ -356,7 +357,7 @@ impl ReplicaGroup {
     }
 
     /// Returns the node of another process that leads, if it is known.
-    fn other_leader(&self) -> Option<NodeId> {
+    pub fn other_leader(&self) -> Option<NodeId> {
         let leader = self.replicas.first()?.node.leader()?;
         let is_here = self.replicas.iter().any(|it| it.node.id() == leader);
         (!is_here).then_some(leader)
@@ -435,7 +436,7 @@ impl ReplicaGroup {
         for _ in 0..MAX_ROUNDS {
             self.propose(now);
             let is_quiet = !self.exchange(now);
-            let is_answered = self.take_events();
+            let is_answered = self.take_events(now);
             if is_quiet && !is_answered {
                 break;
             }
@@ -463,7 +464,7 @@ impl ReplicaGroup {
                 session.asked = 0;
             }
             let is_lost = other.is_some() && now >= session.deadline;
-            let is_due = !session.is_proposed || is_lost;
+            let is_due = (!session.is_proposed || is_lost) && now >= session.not_before;
             let Some(current) = session.current.filter(|_| is_due) else {
                 continue;
             };
@@ -486,7 +487,7 @@ impl ReplicaGroup {
             if let Some(leader) = leader {
                 let node = &mut self.replicas[leader].node;
                 session.is_proposed = node.propose(now.0, request, session.asked).is_ok();
-            } else if let Some(to) = other.filter(|_| now >= session.not_before) {
+            } else if let Some(to) = other {
                 session.is_proposed = true;
                 session.deadline = now + self.heartbeat + self.heartbeat;
                 let message = ClientMessage {
@@ -575,7 +576,7 @@ impl ReplicaGroup {
         }
         match message.body {
             ClientBody::Request(request) => self.asked(now, &message, request),
-            ClientBody::Answer(answer) => self.answered(message.token, answer),
+            ClientBody::Answer(answer) => self.answered(now, message.token, answer),
             ClientBody::NotLeader(_) => {
                 // This node hears from the leader whom to ask.
                 let not_before = now + self.heartbeat;
@@ -624,7 +625,7 @@ impl ReplicaGroup {
     }
 
     /// Takes the nodes' events. Returns true if a session can go on.
-    fn take_events(&mut self) -> bool {
+    fn take_events(&mut self, now: Nanos) -> bool {
         let leader = self.leader();
         let mut goes_on = false;
         for at in 0..self.replicas.len() {
@@ -637,7 +638,7 @@ impl ReplicaGroup {
                     }
                     NodeEvent::Answered { token, answer } => {
                         goes_on = true;
-                        self.answered(token, answer);
+                        self.answered(now, token, answer);
                     }
                     NodeEvent::Unknown { token } if token >= FIRST_FOREIGN => {
                         // The process that asked repeats it.
@@ -659,6 +660,7 @@ impl ReplicaGroup {
                         // their first effect.
                         for session in &mut self.sessions {
                             session.is_proposed = false;
+                            session.not_before = now;
                         }
                         goes_on = true;
                         self.events.push_back(StoreEvent::Leading);
@@ -673,7 +675,8 @@ impl ReplicaGroup {
     }
 
     /// Takes the answer to what a session asked.
-    fn answered(&mut self, asked: u64, answer: RequestAnswer) {
+    fn answered(&mut self, now: Nanos, asked: u64, answer: RequestAnswer) {
+        let later = now + self.heartbeat;
         let mut sessions = self.sessions.iter_mut();
         let Some(session) = sessions.find(|it| it.asked == asked && asked != 0) else {
             return;
@@ -684,7 +687,7 @@ impl ReplicaGroup {
             RequestAnswer::Opened(client) => session.client = Some(client),
             // The request that waits in it is proposed again in a new session.
             RequestAnswer::NoSession => session.client = None,
-            RequestAnswer::SessionsFull => {}
+            RequestAnswer::SessionsFull => session.not_before = later,
             _ => {
                 let Some(current) = session.current.take() else {
                     return;
@@ -813,5 +816,32 @@ mod tests {
         group.set_stopped(leader, false);
         elect(&mut group, now);
         assert!(group.change(ElementId(1), key, bytes).is_ok());
+    }
+
+    #[test]
+    fn a_store_without_room_for_sessions_is_asked_once_a_heartbeat() {
+        let mut group = group(1);
+        let mut now = elect(&mut group, Nanos::ZERO);
+        let open = Request {
+            client: ClientId(0),
+            sequence: 0,
+            operation: Operation::OpenSession,
+        };
+        let leader = group.leader().unwrap();
+        for token in 0..CAPACITY.sessions as u64 {
+            let node = &mut group.replicas[leader].node;
+            node.propose(now.0, open, FIRST_FOREIGN + token).unwrap();
+            group.step(now);
+        }
+        let (key, bytes) = change(1);
+        group.change(ElementId(1), key, bytes).unwrap();
+        for _ in 0..5 {
+            let last = group.replicas[leader].node.last();
+            now = group.next_time();
+            group.step(now);
+            let asked = group.replicas[leader].node.last().0 - last.0;
+            assert!(asked <= 1, "{asked} entries in one step");
+        }
+        assert_eq!(group.waiting.len(), 0);
     }
 }

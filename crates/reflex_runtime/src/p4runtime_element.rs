@@ -54,6 +54,8 @@ enum Order {
 struct Shared {
     counts: Mutex<ElementCounts>,
     refusal: Mutex<Option<String>>,
+    /// Keys of tables with the fields that they get, in words.
+    keys: Mutex<Vec<String>>,
     is_connected: AtomicBool,
     is_ending: AtomicBool,
 }
@@ -106,7 +108,10 @@ impl P4RuntimeElement {
             retry: Instant::now(),
         };
         let warning = match connection.connect() {
-            Ok(_) => None,
+            Ok(link) => {
+                *lock(&shared.keys) = link.keys();
+                None
+            }
             Err(LinkError::Bind(error)) => return Err(failed(&error)),
             Err(LinkError::Server(message)) => Some(format!(
                 "element {}: {message}; it is tried again",
@@ -154,6 +159,10 @@ impl CommandTarget for P4RuntimeElement {
 
     fn counts(&self) -> ElementCounts {
         *lock(&self.shared.counts)
+    }
+
+    fn keys(&self) -> Vec<String> {
+        lock(&self.shared.keys).clone()
     }
 
     fn last_refusal(&self) -> Option<String> {
@@ -271,6 +280,7 @@ impl Connection {
         }
         match self.connect() {
             Ok(link) => {
+                *lock(&self.shared.keys) = link.keys();
                 self.link = Some(link);
                 self.begin_term();
             }
@@ -413,8 +423,8 @@ impl Connection {
                     let result = match link.plan(change) {
                         Planned::Unknown => WriteResult::Unknown,
                         Planned::Nothing => WriteResult::Applied,
-                        Planned::Write(update) => {
-                            places.push((answers.len(), change.key));
+                        Planned::Write(update, former) => {
+                            places.push((answers.len(), change.key, former));
                             updates.push(*update);
                             WriteResult::Applied
                         }
@@ -441,9 +451,9 @@ impl Connection {
         }
         match link.write(updates) {
             Ok(results) => {
-                for ((place, key), result) in places.into_iter().zip(results) {
-                    let Err(error) = result else { continue };
-                    link.present.remove(&key);
+                for ((place, key, former), result) in places.into_iter().zip(results) {
+                    let Err((code, error)) = result else { continue };
+                    put_back(&mut link.present, key, former, code);
                     if let ElementAnswer::Has(_, result) = &mut answers[place] {
                         *result = WriteResult::Refused;
                     }
@@ -576,8 +586,22 @@ enum Planned {
     Unknown,
     /// The switch has it.
     Nothing,
-    Write(Box<rt::Update>),
+    /// An update, and the entry before it.
+    Write(Box<rt::Update>, Option<Entry>),
 }
+
+/// Notes that the switch refused an update: it has the entry that it had before, unless it says
+/// that there is none.
+fn put_back(present: &mut HashMap<Key, Entry>, key: Key, former: Option<Entry>, code: i32) {
+    let is_there = code != Code::NotFound as i32;
+    match former.filter(|_| is_there) {
+        Some(former) => present.insert(key, former),
+        None => present.remove(&key),
+    };
+}
+
+/// Result of an update: an error has its code.
+type UpdateResult = Result<(), (i32, String)>;
 
 /// Reason for which a request had no effect.
 enum WriteFailure {
@@ -597,6 +621,12 @@ fn update_of(kind: UpdateType, entry: rt::TableEntry) -> rt::Update {
 }
 
 impl Link {
+    /// Returns the keys of the permissions' tables with the fields that they get, in words.
+    fn keys(&self) -> Vec<String> {
+        let tables = self.tables.iter().flatten();
+        tables.map(|table| table.pairs.clone()).collect()
+    }
+
     /// Reads the entries of the permissions.
     fn read_entries(&mut self) -> Result<(), ClientError> {
         self.fence = Fence::default();
@@ -623,7 +653,10 @@ impl Link {
         let Some(bytes) = &change.change else {
             self.held.remove(&change.key);
             return match self.present.remove(&change.key) {
-                Some(entry) => Planned::Write(Box::new(update_of(UpdateType::Delete, entry.key()))),
+                Some(entry) => {
+                    let update = update_of(UpdateType::Delete, entry.key());
+                    Planned::Write(Box::new(update), Some(entry))
+                }
                 None => Planned::Nothing,
             };
         };
@@ -641,13 +674,16 @@ impl Link {
             Some(before) if before.argument == self.present[&change.key].argument => {
                 Planned::Nothing
             }
-            Some(_) => Planned::Write(Box::new(update_of(UpdateType::Modify, message))),
-            None => Planned::Write(Box::new(update_of(UpdateType::Insert, message))),
+            Some(before) => {
+                let update = update_of(UpdateType::Modify, message);
+                Planned::Write(Box::new(update), Some(before))
+            }
+            None => Planned::Write(Box::new(update_of(UpdateType::Insert, message)), None),
         }
     }
 
-    /// Writes updates. Returns the result of each.
-    fn write(&mut self, updates: Vec<rt::Update>) -> Result<Vec<Result<(), String>>, WriteFailure> {
+    /// Writes updates. Returns the result of each: an error has its code.
+    fn write(&mut self, updates: Vec<rt::Update>) -> Result<Vec<UpdateResult>, WriteFailure> {
         let count = updates.len();
         if count == 0 {
             return Ok(Vec::new());
@@ -668,11 +704,11 @@ impl Link {
             .iter()
             .map(|error| match error.canonical_code {
                 0 => Ok(()),
-                _ => Err(error.message.clone()),
+                code => Err((code, error.message.clone())),
             });
-        let mut results: Vec<Result<(), String>> = results.collect();
+        let mut results: Vec<UpdateResult> = results.collect();
         // An error of the whole request is one of each update.
-        results.resize(count, Err(refused.message));
+        results.resize(count, Err((refused.code as i32, refused.message)));
         Ok(results)
     }
 }
@@ -722,5 +758,29 @@ mod tests {
             other.contains("write election_id = 6 for the element"),
             "{other}"
         );
+    }
+
+    #[test]
+    fn a_refused_update_leaves_the_entry_before_it_unless_there_is_none() {
+        let entry = |argument| Entry {
+            table_id: 7,
+            fields: Vec::new(),
+            argument: Some(argument),
+        };
+        let key = [1; 16];
+        let (full, not_found) = (Code::ResourceExhausted as i32, Code::NotFound as i32);
+        // The former entry, what the update noted, the code, and what is there.
+        let cases = [
+            (Some(entry(3)), Some(entry(4)), full, Some(entry(3))),
+            (Some(entry(3)), None, full, Some(entry(3))),
+            (None, Some(entry(4)), full, None),
+            (Some(entry(3)), Some(entry(4)), not_found, None),
+            (Some(entry(3)), None, not_found, None),
+        ];
+        for (former, noted, code, expected) in cases {
+            let mut present: HashMap<Key, Entry> = noted.map(|it| (key, it)).into_iter().collect();
+            put_back(&mut present, key, former, code);
+            assert_eq!(present.remove(&key), expected);
+        }
     }
 }

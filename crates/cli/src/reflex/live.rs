@@ -118,6 +118,9 @@ pub(super) fn run(
     let process = PlaneProcess::open(loops, &process_options);
     let mut process = process.map_err(|error| error.to_string())?;
     super::set_topology(process.plane_mut(), run.file)?;
+    show::keys_text(process.driver())
+        .iter()
+        .for_each(|line| out::note(line));
     for warning in process.warnings() {
         out::note(&format!("warning: {warning}"));
     }

@@ -21,7 +21,7 @@ use port::PcapWriter;
 use runtime::ProcessSetup;
 
 use super::live;
-use super::show::Report;
+use super::show::{self, Report};
 use crate::engine::Choice;
 use crate::fabric::read as read_topology;
 use crate::{Ended, out};
@@ -122,6 +122,9 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let elements = elements(&loops, &devices)?;
     let plane = super::plane(loops, &options.loops, Nanos::ZERO)?;
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
+    show::keys_text(&plane.get())
+        .iter()
+        .for_each(|line| out::note(line));
     let wanted = super::by_source(plane.get().plane().loops(), &options.capture)?;
     let captures = wanted.into_iter().map(|file| {
         let writer = file.map(|file| PcapWriter::create(&file)).transpose();

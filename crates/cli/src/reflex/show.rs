@@ -203,10 +203,22 @@ struct ShownMonitor {
     bursts: Vec<ShownBurst>,
 }
 
+/// Returns a line for each permission of a table: its keys with the fields that they get.
+pub(super) fn keys_text(driver: &PlaneDriver) -> Vec<String> {
+    let elements = driver.plane().loops().elements.iter().enumerate();
+    let lines = elements.flat_map(|(at, element)| {
+        let keys = driver.keys(ElementIndex(at)).into_iter();
+        keys.map(|keys| format!("{}: reflex {keys}", element.name))
+    });
+    lines.collect()
+}
+
 /// Counts of an element.
 #[derive(Serialize)]
 struct ShownElement {
     name: String,
+    /// Keys of each permission's table with the fields that they get.
+    keys: Vec<String>,
     applied: u64,
     refused: u64,
     repeated: u64,
@@ -303,6 +315,7 @@ impl Report {
             let counts = driver.element_counts(ElementIndex(at));
             ShownElement {
                 name: element.name.clone(),
+                keys: driver.keys(ElementIndex(at)),
                 applied: counts.applied,
                 refused: counts.refused,
                 repeated: counts.repeated,

@@ -461,6 +461,45 @@ impl KeyPart {
             KeyPart::SourcePort | KeyPart::DestinationPort => &[16],
         }
     }
+
+    /// Returns its name in a loop file.
+    pub fn name(self) -> &'static str {
+        let mut parts = check_reflex::KEY_PARTS.iter();
+        let found = parts.find(|(_, part)| *part == self);
+        found.map_or("", |(name, _)| name)
+    }
+
+    /// Returns the keys of a table with the fields that they get, in words.
+    pub fn pairs<'a>(pairs: impl Iterator<Item = (&'a str, KeyPart)>) -> String {
+        let pairs = pairs.map(|(name, part)| format!("{name} = {}", part.name()));
+        pairs.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the first key of a table that gets a field of the other direction than its name
+    /// has, if another key gets the opposite one: then their order is wrong. A single key of the
+    /// other direction can be intended, for packets of the way back.
+    pub fn exchanged<'a>(
+        pairs: impl Iterator<Item = (&'a str, KeyPart)>,
+    ) -> Option<(&'a str, KeyPart)> {
+        let mut first: [Option<(&str, KeyPart)>; 4] = [None; 4];
+        for (name, part) in pairs {
+            let last = name.rsplit('.').next().unwrap_or(name).to_lowercase();
+            let has = |words: [&str; 2]| words.iter().any(|word| last.contains(word));
+            let (is_source, is_destination) = (has(["src", "source"]), has(["dst", "dest"]));
+            let at = match part {
+                KeyPart::Source if is_destination && !is_source => 0,
+                KeyPart::Destination if is_source && !is_destination => 1,
+                KeyPart::SourcePort if is_destination && !is_source => 2,
+                KeyPart::DestinationPort if is_source && !is_destination => 3,
+                _ => continue,
+            };
+            if first[at ^ 1].is_some() {
+                return first[at ^ 1];
+            }
+            first[at] = first[at].or(Some((name, part)));
+        }
+        None
+    }
 }
 
 /// Returns an example for a value of another type than the file has.

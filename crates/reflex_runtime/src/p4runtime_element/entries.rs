@@ -22,6 +22,8 @@ pub(super) struct BoundTable {
     action_id: u32,
     /// Number of the action's parameter, if it has one.
     param: Option<u32>,
+    /// Keys with the fields that they get, in words, after the permission's name.
+    pub(super) pairs: String,
 }
 
 /// Match field of a table.
@@ -109,6 +111,10 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
             is_prefix,
         });
     }
+    let names = table.match_fields.iter().map(|field| &field.name[..]);
+    if let Some((key, part)) = KeyPart::exchanged(names.zip(spec.key.iter().copied())) {
+        return Err(refuse(BindReason::Order(key.to_owned(), part)));
+    }
     let is_listed = |id: u32| table.action_refs.iter().any(|action| action.id == id);
     let mut actions = info.actions.iter();
     let action = actions.find(|action| {
@@ -129,7 +135,10 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
         }
         _ => return Err(refuse(BindReason::Parameters(spec.action.clone()))),
     };
+    let names = table.match_fields.iter().map(|field| &field.name[..]);
+    let pairs = KeyPart::pairs(names.zip(spec.key.iter().copied()));
     Ok(BoundTable {
+        pairs: format!("{}: {pairs}", reflex.name),
         table_id: table.preamble.as_ref().map_or(0, |it| it.id),
         owner: format!("reflex {}", reflex.name).into_bytes(),
         fields,
@@ -311,6 +320,7 @@ mod tests {
             (false, None, None),
         ] {
             let table = BoundTable {
+                pairs: String::new(),
                 table_id: 7,
                 owner: b"reflex detour".to_vec(),
                 fields: vec![field(1, 32, is_prefix), field(2, 16, false)],
