@@ -541,8 +541,7 @@ fn result_of(group: &[&ShownDecision]) -> String {
     let longest = |end: fn(&ShownDecision) -> Option<u64>| {
         let times = group.iter().map(|it| Some(end(it)?.saturating_sub(it.at)));
         let longest = times.collect::<Option<Vec<u64>>>();
-        let longest = longest.and_then(|times| times.into_iter().max());
-        longest
+        longest.and_then(|times| times.into_iter().max())
     };
     let ends = (longest(|it| it.committed), longest(|it| it.answered));
     format!("{reflex}: {setting}, {}", ends_of(ends, group[0].is_left))
