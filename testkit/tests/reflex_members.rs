@@ -148,7 +148,7 @@ fn a_switch_that_restarts_gets_all_changes_of_the_store_again() {
     assert!(driver.is_settled());
 }
 
-/// What the disk of a node has.
+/// Content of a node's disk.
 type Kept = Rc<RefCell<Option<Saved>>>;
 
 /// A disk without delay.

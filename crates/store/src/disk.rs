@@ -242,8 +242,8 @@ pub fn prepare(database: &Database) -> Result<(), StorageError> {
     said().map_err(|error| told("the new file", error, BEGIN_ANEW))
 }
 
-/// Opens a file. A panic of the database on a damaged file becomes an error too. `remedy` is that of
-/// a damaged file.
+/// Opens a file. A panic of the database on a damaged file becomes an error too. `remedy` is that
+/// of a damaged file.
 pub(crate) fn open_database(
     medium: &dyn Medium,
     is_checked: bool,
