@@ -77,7 +77,7 @@ pub enum AluOp {
     RemuW,
 }
 
-/// BranchCondition of a branch.
+/// Condition of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the specification's")]
 pub enum BranchCondition {
@@ -143,7 +143,7 @@ pub enum CsrSource {
     Immediate(u8),
 }
 
-/// FloatFormat of a floating-point number.
+/// Format of a floating-point number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the specification's")]
 pub enum FloatFormat {
@@ -151,7 +151,7 @@ pub enum FloatFormat {
     Double,
 }
 
-/// FloatFormat of an integer that a floating-point number is converted to or from.
+/// Format of an integer that a floating-point number is converted to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the specification's")]
 pub enum IntFormat {
