@@ -31,7 +31,7 @@ use crate::translate::{
 };
 use crate::wire::{Body, Counter, ErrorCode, FlowMod, GroupMod, MeterMod, PortStatus, TableMod};
 
-/// ForwarderOptions of a switch.
+/// Options of a switch.
 #[derive(Clone, Debug, Default)]
 pub struct ForwarderOptions {
     /// Limits of its tables.
