@@ -1,9 +1,43 @@
-//! Telemetry reports of one packet with an INT stack of five hops, as a sink sends them.
+//! Telemetry reports of one packet with an INT stack of five hops, as a sink sends them, and a loop
+//! file that takes them.
+
+use std::net::Ipv4Addr;
 
 use telemetry::{
     Associations, EmbeddedInt, Exporter, Hop, HopTime, Instructions, IntContents, IntNodeId,
     IntStack, NextProtocol, PacketKind, ReportEvent, ReportHeader, ReportVersion, ReportWriter,
 };
+
+/// A loop file that takes these reports: path latencies of one switch, and detours. Settings of its
+/// permission can follow, and a store.
+pub const LOOPS: &str = r#"
+[[element]]
+name = "leaf1"
+delay = "0 ns"
+[[source]]
+listen = "host:collector"
+from = [{ node = 9, address = "10.9.0.9" }]
+int_dscp = 23
+[[monitor]]
+name = "slow"
+kind = "path_latency"
+match = ["ip.dst 10.0.2.0/24"]
+window = 10
+above = "1 us"
+reflex = "detour"
+[[reflex]]
+name = "detour"
+element = "leaf1"
+table = "t"
+key = ["ip.src", "ip.dst", "ip.protocol", "l4.src", "l4.dst"]
+action = "via"
+ports = [1, 2]
+rate = "1000000/s"
+entries = 4096
+"#;
+
+/// Address of the exporter.
+pub const FROM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 
 /// Node of the exporter.
 pub const EXPORTER: u32 = 9;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use consensus::{
@@ -14,33 +13,7 @@ use reflex::{
     LogDiskError, Loops, MonitorIndex, Outcome, PlaneDriver, ReflexIndex, ReflexPlane,
     ReplicaGroup, SourceIndex, StoredNode, WriteResult,
 };
-use testkit::reports::five_hops;
-
-const LOOPS: &str = r#"
-[[element]]
-name = "leaf1"
-delay = "0 ns"
-[[source]]
-listen = "host:collector"
-from = [{ node = 9, address = "10.9.0.9" }]
-int_dscp = 23
-[[monitor]]
-name = "slow"
-kind = "path_latency"
-match = ["ip.dst 10.0.2.0/24"]
-window = 10
-above = "1 us"
-reflex = "detour"
-[[reflex]]
-name = "detour"
-element = "leaf1"
-table = "t"
-key = ["ip.src", "ip.dst", "ip.protocol", "l4.src", "l4.dst"]
-action = "via"
-ports = [1, 2]
-rate = "1000000/s"
-entries = 4096
-"#;
+use testkit::reports::{FROM, LOOPS, five_hops};
 
 const MEMBERS: &str = r#"
 life = "1 s"
@@ -54,7 +27,6 @@ keep = "disk"
 dir = "store"
 "#;
 
-const FROM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
 const REFLEX: ReflexIndex = ReflexIndex(0);
 
 /// A switch that keeps the entries of its commands.

@@ -1,8 +1,6 @@
 //! The reflex plane and its store: no allocation once they are warm, and decisions that do not
 //! depend on how many reports one step takes.
 
-use std::net::Ipv4Addr;
-
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, Membership, NodeEvent, NodeId, Operation, RaftNode,
     RaftRole, Request, RequestAnswer, StoredValue,
@@ -11,35 +9,7 @@ use packet::Nanos;
 use reflex::{AcceptingElement, CommandTarget, Decision, Loops, Outcome, PlaneDriver};
 use reflex::{ReflexPlane, SourceIndex};
 use support::rng::Rng;
-use testkit::reports::five_hops;
-
-const LOOPS: &str = r#"
-[[element]]
-name = "leaf1"
-delay = "0 ns"
-[[source]]
-listen = "host:collector"
-from = [{ node = 9, address = "10.9.0.9" }]
-int_dscp = 23
-[[monitor]]
-name = "slow"
-kind = "path_latency"
-match = ["ip.dst 10.0.2.0/24"]
-window = 10
-above = "1 us"
-reflex = "detour"
-[[reflex]]
-name = "detour"
-element = "leaf1"
-table = "t"
-key = ["ip.src", "ip.dst", "ip.protocol", "l4.src", "l4.dst"]
-action = "via"
-ports = [1, 2]
-rate = "1000000/s"
-entries = 4096
-"#;
-
-const FROM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 9);
+use testkit::reports::{FROM, LOOPS, five_hops};
 
 /// Time at which the store has a leader.
 const START: Nanos = Nanos::from_secs(1);
