@@ -153,6 +153,33 @@ pub struct ModelNic {
     adding: u32,
 }
 
+impl ModelConfig {
+    /// Checks whether a NIC of this kind can have a rule for a flow.
+    ///
+    /// # Errors
+    /// A reason if it cannot.
+    pub fn can(&self, flow: &Flow) -> Result<(), NotOffloadable> {
+        #[cfg(target_os = "linux")]
+        if let Some(options) = &self.as_tc {
+            let outputs = flow.steps.iter().filter_map(|step| match step {
+                Step::Output(port) => Some(*port),
+                Step::Edit(_) => None,
+            });
+            // Each port has an interface of its own.
+            let interfaces = outputs.zip(1..).collect();
+            translate(flow, &interfaces, options)?;
+        }
+        match flow.steps.len() <= self.most_steps {
+            true => Ok(()),
+            false => Err(NotOffloadable::Target(format!(
+                "the model NIC has room for {} steps of a flow, and this one has {}",
+                self.most_steps,
+                flow.steps.len()
+            ))),
+        }
+    }
+}
+
 impl ModelNic {
     /// Creates a NIC without rules.
     pub fn new(config: ModelConfig) -> ModelNic {
@@ -388,24 +415,7 @@ impl Target for ModelNic {
     }
 
     fn can(&self, flow: &Flow) -> Result<(), NotOffloadable> {
-        #[cfg(target_os = "linux")]
-        if let Some(options) = &self.config.as_tc {
-            let outputs = flow.steps.iter().filter_map(|step| match step {
-                Step::Output(port) => Some(*port),
-                Step::Edit(_) => None,
-            });
-            // Each port has an interface of its own.
-            let interfaces = outputs.zip(1..).collect();
-            translate(flow, &interfaces, options)?;
-        }
-        match flow.steps.len() <= self.config.most_steps {
-            true => Ok(()),
-            false => Err(NotOffloadable::Target(format!(
-                "the model NIC has room for {} steps of a flow, and this one has {}",
-                self.config.most_steps,
-                flow.steps.len()
-            ))),
-        }
+        self.config.can(flow)
     }
 
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>) {

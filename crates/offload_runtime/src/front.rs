@@ -1,11 +1,10 @@
 //! The place before the software of one thread: the model NIC, if there is one, and the sample of
 //! the frames for the offloader.
 
-use std::sync::MutexGuard;
-
 use offload::Target;
 use offload::model::{ModelConfig, ModelNic};
 use packet::{Nanos, PortId};
+use parking_lot::FairMutexGuard;
 
 use crate::driver::OffloadOptions;
 use crate::model_nic::SharedNic;
@@ -70,7 +69,7 @@ pub struct NicFront {
 /// A burst of frames at a front. The model NIC is locked as long as it exists.
 pub struct FrontBurst<'f> {
     now: Nanos,
-    nic: Option<MutexGuard<'f, ModelNic>>,
+    nic: Option<FairMutexGuard<'f, ModelNic>>,
     controller_ports: &'f [PortId],
     sampler: &'f mut Sampler,
     taken: &'f mut u64,

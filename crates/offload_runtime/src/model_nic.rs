@@ -1,31 +1,35 @@
 //! The model NIC between the packet path and the thread of the offloader.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use offload::model::{ModelConfig, ModelNic};
 use offload::{Flow, NotOffloadable, RuleCapacity, RuleId, Target, TargetEvent};
 use packet::Nanos;
+use parking_lot::{FairMutex, FairMutexGuard};
 
 /// A model NIC that threads share: those of the packet path give it frames, that of the offloader
 /// rules.
 #[derive(Clone, Debug)]
 pub struct SharedNic {
-    nic: Arc<Mutex<ModelNic>>,
+    /// Fair: the packet path locks it again at once, and the offloader would get it by chance only.
+    nic: Arc<FairMutex<ModelNic>>,
+    config: Arc<ModelConfig>,
     delay: Nanos,
 }
 
 impl SharedNic {
     /// Creates a NIC without rules.
     pub fn new(config: ModelConfig) -> SharedNic {
-        let nic = ModelNic::new(config);
+        let nic = ModelNic::new(config.clone());
         SharedNic {
             delay: nic.counts_delay(),
-            nic: Arc::new(Mutex::new(nic)),
+            nic: Arc::new(FairMutex::new(nic)),
+            config: Arc::new(config),
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ModelNic> {
-        self.nic.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> FairMutexGuard<'_, ModelNic> {
+        self.nic.lock()
     }
 }
 
@@ -43,7 +47,8 @@ impl Target for SharedNic {
     }
 
     fn can(&self, flow: &Flow) -> Result<(), NotOffloadable> {
-        self.lock().can(flow)
+        // Asked for each flow of a change: it does not wait for the packet path.
+        self.config.can(flow)
     }
 
     fn add(&mut self, now: Nanos, rules: Vec<(RuleId, Arc<Flow>)>) {

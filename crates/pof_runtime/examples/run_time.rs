@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::port::{LinkState, MemoryPort, OpenedPort, Port, PortError, PortStats, TxOutcome};
@@ -34,6 +34,8 @@ const DEPTH: usize = 8_192;
 /// A port that the switch polls all the time.
 struct Polled {
     port: MemoryPort,
+    /// Frames that the switch sent and that its queue to the measurement had no place for.
+    overrun: Arc<AtomicU64>,
     /// A socket with a byte that is never read, and its other end.
     readable: (UnixStream, UnixStream),
 }
@@ -52,7 +54,10 @@ impl Port for Polled {
     }
 
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
-        self.port.tx(frames)
+        let outcome = self.port.tx(frames);
+        self.overrun
+            .fetch_add(outcome.dropped.total(), Ordering::Relaxed);
+        outcome
     }
 
     fn stats(&mut self) -> PortStats {
@@ -235,6 +240,9 @@ struct Traffic {
     received: u64,
     /// Frames that were lost before this measurement.
     lost_before: u64,
+    /// Frames that the switch sent and this thread did not read in time, of all measurements.
+    overrun: Arc<AtomicU64>,
+    overrun_before: u64,
     refused: u64,
     reordered: u64,
     mixed: u64,
@@ -311,9 +319,15 @@ impl Traffic {
         rate
     }
 
+    /// Returns the frames that the switch sent and this thread did not read in time.
+    fn overrun(&self) -> u64 {
+        self.overrun.load(Ordering::Relaxed) - self.overrun_before
+    }
+
     /// Begins to count again.
     fn count_again(&mut self) {
         self.lost_before = self.sent - self.received;
+        self.overrun_before = self.overrun.load(Ordering::Relaxed);
         (self.refused, self.reordered, self.mixed) = (0, 0, 0);
     }
 }
@@ -341,14 +355,15 @@ fn under_load(
     }
     traffic.settle();
     println!(
-        "{name}: {} changes at {:.2} Mpps: median {:.3} ms, p99 {:.3} ms; {} frames: {} lost, {} refused by the full queue, {} reordered, {} mixed",
+        "{name}: {} changes at {:.2} Mpps: median {:.3} ms, p99 {:.3} ms; {} frames: {} lost in the switch, {} not taken by its full queue, {} not read in time by the measurement, {} reordered, {} mixed",
         times.len(),
         rate / 1e6,
         median(&mut times).unwrap_or(0.0),
         quantile(&mut times, 0.99).unwrap_or(0.0),
         traffic.sent,
-        traffic.sent - traffic.received - traffic.lost_before,
+        (traffic.sent - traffic.received - traffic.lost_before).saturating_sub(traffic.overrun()),
         traffic.refused,
+        traffic.overrun(),
         traffic.reordered,
         traffic.mixed
     );
@@ -442,11 +457,16 @@ fn main() {
         .map(|id| MemoryPort::pair(PortId(id), PortId(id), DEPTH))
         .into_iter()
         .unzip();
+    let overrun = Arc::new(AtomicU64::new(0));
     let ports = near.into_iter().map(|port| {
         let mut readable = UnixStream::pair().expect("two sockets");
         readable.1.write_all(&[0]).expect("room for a byte");
         let description = pof::port(1, port.id().0 as u16, "memory");
-        let port: Box<dyn Port> = Box::new(Polled { port, readable });
+        let port: Box<dyn Port> = Box::new(Polled {
+            port,
+            overrun: Arc::clone(&overrun),
+            readable,
+        });
         let opened = OpenedPort::new(port, "memory", given.workers).expect("descriptors");
         (description, opened)
     });
@@ -480,6 +500,8 @@ fn main() {
         sent: 0,
         received: 0,
         lost_before: 0,
+        overrun,
+        overrun_before: 0,
         refused: 0,
         reordered: 0,
         mixed: 0,
