@@ -1,7 +1,7 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `reflex-linear`,
-//! `reflex-peers`, `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`,
-//! `p4runtime-clients`. Each does all of its own set-up.
+//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
+//! `reflex-linear`, `reflex-peers`, `split-programs`, `split-routes`, `figures`, `soak`,
+//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -14,6 +14,8 @@ mod fuzz;
 mod kernel;
 mod nanopu;
 mod placement_peer;
+#[cfg(target_os = "linux")]
+mod pof_clients;
 mod sanitize;
 mod scale;
 #[cfg(target_os = "linux")]
@@ -87,6 +89,10 @@ enum Task {
     /// Check the model of the nanoPU: images against their sources, riscv-tests, random programs
     /// against `qemu-riscv64`. What cannot be had is skipped.
     Nanopu(nanopu::Options),
+    /// Send frames to POFSwitch and to our POF switch with the same random lists, and compare.
+    /// Needs root for network namespaces, git and gcc; without them it is skipped.
+    #[cfg(target_os = "linux")]
+    PofClients(pof_clients::Options),
     /// Compare placements of flows with those of HiGHS, a solver of linear programs. Skipped where
     /// Python has no `highspy`.
     PlacementPeer(placement_peer::Options),
@@ -121,6 +127,8 @@ fn main() -> ExitCode {
         Task::Kernel(options) => kernel::run(&root(), &options),
         Task::Nanopu(options) => nanopu::run(&root(), &options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
+        #[cfg(target_os = "linux")]
+        Task::PofClients(options) => pof_clients::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Bmv2(options) => bmv2::run(&options),
         #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use pof::wire::{Body, ErrorMessage, Message, decode, encode, message_length};
+use pof::wire::{Body, Config, ErrorMessage, Message, decode, encode, message_length};
 use port::Poller;
 
 use crate::PofError;
@@ -58,13 +58,15 @@ impl Controller {
         Controller::greet(address.to_string(), link)
     }
 
-    /// Waits for a switch that dials this side, and exchanges greetings.
+    /// Waits for a switch that dials this side, exchanges greetings and configures it.
     ///
     /// # Errors
     /// The switch does not speak the protocol.
     pub fn wait_for_switch(listen: &Listen) -> Result<(Controller, SocketAddr), PofError> {
         let (link, peer) = listen.accept()?;
-        Ok((Controller::greet(peer.to_string(), link)?, peer))
+        let mut controller = Controller::greet(peer.to_string(), link)?;
+        controller.configure()?;
+        Ok((controller, peer))
     }
 
     fn greet(peer: String, link: Link) -> Result<Controller, PofError> {
@@ -85,6 +87,38 @@ impl Controller {
             other => Err(controller.failed(format!(
                 "it does not begin with HELLO of POF, but with {other:?}"
             ))),
+        }
+    }
+
+    /// Does what POF controllers do after the greeting: POFSwitch takes other messages only after
+    /// these three, in this order.
+    fn configure(&mut self) -> Result<(), PofError> {
+        let config = Config {
+            device: 0,
+            flags: 0,
+            miss_send_length: u16::MAX,
+        };
+        let requests = [
+            Body::FeaturesRequest,
+            Body::SetConfig(config),
+            Body::GetConfigRequest,
+        ];
+        for (xid, body) in (1..).zip(requests) {
+            self.send(&Message { xid, body })?;
+        }
+        loop {
+            match self.receive(self.patience)? {
+                Some(Message {
+                    body: Body::GetConfigReply(_),
+                    ..
+                }) => return Ok(()),
+                Some(Message {
+                    body: Body::Error(refused),
+                    ..
+                }) => return Err(self.failed(format!("it refuses its configuration: {refused:?}"))),
+                Some(_) => {}
+                None => return Err(self.failed("it does not report its configuration")),
+            }
         }
     }
 
@@ -190,7 +224,8 @@ impl Controller {
     }
 
     /// Sends messages, each with its number, and returns all answers to them, in order. Other
-    /// messages of the switch are passed over.
+    /// messages of the switch are passed over. A switch without barriers (POFSwitch) refuses the
+    /// one at the end, which is its last answer too.
     ///
     /// # Errors
     /// The connection has ended, or the switch does not answer.
@@ -216,7 +251,7 @@ impl Controller {
             };
             let is_answer = messages.iter().any(|message| message.xid == xid);
             match body {
-                Body::BarrierReply if xid == BARRIER_XID => return Ok(answers),
+                Body::BarrierReply | Body::Error(_) if xid == BARRIER_XID => return Ok(answers),
                 Body::PacketIn(_) | Body::FlowRemoved(_) => continue,
                 // Also changes of ports without a request.
                 _ if !is_answer => continue,

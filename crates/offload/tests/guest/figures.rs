@@ -67,18 +67,25 @@ fn settle(world: &mut World, count: usize, fits: fn(&TargetEvent) -> bool) -> Du
     let mut seen = world.events.iter().filter(|event| fits(event)).count();
     world.events.clear();
     let mut events = Vec::new();
+    let mut others = Vec::new();
     while seen < count {
         let now = world.rig.now();
         world.rig.target.poll(now, &mut events);
         for event in events.drain(..) {
-            seen += usize::from(fits(&event));
+            match fits(&event) {
+                true => seen += 1,
+                false if !matches!(event, TargetEvent::Counts(..)) => others.push(event.clone()),
+                false => {}
+            }
             let commands = world.offloader.event(now, event);
             let is_credit = |command: &OffloadCommand| matches!(command, OffloadCommand::Credit(_));
             assert!(commands.iter().all(is_credit), "{commands:?}");
         }
         assert!(
             begin.elapsed() < Duration::from_secs(200),
-            "{seen} of {count} events"
+            "{seen} of {count} events; {} others, the first ones {:?}",
+            others.len(),
+            &others[..others.len().min(3)]
         );
         std::thread::sleep(Duration::from_micros(50));
     }
