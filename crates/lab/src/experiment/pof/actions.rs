@@ -75,7 +75,7 @@ impl Kind {
     }
 
     /// Returns the P4 text of the same function, and its entry. As in POF, an entry counts packets
-    /// and bytes, and no checksum is written.
+    /// and bytes and can have a time-out, and no checksum is written.
     fn p4(self, count: usize) -> (String, String) {
         let mut params = String::new();
         let mut body = String::new();
@@ -134,6 +134,7 @@ control I(inout headers hdr, inout meta m, inout standard_metadata_t s) {{
         default_action = miss();
         counters = hits;
         size = 16;
+        support_timeout = true;
     }}
     apply {{ flows.apply(); }}
 }}
