@@ -39,8 +39,14 @@ pub(crate) struct Options {
 /// Bytes of memory of the tests.
 const MEMORY: usize = 1 << 20;
 
-/// Programs of examples/nanopu that have shipped images.
-const PROGRAMS: [&str; 2] = ["loopback", "path_latency"];
+/// Programs of examples/nanopu that have shipped images, with their sources.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("figure2", &["figure2.S"]),
+    ("loopback", &["start.S", "loopback.c"]),
+    ("path_latency", &["start.S", "path_latency.c"]),
+    ("raft", &["start.S", "raft.c"]),
+    ("spreader", &["start.S", "spreader.c"]),
+];
 
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let work = target().join("nanopu");
@@ -77,7 +83,7 @@ fn starts(program: &Path) -> bool {
 /// Builds the example programs and compares them with the shipped images.
 fn images(root: &Path, work: &Path, options: &Options) -> Outcome {
     let folder = root.join("examples/nanopu");
-    for program in PROGRAMS {
+    for (program, sources) in PROGRAMS {
         let built = work.join(format!("{program}.elf"));
         let status = Command::new(&options.compiler)
             .current_dir(&folder)
@@ -93,15 +99,15 @@ fn images(root: &Path, work: &Path, options: &Options) -> Outcome {
             .args([
                 "-nostdlib",
                 "-static",
-                "-s",
-                "-Wl,--build-id=none,-n,--no-warn-rwx-segments,-T,link.ld",
+                "-Wl,-x,--build-id=none,-n,--no-warn-rwx-segments,-T,link.ld",
             ])
-            .args(["start.S", &format!("{program}.c"), "-o"])
+            .args(sources)
+            .arg("-o")
             .arg(&built)
             .status()
             .map_err(|error| format!("cannot start the compiler: {error}"))?;
         if !status.success() {
-            return Err(format!("{program}.c cannot be built"));
+            return Err(format!("{} cannot be built", sources.join(", ")));
         }
         let shipped = folder.join(format!("{program}.elf"));
         let read = |path: &Path| {

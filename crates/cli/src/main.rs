@@ -259,7 +259,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Fabric(options) => fabric::run(&options, &early),
         Command::Aggregate(options) => aggregate::run(&options, &early),
         Command::Reflex(options) => reflex::run(&options, &early),
-        Command::Nanopu(options) => nanopu::run(&options),
+        Command::Nanopu(options) => nanopu::run(&options, &early),
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),

@@ -83,11 +83,14 @@ costs! {
     Divide, "divide", Cycles, 33, 1, 1000, "Rocket: one bit pair a cycle, 64 bits, without early exit";
     FloatOp, "float", Cycles, 4, 1, 1000, "Rocket: fused multiply-add pipeline, latency of result, double";
     FloatDivide, "float-divide", Cycles, 28, 1, 1000, "Rocket: iterative division and square root, double";
-    CsrAccess, "csr", Cycles, 1, 1, 1000, "assumption: the network CSRs do not flush the pipeline";
+    CsrAccess, "csr", Cycles, 1, 1, 1000, "Rocket: one instruction a cycle, without csr-use and csr-flush";
+    CsrUse, "csr-use", Cycles, 2, 0, 1000, "Rocket: the result of a CSR access is not bypassed from the execute and memory stages";
+    CsrFlush, "csr-flush", Cycles, 4, 0, 1000, "Rocket: a write of a CSR other than mscratch to mtval flushes the pipeline in the write-back stage, one after branches; assumption: network CSRs are no exception";
     Fence, "fence", Cycles, 5, 1, 1000, "assumption: a pipeline flush";
     Trap, "trap", Cycles, 5, 1, 1000, "assumption: a pipeline flush";
     Atomic, "atomic", Cycles, 5, 1, 1000, "Rocket: atomic unit of the data cache, latency of result";
     Misaligned, "misaligned", Cycles, 100, 0, 100_000, "assumption: Rocket traps, and a handler does two accesses";
+    Uncached, "uncached", Cycles, 10, 0, 100_000, "assumption: a load or store of the timer's registers, over the system bus";
     InstructionCacheBytes, "l1i-bytes", Bytes, 16384, 64, 67_108_864, "paper, 3.2.1";
     DataCacheBytes, "l1d-bytes", Bytes, 16384, 64, 67_108_864, "paper, 3.2.1";
     L1Ways, "l1-ways", Count, 4, 1, 64, "Rocket: default configuration";
@@ -98,7 +101,7 @@ costs! {
     MessageLimit, "message-limit", Cycles, 3000, 1, 1_000_000_000, "public sources of the prototype, about 1 us";
     LineRate, "line-rate", Megabits, 200_000, 1, 10_000_000, "paper, 2";
     Ingress, "ingress", Picoseconds, 38_000, 0, 1_000_000_000, "last bit to the core's queue: paper, 1 (below 40 ns), calibrated with egress by the loopback of 65 ns";
-    Egress, "egress", Picoseconds, 24_345, 0, 1_000_000_000, "last word to first bit: calibrated with ingress by the loopback of 65 ns (paper, figure 1)";
+    Egress, "egress", Picoseconds, 22_775, 0, 1_000_000_000, "last word to first bit: calibrated with ingress by the loopback of 65 ns (paper, figure 1)";
     Dispatch, "dispatch", Picoseconds, 2000, 0, 1_000_000_000, "assumption: global queue to a core's queue after lmsgdone";
     SerialIo, "serial-io", Picoseconds, 0, 0, 1_000_000_000, "paper, 3.2: MAC and serial IO are not in the prototype; they add 26000 in each direction";
     Link, "link", Picoseconds, 43_000, 1, 1_000_000_000_000, "paper, 3.2.1";

@@ -181,7 +181,7 @@ fn a_loopback_takes_65_nanoseconds_from_wire_to_wire() {
     let least = times.iter().copied().fold(f64::MAX, f64::min);
     assert!((mean - 65.0).abs() < 0.5, "{least} {mean} {most}");
     assert!(
-        most - least < 3.0,
+        most - least < 4.0,
         "the phase of the loop: {least} to {most}"
     );
 }
