@@ -31,6 +31,10 @@ pub(crate) struct Options {
     /// Seed of the random programs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Seeds of clusters with Rust and RISC-V replicas to check under simulated faults, beyond
+    /// those of the tests.
+    #[arg(long, default_value_t = 0)]
+    mixed_seeds: u64,
     /// Write the images instead of comparing them.
     #[arg(long)]
     write_images: bool,
@@ -63,6 +67,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
             options.compiler.display()
         );
     }
+    if options.mixed_seeds > 0 {
+        mixed_cluster(root, options.mixed_seeds)?;
+    }
     if starts(&options.qemu) {
         random::compare(&work, &options.qemu, options.instructions, options.seed)?;
     } else {
@@ -72,6 +79,20 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// Runs clusters with replicas of both kinds.
+fn mixed_cluster(root: &Path, seeds: u64) -> Outcome {
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["test", "--workspace", "--test", "mixed_cluster"])
+        .env("POLYPLANE_MIXED_SEEDS", seeds.to_string())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("a mixed cluster fails; the output above has its seed".to_owned()),
+    }
 }
 
 /// True if a program starts.

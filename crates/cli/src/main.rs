@@ -225,6 +225,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Aggregate(_)
         | Command::Reflex(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
+        Command::Nanopu(options) if options.runs_topology() => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
         Command::Pof(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),

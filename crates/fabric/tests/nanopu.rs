@@ -114,7 +114,12 @@ fn lost_packets_are_sent_again_and_each_request_is_answered() {
 fn a_fault_of_a_program_is_in_the_report_and_the_fabric_goes_on() {
     // One instruction without the network interface is too much for any program.
     let nanopu = format!("{LOOPBACK}\ncosts = {{ yield-limit = 1 }}");
-    let mut text = star(2, "delay = \"193 ns\"", &nanopu, "messages = 3\ninterval = \"1 us\"");
+    let mut text = star(
+        2,
+        "delay = \"193 ns\"",
+        &nanopu,
+        "messages = 3\ninterval = \"1 us\"",
+    );
     text += "[[ping]]\nfrom = \"h2\"\nto = \"h3\"\ncount = 1\n";
     let mut topology = loaded(&text);
     for (host, other) in [(0, 3u8), (1, 2)] {

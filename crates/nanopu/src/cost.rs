@@ -79,8 +79,8 @@ costs! {
     SubwordLoadUse, "subword-load-use", Cycles, 2, 0, 1000, "Rocket: bytes and halfwords are aligned and extended one cycle later";
     Mispredict, "mispredict", Cycles, 3, 0, 1000, "Rocket: branches are resolved in the memory stage, three cycles after the fetch";
     JumpMiss, "jump-miss", Cycles, 3, 0, 1000, "Rocket: a jump that is not in the BTB is resolved like a branch";
-    Multiply, "multiply", Cycles, 4, 1, 1000, "Rocket: pipelined multiplier, latency of result";
-    Divide, "divide", Cycles, 33, 1, 1000, "Rocket: one bit pair a cycle, 64 bits, without early exit";
+    Multiply, "multiply", Cycles, 10, 1, 1000, "Rocket, public configuration of the prototype (big cores): 8 bits a cycle, 64 bits, a cycle each for request and result, without early exit";
+    Divide, "divide", Cycles, 67, 1, 1000, "Rocket, public configuration of the prototype (big cores): a bit a cycle, 64 bits, three cycles for request, sign and result, without early exit";
     FloatOp, "float", Cycles, 4, 1, 1000, "Rocket: fused multiply-add pipeline, latency of result, double";
     FloatDivide, "float-divide", Cycles, 28, 1, 1000, "Rocket: iterative division and square root, double";
     CsrAccess, "csr", Cycles, 1, 1, 1000, "Rocket: one instruction a cycle, without csr-use and csr-flush";

@@ -68,7 +68,9 @@ impl Core {
                 let address = a.wrapping_add_signed(offset);
                 let value = match load(shared, address, width, signed) {
                     Ok(value) => value,
-                    Err(fault) => return self.load_device(address, width, rd, next).ok_or(fault)?,
+                    Err(fault) => {
+                        return self.load_device(address, width, rd, next).ok_or(fault)?;
+                    }
                 };
                 let there = self.load_time(shared, address, width.bytes());
                 let extra = match width {

@@ -112,7 +112,9 @@ impl DetourCheck {
                     stack.pop();
                 }
                 Some(NodeId::Host(reached)) if reached == host => {}
-                Some(NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_)) => return Err(DetourFault::BlackHole),
+                Some(NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_)) => {
+                    return Err(DetourFault::BlackHole);
+                }
                 Some(NodeId::Switch(next)) => match visits[next.0] {
                     Visit::Open => return Err(DetourFault::Loop),
                     Visit::Done => {}
@@ -282,7 +284,9 @@ mod tests {
             };
             match next {
                 NodeId::Host(reached) if reached == host => return None,
-                NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => return Some(DetourFault::BlackHole),
+                NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => {
+                    return Some(DetourFault::BlackHole);
+                }
                 NodeId::Switch(next) => at = next,
             }
         }

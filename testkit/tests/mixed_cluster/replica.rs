@@ -158,8 +158,7 @@ impl RustReplica {
         self.node.tick(now);
         self.node.flush(now);
         let mut sent = Vec::new();
-        self.node
-            .send(|to, bytes| sent.push((to, bytes.to_vec())));
+        self.node.send(|to, bytes| sent.push((to, bytes.to_vec())));
         while let Some(event) = self.node.next_event() {
             if let NodeEvent::Answered { token, answer } = event
                 && let Some((to, token)) = self.asked.remove(&token)

@@ -206,7 +206,9 @@ fn with_faults(
     }
     let shares = port.shares.into_iter().map(|share| match other {
         NodeId::Switch(_) => FaultPort::new(share, rates, seed),
-        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => FaultPort::both_ways(share, rates, seed),
+        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => {
+            FaultPort::both_ways(share, rates, seed)
+        }
     });
     port.shares = shares
         .map(|share| Box::new(share) as Box<dyn Port>)

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fabric::topology::FlowKind;
-use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report, RequestsReport, StreamReport};
+use fabric::{
+    Distribution, Drop, FlowReport, LinkReport, Progress, Report, RequestsReport, StreamReport,
+};
 use serde::Serialize;
 
 use crate::{amount, out};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use fabric::Topology;
 use fabric::topology::{
-    FunctionSpec, HostId, HostSpec, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SplitSpec,
-    SwitchSpec, VpdpSpec,
+    FunctionSpec, HostId, HostSpec, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec,
+    SplitSpec, SwitchSpec, VpdpSpec,
 };
 use packet::Nanos;
 use serde::Serialize;
@@ -473,7 +473,10 @@ fn json(topology: &Topology) -> Json<'_> {
     let hosts = topology.hosts.iter().map(host_json);
     let nanopus = topology.nanopus.iter().map(|nanopu| NanopuJson {
         host: host_json(&nanopu.host),
-        image: nanopu.image_file.as_ref().map(|path| path.display().to_string()),
+        image: nanopu
+            .image_file
+            .as_ref()
+            .map(|path| path.display().to_string()),
         cores: nanopu.cores,
         memory_bytes: nanopu.memory_bytes,
     });

@@ -43,6 +43,13 @@ pub(crate) struct Options {
     command: Command,
 }
 
+impl Options {
+    /// Returns true if a program is to run in a topology, until it is done or until a signal.
+    pub(crate) fn runs_topology(&self) -> bool {
+        matches!(&self.command, Command::Run(run) if run.topology.is_some())
+    }
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// Send messages to a program and print latencies, cycles by parts, counters and costs.
@@ -455,9 +462,7 @@ fn result_text(result: &RunResult) -> String {
         network.overflow,
     );
     let mut head = vec!["core", "instructions", "cycles"];
-    head.extend(
-        CycleParts::default().named().iter().map(|(name, _)| *name),
-    );
+    head.extend(CycleParts::default().named().iter().map(|(name, _)| *name));
     let rows = result.cores.iter().enumerate().map(|(number, core)| {
         let mut row = vec![
             number.to_string(),

@@ -509,10 +509,17 @@ impl Node for HostNode {
         let first = (self.refresh_at == Nanos::ZERO).then_some(Nanos::ZERO);
         let stream = self.streams.iter().filter_map(Stream::next_time).min();
         let requests = self.requests.as_ref().and_then(RequestSender::next_time);
-        [first, self.starts.next_time(), timer, card, stream, requests]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            first,
+            self.starts.next_time(),
+            timer,
+            card,
+            stream,
+            requests,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {

@@ -14,8 +14,9 @@ use crate::host::PORTS;
 use super::file::{self, File};
 use super::{
     BitRate, CommandSpec, End, FaultKind, FaultSpec, FlowKind, FlowSpec, HostId, HostSpec, Link,
-    LinkSpec, MAX_FLOWS, MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec, ServerIndex, ServerSpec,
-    ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
+    LinkSpec, MAX_FLOWS, MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec,
+    ServerIndex, ServerSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec,
+    WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
@@ -568,7 +569,8 @@ impl Check<'_> {
         }
         self.check_vpdp_ports(&file.switches, &|end| taken.contains_key(&end));
         let hosts = file.hosts.iter().enumerate();
-        let hosts = hosts.map(|(n, it)| (NodeId::Host(HostId(n)), &it.get_ref().name, self.line(it)));
+        let hosts =
+            hosts.map(|(n, it)| (NodeId::Host(HostId(n)), &it.get_ref().name, self.line(it)));
         let nanopus = file.nanopus.iter().enumerate();
         let nanopus = nanopus.map(|(n, it)| {
             let node = NodeId::Nanopu(NanopuIndex(n));

@@ -10,8 +10,8 @@ use support::rng::Rng;
 use telemetry::{ReportView, ReportedHops, TelemetryReport};
 
 use super::hand_written::HandWritten;
-use super::reports::{LOOPS, five_hops};
 use super::model::{add_model, burst, reflex_latencies};
+use super::reports::{LOOPS, five_hops};
 use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, ratio};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Bars};
@@ -128,7 +128,11 @@ fn model_rows(sheet: &mut Sheet, subject: &str) -> Result<(), String> {
     set.map_err(|error| error.to_string())?;
     let command = "report to command, with MAC and serial IO";
     sheet.add(command, Origin::Paper, &[("latency ns", 130.0)]);
-    sheet.add(command, Origin::Model, &[("latency ns", reflex(&with_mac)?)]);
+    sheet.add(
+        command,
+        Origin::Model,
+        &[("latency ns", reflex(&with_mac)?)],
+    );
     Ok(())
 }
 
@@ -185,7 +189,12 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         if at == 0 {
             model_rows(&mut sheet, &subject)?;
         } else {
-            missing(&mut sheet, &subject, Origin::Model, "the program has 256 flows");
+            missing(
+                &mut sheet,
+                &subject,
+                Origin::Model,
+                "the program has 256 flows",
+            );
         }
         here.push(Some(median(&rates)));
         by_hand.push(Some(median(&hand_rates)));

@@ -17,8 +17,8 @@ use reflex::{
 use support::quantile::quantile;
 use switch::{Device, DeviceConfig};
 
-use super::reports::{FROM, LOOPS, five_hops, number};
 use super::model::{add_model, loop_ns};
+use super::reports::{FROM, LOOPS, five_hops, number};
 use super::{Context, Origin, Part, ROUNDS, Sheet, median};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Stack};

@@ -169,8 +169,7 @@ fn model_rows(context: &Context<'_>, sheet: &mut Sheet) -> Result<(), String> {
             ("p99 us", found.p99 / 1e3),
             ("outside of programs us", found.network / 1e3),
         ];
-        let measure =
-            |costs: &CostTable| Ok(raft_times(&with_switch(costs, picos)?, 100)?.median);
+        let measure = |costs: &CostTable| Ok(raft_times(&with_switch(costs, picos)?, 100)?.median);
         add_model(sheet, subject, &values, &measure)?;
     }
     Ok(())

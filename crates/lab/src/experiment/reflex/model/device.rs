@@ -84,7 +84,10 @@ fn check(device: &Device) -> Result<(), String> {
 ///
 /// # Errors
 /// The program has a fault, or does not answer.
-pub(in super::super) fn wire_to_wire(costs: &CostTable, messages: usize) -> Result<Vec<f64>, String> {
+pub(in super::super) fn wire_to_wire(
+    costs: &CostTable,
+    messages: usize,
+) -> Result<Vec<f64>, String> {
     let mut device = device(Program::Figure2, costs)?;
     let mut times = Vec::with_capacity(messages);
     for number in 0..=messages {
@@ -165,7 +168,10 @@ pub(in super::super) fn burst(costs: &CostTable) -> Result<Burst, String> {
 ///
 /// # Errors
 /// The program has a fault, or sends no command.
-pub(in super::super) fn reflex_latencies(costs: &CostTable, commands: usize) -> Result<Vec<f64>, String> {
+pub(in super::super) fn reflex_latencies(
+    costs: &CostTable,
+    commands: usize,
+) -> Result<Vec<f64>, String> {
     let mut device = device(Program::PathLatency, costs)?;
     let mut times = Vec::with_capacity(commands);
     let mut number = 0;

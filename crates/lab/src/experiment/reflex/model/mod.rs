@@ -90,7 +90,11 @@ pub(super) fn measure_load(context: &mut Context<'_>) -> Result<Part, String> {
         context.tell("figure 4", number, rates.len())?;
         points.push(raft::times_at(&costs, *rate, writes)?);
     }
-    sheet.add(load, Origin::Model, &[("knee, writes/s", raft::knee(&points))]);
+    sheet.add(
+        load,
+        Origin::Model,
+        &[("knee, writes/s", raft::knee(&points))],
+    );
     for [rate, middle, tail] in &points {
         let values = [("median us", middle / 1e3), ("p99 us", tail / 1e3)];
         sheet.add(&format!("{rate:.0} writes/s"), Origin::Model, &values);

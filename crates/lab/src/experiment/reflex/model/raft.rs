@@ -7,9 +7,7 @@ use consensus::{
     ClientBody, ClientId, ClientMessage, NodeId as ReplicaId, Operation, Request, RequestAnswer,
     StoredValue,
 };
-use nanopu::{
-    CoreState, Cost, CostTable, Device, LinkFaults, Network, NodeId, Picos, RpcMessage,
-};
+use nanopu::{CoreState, Cost, CostTable, Device, LinkFaults, Network, NodeId, Picos, RpcMessage};
 use support::quantile::quantile;
 use support::rng::Rng;
 
@@ -29,6 +27,8 @@ const KEYS: u64 = 10_000;
 const SESSIONS: usize = 64;
 /// Time after which a request is not answered any more.
 const PATIENCE: Picos = Picos::from_nanos(50_000_000);
+/// Time that the network runs before the client looks for an answer.
+const STEP: Picos = Picos::from_nanos(1000);
 /// Times of the replicas in nanoseconds (public sources of the paper: an election after 5 ms).
 const ELECTION_NS: u64 = 5_000_000;
 const HEARTBEAT_NS: u64 = 500_000;
@@ -141,11 +141,12 @@ impl Cluster {
         sequence: u64,
         operation: Operation,
     ) -> Result<(Picos, RequestAnswer), String> {
-        let mut start = self.now;
+        // After the step in which the answer before was found, in any phase of polling loops.
+        let mut start = self.now + Picos(2 * STEP.0 + self.chance.below(100_000));
         let mut token = self.plan(start, client, sequence, operation);
         let end = start + PATIENCE;
         while let Some(time) = self.network.next_time().filter(|time| *time <= end) {
-            self.network.run(time);
+            self.network.run(time + STEP);
             for (time, message) in self.answers()? {
                 self.now = time;
                 match message.body {
@@ -191,8 +192,6 @@ impl Cluster {
     fn write(&mut self, writes: usize) -> Result<Vec<f64>, String> {
         let mut times = Vec::with_capacity(writes);
         for _ in 0..writes {
-            let pause = 2_000_000 + self.chance.below(100_000);
-            self.now += Picos(pause);
             let (client, sequence, operation) = self.next_write(0);
             let (time, answer) = self.request(client, sequence, operation)?;
             if answer != RequestAnswer::Done {
@@ -331,8 +330,8 @@ mod tests {
         let mean = |picos| {
             let costs = with_switch(&CostTable::default(), picos).unwrap();
             let mut cluster = Cluster::new(&costs).unwrap();
-            cluster.write(100).unwrap();
-            let times = cluster.write(400).unwrap();
+            cluster.write(50).unwrap();
+            let times = cluster.write(200).unwrap();
             times.iter().sum::<f64>() / times.len() as f64
         };
         let difference = mean(300_000) - mean(1_000);
