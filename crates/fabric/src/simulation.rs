@@ -33,7 +33,7 @@ const RESTARTED: &str = "restart";
 /// Time for the last packets of a stream to arrive.
 const LINGER: Nanos = Nanos::from_millis(100);
 
-/// Time for the answers to the last requests to arrive: longer than a sender of the transport tries.
+/// Time for the answers to the last requests to arrive: longer than the transport tries.
 const ANSWER_LINGER: Nanos = Nanos::from_millis(1);
 
 /// Maximum number of events between two calls of the observer of [`Simulation::run`].

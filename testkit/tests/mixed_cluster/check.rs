@@ -1,5 +1,5 @@
-//! What must hold at the end: equal logs, answers of one order of requests, and that order is one of
-//! real time.
+//! What must hold at the end: equal logs, answers of one order of requests, and that order is one
+//! of real time.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! A cluster of the replicated log with replicas of crate `consensus` and RISC-V ones (`raft.elf` on
-//! the model of the nanoPU), under faults from a seed.
+//! A cluster of the replicated log with replicas of crate `consensus` and RISC-V ones (`raft.elf`
+//! on the model of the nanoPU), under faults from a seed.
 //!
 //! `POLYPLANE_MIXED_SEEDS` sets the number of seeds, and `POLYPLANE_MIXED_FIRST` the first one:
 //! `cargo xtask nanopu --mixed-seeds 500`.

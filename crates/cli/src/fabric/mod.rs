@@ -47,8 +47,8 @@ pub(crate) struct Options {
 enum Command {
     /// Print a topology, or draw it.
     Show(show::Options),
-    /// Run its flows, pings, requests and workload in simulated time, where the same seed gives the same
-    /// report; or run programs in its hosts for real.
+    /// Run its flows, pings, requests and workload in simulated time, where the same seed gives the
+    /// same report; or run programs in its hosts for real.
     Run(RunOptions),
     /// Set it up for real until a signal: switches that forward, and a network namespace for each
     /// host. Needs root.

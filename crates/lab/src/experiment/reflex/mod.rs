@@ -1,8 +1,8 @@
 //! `polyplane experiment reflex`: what the nanoPU's reflex plane is compared by, beside the paper's
 //! values.
 //!
-//! Each part is a module that returns a [`Part`]. Values are measured in this process, or are of the
-//! timed model of the nanoPU (`model`).
+//! Each part is a module that returns a [`Part`]. Values are measured in this process, or are of
+//! the timed model of the nanoPU (`model`).
 
 mod classification;
 mod detector;

@@ -163,8 +163,8 @@ pub(in super::super) fn burst(costs: &CostTable) -> Result<Burst, String> {
     })
 }
 
-/// Returns times from the last bit of a report that is an anomaly to the first bit of the command in
-/// ns, with warm caches.
+/// Returns times from the last bit of a report that is an anomaly to the first bit of the command
+/// in ns, with warm caches.
 ///
 /// # Errors
 /// The program has a fault, or sends no command.

@@ -82,7 +82,7 @@ impl Cluster {
             cluster.network.plan(client, cluster.now, message);
         }
         // An election takes two timeouts at most, if no two replicas campaign at once.
-        cluster.now = cluster.now + Picos::from_nanos(4 * ELECTION_NS);
+        cluster.now += Picos::from_nanos(4 * ELECTION_NS);
         cluster.network.run(cluster.now);
         cluster.network.take_received(client);
         for _ in 0..SESSIONS {
