@@ -12,6 +12,10 @@
 #define CSR_LNICCMD 0x054
 #define CSR_LCURPRIORITY 0x055
 #define CSR_LNICUCMD 0x056
+#define CSR_MIP 0x344
+#define CSR_TIME 0xc01
+#define TIMER_INTERRUPT (1 << 7) /* of mip */
+#define MTIMECMP 0x02004000ul    /* of the first core */
 
 #define CSR_TEXT_(number) #number
 #define CSR_TEXT(number) CSR_TEXT_(number)
@@ -36,6 +40,23 @@ static inline void net_bind(uint16_t context, uint8_t priority) {
 /* Waits until a message is there. */
 static inline void net_wait(void) {
   while (csr_read(CSR_LMSGSRDY) == 0)
+    csr_write(CSR_LNICUCMD, 2); /* lidle */
+}
+
+/* Messages that are there. */
+static inline uint64_t net_ready(void) { return csr_read(CSR_LMSGSRDY); }
+
+/* The time in nanoseconds. */
+static inline uint64_t time_ns(void) { return csr_read(CSR_TIME); }
+
+/* Sets the time of the core's timer, for a program on one core. */
+static inline void timer_at(uint64_t nanoseconds) {
+  *(volatile uint64_t *)MTIMECMP = nanoseconds;
+}
+
+/* Waits until a message is there, or until the time of the timer. */
+static inline void net_wait_or_timer(void) {
+  while (csr_read(CSR_LMSGSRDY) == 0 && (csr_read(CSR_MIP) & TIMER_INTERRUPT) == 0)
     csr_write(CSR_LNICUCMD, 2); /* lidle */
 }
 

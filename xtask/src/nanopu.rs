@@ -31,6 +31,10 @@ pub(crate) struct Options {
     /// Seed of the random programs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Seeds of clusters with Rust and RISC-V replicas to check under simulated faults, beyond
+    /// those of the tests.
+    #[arg(long, default_value_t = 0)]
+    mixed_seeds: u64,
     /// Write the images instead of comparing them.
     #[arg(long)]
     write_images: bool,
@@ -39,8 +43,14 @@ pub(crate) struct Options {
 /// Bytes of memory of the tests.
 const MEMORY: usize = 1 << 20;
 
-/// Programs of examples/nanopu that have shipped images.
-const PROGRAMS: [&str; 2] = ["loopback", "path_latency"];
+/// Programs of examples/nanopu that have shipped images, with their sources.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("figure2", &["figure2.S"]),
+    ("loopback", &["start.S", "loopback.c"]),
+    ("path_latency", &["start.S", "path_latency.c"]),
+    ("raft", &["start.S", "raft.c"]),
+    ("spreader", &["start.S", "spreader.c"]),
+];
 
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let work = target().join("nanopu");
@@ -57,6 +67,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
             options.compiler.display()
         );
     }
+    if options.mixed_seeds > 0 {
+        mixed_cluster(root, options.mixed_seeds)?;
+    }
     if starts(&options.qemu) {
         random::compare(&work, &options.qemu, options.instructions, options.seed)?;
     } else {
@@ -68,6 +81,20 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     Ok(())
 }
 
+/// Runs clusters with replicas of both kinds.
+fn mixed_cluster(root: &Path, seeds: u64) -> Outcome {
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["test", "--workspace", "--test", "mixed_cluster"])
+        .env("POLYPLANE_MIXED_SEEDS", seeds.to_string())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("a mixed cluster fails; the output above has its seed".to_owned()),
+    }
+}
+
 /// True if a program starts.
 fn starts(program: &Path) -> bool {
     let output = Command::new(program).arg("--version").output();
@@ -77,7 +104,7 @@ fn starts(program: &Path) -> bool {
 /// Builds the example programs and compares them with the shipped images.
 fn images(root: &Path, work: &Path, options: &Options) -> Outcome {
     let folder = root.join("examples/nanopu");
-    for program in PROGRAMS {
+    for (program, sources) in PROGRAMS {
         let built = work.join(format!("{program}.elf"));
         let status = Command::new(&options.compiler)
             .current_dir(&folder)
@@ -93,15 +120,15 @@ fn images(root: &Path, work: &Path, options: &Options) -> Outcome {
             .args([
                 "-nostdlib",
                 "-static",
-                "-s",
-                "-Wl,--build-id=none,-n,--no-warn-rwx-segments,-T,link.ld",
+                "-Wl,-x,--build-id=none,-n,--no-warn-rwx-segments,-T,link.ld",
             ])
-            .args(["start.S", &format!("{program}.c"), "-o"])
+            .args(sources)
+            .arg("-o")
             .arg(&built)
             .status()
             .map_err(|error| format!("cannot start the compiler: {error}"))?;
         if !status.success() {
-            return Err(format!("{program}.c cannot be built"));
+            return Err(format!("{} cannot be built", sources.join(", ")));
         }
         let shipped = folder.join(format!("{program}.elf"));
         let read = |path: &Path| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fabric::topology::{HostId, NodeId, PlaneSpec, ServerIndex, SwitchId, Topology};
+use fabric::topology::{HostId, NanopuIndex, NodeId, PlaneSpec, ServerIndex, SwitchId, Topology};
 use packet::PortId;
 
 /// Number of a node in the order of names, so that ties go to the first name.
@@ -46,7 +46,9 @@ impl<'t> Graph<'t> {
         let hosts = (0..topology.hosts.len()).map(|n| NodeId::Host(HostId(n)));
         let switches = (0..topology.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
         let servers = (0..topology.servers.len()).map(|n| NodeId::Server(ServerIndex(n)));
-        let mut nodes: Vec<NodeId> = hosts.chain(switches).chain(servers).collect();
+        let nanopus = (0..topology.nanopus.len()).map(|n| NodeId::Nanopu(NanopuIndex(n)));
+        let nodes = hosts.chain(switches).chain(servers).chain(nanopus);
+        let mut nodes: Vec<NodeId> = nodes.collect();
         nodes.sort_by_key(|node| topology.name_of(*node));
         let numbers = nodes.iter().enumerate();
         let numbers: BTreeMap<NodeId, NodeIndex> =
@@ -99,7 +101,7 @@ impl<'t> Graph<'t> {
     pub(crate) fn switch(&self, node: NodeIndex) -> Option<SwitchId> {
         match self.id(node) {
             NodeId::Switch(switch) => Some(switch),
-            NodeId::Host(_) | NodeId::Server(_) => None,
+            NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => None,
         }
     }
 

@@ -37,9 +37,11 @@ pub fn set_neighbours(topology: &mut Topology) -> Result<(), NoRouterError> {
     let all: Vec<(Ipv4Addr, [u8; 6])> = topology
         .hosts
         .iter()
+        .chain(topology.nanopus.iter().map(|nanopu| &nanopu.host))
         .map(|host| (host.address, host.mac))
         .collect();
-    for host in &mut topology.hosts {
+    let nanopus = topology.nanopus.iter_mut().map(|nanopu| &mut nanopu.host);
+    for host in topology.hosts.iter_mut().chain(nanopus) {
         let router = match host.gateway {
             Some(router) => router,
             None => router_of(host).ok_or_else(|| NoRouterError {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use fabric::topology::{HostId, NodeId, PlaneSpec, SwitchId, Topology};
+use fabric::topology::{HostId, NanopuIndex, NodeId, PlaneSpec, SwitchId, Topology};
 
 use crate::graph::{Graph, NodeIndex, UNREACHABLE, Ways};
 use crate::place::{Placed, Placement, Problem, Tree, place};
@@ -253,8 +253,8 @@ fn planned_flow(problem: &Problem<'_>, segments: &[Segment], flow: usize) -> Pla
     }
 }
 
-/// Returns the routes of all switches without a program of their own: to each host, and to each
-/// such switch.
+/// Returns the routes of all switches without a program of their own: to each host and nanoPU, and
+/// to each such switch.
 fn routes(graph: &Graph<'_>) -> BTreeMap<SwitchId, Vec<Route>> {
     let topology = graph.topology;
     let mut routes: BTreeMap<SwitchId, Vec<Route>> = BTreeMap::new();
@@ -263,7 +263,11 @@ fn routes(graph: &Graph<'_>) -> BTreeMap<SwitchId, Vec<Route>> {
     let switches = (0..topology.switches.len()).map(SwitchId);
     let switches = switches.map(|id| (NodeId::Switch(id), switch_address(id), SWITCH_MAC));
     let switches = switches.filter(|(node, ..)| graph.is_planned(graph.number(*node)));
-    for (to, address, mac) in hosts.chain(switches) {
+    let nanopus = topology.nanopus.iter().enumerate().map(|(number, nanopu)| {
+        let node = NodeId::Nanopu(NanopuIndex(number));
+        (node, nanopu.host.address, nanopu.host.mac)
+    });
+    for (to, address, mac) in hosts.chain(nanopus).chain(switches) {
         let tree = graph.tree(graph.number(to));
         for (node, next) in graph.all().zip(tree) {
             if let (Some(switch), Some(next)) = (graph.switch(node), next)

@@ -225,6 +225,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Aggregate(_)
         | Command::Reflex(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
+        Command::Nanopu(options) if options.runs_topology() => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
         Command::Experiment(_) => Ok(ProcessSetup::catch_signals()?),
         Command::Pof(options) if options.follows() => Ok(ProcessSetup::catch_signals()?),
@@ -259,7 +260,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Fabric(options) => fabric::run(&options, &early),
         Command::Aggregate(options) => aggregate::run(&options, &early),
         Command::Reflex(options) => reflex::run(&options, &early),
-        Command::Nanopu(options) => nanopu::run(&options),
+        Command::Nanopu(options) => nanopu::run(&options, &early),
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),

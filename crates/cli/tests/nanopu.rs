@@ -32,6 +32,51 @@ fn a_run_prints_the_costs_that_were_set_and_no_others() {
     assert!(!set.contains("dram"), "{set}");
 }
 
+const STAR: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/nanopu/star.toml"
+);
+
+#[test]
+fn a_program_runs_in_a_topology_with_its_switch_and_prints_costs_that_were_set() {
+    let output = nanopu(&["run", LOOPBACK, "--topo", STAR, "--cost", "ingress=48000"]);
+    let plain = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for from in ["h1", "h2"] {
+        let line = format!("model: requests {from} to n1: 1000 sent, 1000 answers\n");
+        assert!(plain.contains(&line), "{plain}");
+    }
+    assert!(plain.contains("\nnanoPU n1\n"), "{plain}");
+    assert!(plain.contains("\ningress   48000"), "{plain}");
+    let json = nanopu(&["run", LOOPBACK, "--topo", STAR, "--json"]);
+    let json = text(&json.stdout);
+    assert!(json.contains("\"kind\": \"model\""), "{json}");
+    assert!(json.contains("\"answered\": 1000"), "{json}");
+    // What the topology says cannot be said again.
+    let output = nanopu(&["run", LOOPBACK, "--topo", STAR, "--messages", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn payloads_take_turns() {
+    let detector = LOOPBACK.replace("loopback", "path_latency");
+    let normal = "000000000000004d00000000000001f4";
+    let late = "000000000000004d0000000000001388";
+    let mut arguments = vec!["run", &detector[..]];
+    for payload in [normal; 11].into_iter().chain([late]) {
+        arguments.extend(["--payload", payload]);
+    }
+    arguments.extend(["--messages", "12", "--json"]);
+    let output = nanopu(&arguments);
+    let json = text(&output.stdout);
+    assert!(json.contains("\"sent\": 12"), "{json}");
+    // A command goes to another context than an answer: it is sent and acknowledged.
+    assert!(json.contains("\"messages_sent\": 1,"), "{json}");
+    let output = nanopu(&["trace", LOOPBACK, "--payload", normal, "--payload", late]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("give --payload once"));
+}
+
 #[test]
 fn a_run_without_answers_has_a_hint() {
     let output = nanopu(&["run", LOOPBACK, "--context", "7", "--messages", "2"]);

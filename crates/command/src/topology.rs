@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fabric::{Progress, Simulation, Topology};
+use nanopu::Image;
 use packet::Nanos;
 use port::Signal;
 use support::amount;
 use terminal::live::{LiveLine, bar};
 
-use crate::args::read_text;
+use crate::args::{self, read_text};
 
 /// Width of the progress bar in characters.
 const BAR: usize = 30;
@@ -24,6 +25,27 @@ pub fn share(text: &str) -> Result<f64, String> {
         true => Ok(share),
         false => Err("it is not above 0 and at most 1".to_owned()),
     }
+}
+
+/// Bytes of an image file, at most.
+const MAX_IMAGE_BYTES: u64 = 256 << 20;
+
+/// Reads the program of a nanoPU with a memory of a number of bytes.
+///
+/// # Errors
+/// The file cannot be read, or is no image.
+pub fn read_image(path: &Path, memory_bytes: usize) -> Result<Image, String> {
+    let file = args::read(path, MAX_IMAGE_BYTES)?;
+    let image = Image::parse(&file, memory_bytes);
+    image.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Loads the programs of the nanoPUs of a topology that have none yet.
+///
+/// # Errors
+/// As for [`read_image`], or a nanoPU has no image.
+pub fn load_images(topology: &mut Topology) -> Result<(), String> {
+    topology.load_images(&mut |path, memory_bytes| read_image(path, memory_bytes))
 }
 
 /// Reads a topology.

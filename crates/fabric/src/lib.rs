@@ -1,5 +1,5 @@
-//! Crate `fabric`: simulates networks of many switches on one machine, with topologies, links and
-//! hosts.
+//! Crate `fabric`: simulates networks of many switches on one machine, with topologies, links,
+//! hosts and nanoPUs.
 //!
 //! **In:** a topology file, and a function that creates the node of a switch. Compilers and
 //! execution engines are in other crates. **Out:** a [`Report`] with the results of each flow,
@@ -24,6 +24,7 @@ mod events;
 mod halves;
 mod host;
 mod link_direction;
+mod nanopus;
 mod node;
 mod pacer;
 mod plane;
@@ -35,6 +36,7 @@ mod traffic;
 mod workload;
 
 pub use halves::{MakeEngine, SplitCounts, SplitError, SplitFabric};
+pub use nanopus::{MessageLatency, NanopuCore, NanopuReport, RequestsReport};
 pub use node::{Node, NodeCounts};
 pub use plane::{Plane, Tenants};
 pub use report::{

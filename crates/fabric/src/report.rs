@@ -6,6 +6,7 @@ use support::quantile::nearest_rank;
 
 use crate::halves::SplitCounts;
 use crate::link_direction::LineCounts;
+use crate::nanopus::{NanopuReport, RequestsReport};
 use crate::simulation::{Flow, Laid, Pings, Simulation};
 use crate::topology::{FlowKind, NodeId};
 
@@ -28,9 +29,13 @@ pub struct Report {
     pub switches: Vec<SwitchReport>,
     /// The servers of a split program.
     pub servers: Vec<ServerReport>,
-    /// Packets made by hosts and switches.
+    /// The nanoPUs.
+    pub nanopus: Vec<NanopuReport>,
+    /// The series of requests to nanoPUs.
+    pub requests: Vec<RequestsReport>,
+    /// Packets made by hosts, nanoPUs and switches.
     pub made: u64,
-    /// Packets delivered to a host.
+    /// Packets delivered to a host or a nanoPU.
     pub delivered: u64,
     /// Dropped packets, by reason.
     pub dropped: Vec<Drop>,
@@ -242,7 +247,7 @@ impl Simulation {
                         },
                     });
                 }
-                NodeId::Host(_) => {}
+                NodeId::Host(_) | NodeId::Nanopu(_) => {}
             }
         }
         for laid in self.lines() {
@@ -260,11 +265,31 @@ impl Simulation {
             links: self.lines().iter().map(|l| self.link_report(l)).collect(),
             switches,
             servers,
+            nanopus: self.nanopu_reports(),
+            requests: self.request_reports(),
             made,
             delivered,
             dropped: dropped.0,
             in_flight,
         }
+    }
+
+    fn nanopu_reports(&self) -> Vec<NanopuReport> {
+        let specs = self.topology().nanopus.iter();
+        let nodes = self.nanopus().iter().zip(specs);
+        nodes
+            .map(|(node, spec)| node.report(&spec.host.name))
+            .collect()
+    }
+
+    fn request_reports(&self) -> Vec<RequestsReport> {
+        let topology = self.topology();
+        let series = topology.requests.iter().filter_map(|spec| {
+            let requests = self.host(spec.from).requests()?;
+            let from = topology.name_of(NodeId::Host(spec.from));
+            Some(requests.report(from, topology.name_of(NodeId::Nanopu(spec.to))))
+        });
+        series.collect()
     }
 
     fn flow_report(&self, flow: &Flow) -> FlowReport {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use packet::{FramePool, Nanos};
 use support::count::{are, count};
@@ -11,10 +12,11 @@ use crate::events::Events;
 use crate::halves::SplitCounts;
 use crate::host::{HostNode, Receipt};
 use crate::link_direction::{Delivery, LinkDirection};
+use crate::nanopus::{NanopuNode, RequestSender};
 use crate::node::{Node, NodeCounts};
 use crate::topology::{
-    End, FaultKind, FlowSpec, HostId, NodeId, PingSpec, ServerIndex, SwitchId, SwitchSpec,
-    Topology, TrafficSpec,
+    End, FaultKind, FlowSpec, HostId, NanopuIndex, NodeId, PingSpec, RequestsSpec, ServerIndex,
+    SwitchId, SwitchSpec, Topology, TrafficSpec,
 };
 use crate::traffic::Stream;
 
@@ -30,6 +32,9 @@ const RESTARTED: &str = "restart";
 
 /// Time for the last packets of a stream to arrive.
 const LINGER: Nanos = Nanos::from_millis(100);
+
+/// Time for the answers to the last requests to arrive: longer than the transport tries.
+const ANSWER_LINGER: Nanos = Nanos::from_millis(1);
 
 /// Maximum number of events between two calls of the observer of [`Simulation::run`].
 const EVENTS_PER_LOOK: usize = 10_000;
@@ -50,6 +55,11 @@ pub enum FabricError {
         name: String,
         /// The error message.
         why: String,
+    },
+    /// A nanoPU has no image.
+    NoImage {
+        /// Its name.
+        name: String,
     },
     /// A host has more flows than source ports.
     TooManyFlows {
@@ -76,6 +86,11 @@ impl fmt::Display for FabricError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FabricError::Switch { name, why } => write!(f, "switch {name}: {why}"),
+            FabricError::NoImage { name } => write!(
+                f,
+                "nanoPU {name} has no image loaded; `polyplane fabric run` and `polyplane nanopu run \
+                 --topo` load images"
+            ),
             FabricError::TooManyFlows { host } => write!(
                 f,
                 "{host} has no port left to send another flow from; give it fewer flows"
@@ -204,6 +219,7 @@ pub struct Simulation {
     restarted: BTreeMap<SwitchId, NodeCounts>,
     switches: Vec<Box<dyn Node>>,
     servers: Vec<Box<dyn Node>>,
+    nanopus: Vec<NanopuNode>,
     wires: Wires,
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
@@ -241,12 +257,21 @@ impl Simulation {
         );
         let hosts = topology.hosts.iter();
         let hosts = hosts.map(|spec| HostNode::new(spec, seeds.bits()));
+        let known = Arc::new(topology.mac_addresses());
+        let mut nanopus = Vec::new();
+        for spec in &topology.nanopus {
+            let node = NanopuNode::new(spec, Arc::clone(&known));
+            nanopus.push(node.ok_or_else(|| FabricError::NoImage {
+                name: spec.host.name.clone(),
+            })?);
+        }
         let mut simulation = Simulation {
             hosts: hosts.collect(),
             replaced: BTreeMap::new(),
             restarted: BTreeMap::new(),
             switches,
             servers,
+            nanopus,
             wires: Wires::default(),
             wakes: BTreeMap::new(),
             paused: BTreeMap::new(),
@@ -281,6 +306,13 @@ impl Simulation {
             let [from, to] = [spec.from, spec.to].map(|id| &self.topology.hosts[id.0]);
             let stream = Stream::new(number, *spec, from, to, seeds.bits());
             self.hosts[spec.from.0].add_stream(stream);
+        }
+        let known = Arc::new(self.topology.mac_addresses());
+        for spec in &self.topology.requests {
+            let from = &self.topology.hosts[spec.from.0];
+            let to = &self.topology.nanopus[spec.to.0];
+            let requests = RequestSender::new(spec, from, to, Arc::clone(&known));
+            self.hosts[spec.from.0].set_requests(requests);
         }
     }
 
@@ -386,6 +418,7 @@ impl Simulation {
             &mut self.replaced,
             &mut self.switches,
             &mut self.servers,
+            &mut self.nanopus,
             node,
         )
     }
@@ -518,8 +551,9 @@ impl Simulation {
         node.receive(to.port, frame.bytes(), now);
         node.step(now);
         self.wires.pool.put(frame);
-        // A host does not forward packets, so the loop detection ends there.
-        let cause = (!matches!(to.node, NodeId::Host(_))).then_some((id, hops));
+        // Hosts and nanoPUs do not forward packets, so the loop detection ends there.
+        let ends = matches!(to.node, NodeId::Host(_) | NodeId::Nanopu(_));
+        let cause = (!ends).then_some((id, hops));
         self.settle(to.node, cause)
     }
 
@@ -561,6 +595,7 @@ impl Simulation {
             &mut self.replaced,
             &mut self.switches,
             &mut self.servers,
+            &mut self.nanopus,
             id,
         );
         let wires = &mut self.wires;
@@ -588,7 +623,7 @@ impl Simulation {
         }
         if has_changed_others {
             for other in self.nodes() {
-                if other != id && !matches!(other, NodeId::Host(_)) {
+                if other != id && !matches!(other, NodeId::Host(_) | NodeId::Nanopu(_)) {
                     self.schedule(other);
                 }
             }
@@ -633,6 +668,16 @@ impl Simulation {
             && (0..)
                 .zip(traffic)
                 .all(|(number, spec)| self.has_arrived(number, spec))
+            && self.topology.requests.iter().all(|it| self.has_answers(it))
+    }
+
+    /// Returns true if all requests of a series are answered, or enough time is over since the
+    /// last one was sent.
+    fn has_answers(&self, spec: &RequestsSpec) -> bool {
+        let length = spec.interval.0.saturating_mul(spec.messages as u64);
+        let end = Nanos(spec.at.0.saturating_add(length)) + ANSWER_LINGER;
+        let requests = self.hosts[spec.from.0].requests();
+        self.now >= end || requests.is_none_or(RequestSender::is_done)
     }
 
     /// Returns true if all packets of a stream have arrived, or enough time is over since the last
@@ -687,6 +732,7 @@ impl Simulation {
                 counts
             }
             NodeId::Server(id) => self.servers[id.0].tally(),
+            NodeId::Nanopu(id) => self.nanopus[id.0].tally(),
         };
         // The node counted these frames as sent, but there was no link.
         if let Some(nowhere) = self.wires.nowhere.get(&node) {
@@ -706,7 +752,8 @@ impl Simulation {
         let switches = (0..self.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
         let hosts = (0..self.hosts.len()).map(|n| NodeId::Host(HostId(n)));
         let servers = (0..self.servers.len()).map(|n| NodeId::Server(ServerIndex(n)));
-        switches.chain(servers).chain(hosts)
+        let nanopus = (0..self.nanopus.len()).map(|n| NodeId::Nanopu(NanopuIndex(n)));
+        switches.chain(servers).chain(nanopus).chain(hosts)
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -723,6 +770,10 @@ impl Simulation {
 
     pub(crate) fn host(&self, id: HostId) -> &HostNode {
         &self.hosts[id.0]
+    }
+
+    pub(crate) fn nanopus(&self) -> &[NanopuNode] {
+        &self.nanopus
     }
 
     pub(crate) fn receipt(&self, flow: &Flow) -> Option<Receipt> {
@@ -818,6 +869,7 @@ fn node_of<'a>(
     replaced: &'a mut BTreeMap<HostId, Box<dyn Node>>,
     switches: &'a mut [Box<dyn Node>],
     servers: &'a mut [Box<dyn Node>],
+    nanopus: &'a mut [NanopuNode],
     node: NodeId,
 ) -> &'a mut dyn Node {
     match node {
@@ -827,6 +879,7 @@ fn node_of<'a>(
         },
         NodeId::Switch(id) => switches[id.0].as_mut(),
         NodeId::Server(id) => servers[id.0].as_mut(),
+        NodeId::Nanopu(id) => &mut nanopus[id.0],
     }
 }
 

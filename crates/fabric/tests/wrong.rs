@@ -45,6 +45,41 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ("\"s:2\"", "\"a\"", 16, "a has two links", "line 14"),
         (
             "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"",
+            17,
+            "the nanoPU n has no link",
+            "ends = [\"n\", \"SWITCH:PORT\"]",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\ncosts = { switch = 1 }\n[[link]]\nends = [\"n\", \"s:3\"]",
+            20,
+            "the cost switch has no effect in a topology",
+            "the [[switch]] a service",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\n[[link]]\nends = [\"n\", \"s:3\"]\n[[requests]]\nfrom = \"a\"\nto = \"b\"\nmessages = 1\ninterval = \"1 us\"",
+            24,
+            "b is no nanoPU",
+            "name a [[nanopu]]",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.1.3/24\"\n[[link]]\nends = [\"n\", \"s:3\"]\n[[requests]]\nfrom = \"a\"\nto = \"n\"\nmessages = 1\ninterval = \"1 us\"",
+            22,
+            "a has no MAC address of GATEWAY",
+            "give it a gateway",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\n[[link]]\nends = [\"n\", \"s:3\"]\n[[flow]]\nfrom = \"a\"\nto = \"n\"\nbytes = \"1 MB\"",
+            24,
+            "n is a nanoPU, which neither sends nor receives",
+            "[[requests]] go from a host",
+        ),
+        (
+            "\"s:2\"]",
             "\"s:2\"]\n[[fault]]\nlink = [\"a\", \"s:2\"]\nat = \"1 ms\"\nloss = 1.0",
             18,
             "there is no link between these ends",
@@ -458,7 +493,7 @@ fn a_topology_has_limits_by_name_and_its_mistakes_are_counted() {
         (0..count).map(host).collect()
     };
     let told = refused(&hosts(10_001, &|n| format!("h{n}")));
-    let expected = "there are 10001 switches and hosts; a topology has at most 10000";
+    let expected = "there are 10001 switches, hosts and nanoPUs; a topology has at most 10000";
     assert!(told.contains(expected), "{told}");
     let told = refused(&hosts(9_000, &|_| "same".to_owned()));
     assert!(told.contains("there are more than 100 mistakes"), "{told}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::{Cache, LINE_BYTES};
 use crate::cost::{Cost, CostTable};
-use crate::csr::{MachineCsrs, SCHEDULER_INTERRUPT};
+use crate::csr::{MachineCsrs, SCHEDULER_INTERRUPT, TIMER_INTERRUPT};
 use crate::decode::{Decoded, decode};
 use crate::fault::{CoreFault, FaultKind};
 use crate::instruction::{Instruction, Reg};
@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::predictor::Predictor;
 use crate::queues::{NetworkQueues, Output, RpcMessage};
 use crate::time::Clock;
+use crate::timer::Timer;
 use crate::trace::TraceRecord;
 
 /// Entries of the table of decoded instructions.
@@ -51,10 +52,13 @@ pub(crate) struct CoreCosts {
     pub(crate) float: u64,
     pub(crate) float_divide: u64,
     pub(crate) csr: u64,
+    pub(crate) csr_use: u64,
+    pub(crate) csr_flush: u64,
     pub(crate) fence: u64,
     pub(crate) trap: u64,
     pub(crate) atomic: u64,
     pub(crate) misaligned: u64,
+    pub(crate) uncached: u64,
     llc: u64,
     dram: u64,
     yield_limit: u64,
@@ -73,10 +77,13 @@ impl CoreCosts {
             float: table.get(Cost::FloatOp),
             float_divide: table.get(Cost::FloatDivide),
             csr: table.get(Cost::CsrAccess),
+            csr_use: table.get(Cost::CsrUse),
+            csr_flush: table.get(Cost::CsrFlush),
             fence: table.get(Cost::Fence),
             trap: table.get(Cost::Trap),
             atomic: table.get(Cost::Atomic),
             misaligned: table.get(Cost::Misaligned),
+            uncached: table.get(Cost::Uncached),
             llc: table.get(Cost::Llc),
             dram: clock.cycle_at(crate::Picos(table.get(Cost::Dram))),
             yield_limit: table.get(Cost::YieldLimit),
@@ -106,8 +113,8 @@ pub struct CycleParts {
 }
 
 impl CycleParts {
-    /// Returns the sum.
-    pub fn total(&self) -> u64 {
+    /// Returns each part with its name.
+    pub fn named(&self) -> [(&'static str, u64); 8] {
         let Self {
             issue,
             fetch,
@@ -118,7 +125,21 @@ impl CycleParts {
             transmit,
             polling,
         } = *self;
-        issue + fetch + operands + data + control + system + transmit + polling
+        [
+            ("issue", issue),
+            ("fetch", fetch),
+            ("operands", operands),
+            ("data", data),
+            ("control", control),
+            ("system", system),
+            ("transmit", transmit),
+            ("polling", polling),
+        ]
+    }
+
+    /// Returns the sum.
+    pub fn total(&self) -> u64 {
+        self.named().iter().map(|(_, cycles)| cycles).sum()
     }
 }
 
@@ -167,6 +188,7 @@ pub(crate) struct Core {
     data_free: u64,
     pub(crate) csrs: MachineCsrs,
     pub(crate) queues: NetworkQueues,
+    pub(crate) timer: Timer,
     pub(crate) predictor: Predictor,
     pub(crate) instruction_cache: Cache,
     pub(crate) data_cache: Cache,
@@ -205,6 +227,7 @@ impl Core {
             data_free: 0,
             csrs: MachineCsrs::default(),
             queues: NetworkQueues::new(table.get(Cost::MessageLimit)),
+            timer: Timer::new(hart),
             predictor: Predictor::default(),
             instruction_cache: Cache::new(table.get(Cost::InstructionCacheBytes), ways),
             data_cache: Cache::new(table.get(Cost::DataCacheBytes), ways),
@@ -238,12 +261,17 @@ impl Core {
         self.queues.deliver(cycle.max(self.cycle), message);
     }
 
+    /// Returns the cycle of the next arrival, of the message limit or of the timer.
+    fn next_event(&self) -> u64 {
+        self.queues.next_event().min(self.timer.next_event())
+    }
+
     /// Returns the cycle of the core's next action, or none if it waits for a message.
     pub(crate) fn next_cycle(&self) -> Option<u64> {
         match self.state {
             CoreState::Running => Some(self.cycle),
             CoreState::Polling => {
-                let event = self.queues.next_event();
+                let event = self.next_event();
                 (event < u64::MAX).then_some(event.max(self.cycle))
             }
             CoreState::Faulted(_) => None,
@@ -254,7 +282,7 @@ impl Core {
     /// core that polled runs until it stops.
     pub(crate) fn stall(&mut self, from: u64, cycle: u64) {
         if let CoreState::Polling = self.state {
-            self.skip(from.min(self.queues.next_event()));
+            self.skip(from.min(self.next_event()));
         }
         if !matches!(self.state, CoreState::Faulted(_)) {
             let wait = cycle.saturating_sub(self.cycle);
@@ -265,7 +293,7 @@ impl Core {
     /// Runs until a cycle, an output, a polling loop or a fault.
     pub(crate) fn run(&mut self, shared: &mut Shared, until: u64) {
         if let CoreState::Polling = self.state {
-            self.skip(self.queues.next_event().min(until));
+            self.skip(self.next_event().min(until));
         }
         while self.state == CoreState::Running && self.cycle < until {
             self.step(shared);
@@ -293,7 +321,8 @@ impl Core {
 
     /// Runs one instruction, or enters a trap.
     pub(crate) fn step(&mut self, shared: &mut Shared) {
-        if self.queues.next_event() <= self.cycle {
+        if self.next_event() <= self.cycle {
+            self.timer.advance(self.cycle);
             self.queues.advance(self.cycle);
             // The next poll finds something else.
             self.effects += 1;
@@ -301,10 +330,16 @@ impl Core {
                 return;
             }
         }
-        if self.csrs.takes_interrupts() && self.queues.wants_switch() {
+        let pending = [
+            (TIMER_INTERRUPT, self.timer.is_pending()),
+            (SCHEDULER_INTERRUPT, self.queues.wants_switch()),
+        ];
+        let taken = |&(interrupt, is_pending): &(u32, bool)| {
+            is_pending && self.csrs.takes_interrupt(interrupt)
+        };
+        if let Some((interrupt, _)) = pending.into_iter().find(taken) {
             self.effects += 1;
-            let cause = u64::from(SCHEDULER_INTERRUPT);
-            self.pc = self.csrs.enter(self.pc, cause, 0, true);
+            self.pc = self.csrs.enter(self.pc, u64::from(interrupt), 0, true);
             self.spend(self.costs.trap, |parts| &mut parts.system);
         }
         let pc = self.pc;

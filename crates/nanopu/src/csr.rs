@@ -87,9 +87,17 @@ pub fn name(csr: u16) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
+/// Returns true if a write of the CSR flushes the pipeline: all but `mscratch` to `mtval`.
+pub(crate) fn flushes(csr: u16) -> bool {
+    !(MSCRATCH..=MTVAL).contains(&csr)
+}
+
 /// Bit of the scheduler's interrupt in `mie` and `mip`, and its code in `mcause`: the first that
 /// the privileged specification leaves to the platform.
 pub const SCHEDULER_INTERRUPT: u32 = 16;
+
+/// Bit of the timer's interrupt in `mie` and `mip`, and its code in `mcause`.
+pub const TIMER_INTERRUPT: u32 = 7;
 
 /// `mstatus.MIE`: interrupts are taken.
 const STATUS_MIE: u64 = 1 << 3;
@@ -147,7 +155,9 @@ impl MachineCsrs {
                 self.float_rounding = (value >> 5 & 7) as u8;
             }
             MSTATUS => self.status = value & (STATUS_MIE | STATUS_MPIE),
-            MIE => self.interrupt_enable = value & 1 << SCHEDULER_INTERRUPT,
+            MIE => {
+                self.interrupt_enable = value & (1 << SCHEDULER_INTERRUPT | 1 << TIMER_INTERRUPT);
+            }
             MTVEC => self.trap_vector = value & !2,
             MSCRATCH => self.scratch = value,
             MEPC => self.exception_pc = value & !1,
@@ -158,9 +168,9 @@ impl MachineCsrs {
         Some(())
     }
 
-    /// True if the scheduler's interrupt is taken when it is pending.
-    pub(crate) fn takes_interrupts(&self) -> bool {
-        self.status & STATUS_MIE != 0 && self.interrupt_enable != 0
+    /// True if an interrupt is taken when it is pending.
+    pub(crate) fn takes_interrupt(&self, interrupt: u32) -> bool {
+        self.status & STATUS_MIE != 0 && self.interrupt_enable & 1 << interrupt != 0
     }
 
     /// True if there is a trap handler.

@@ -112,6 +112,17 @@ impl Device {
         network.into_iter().chain(core).min()
     }
 
+    /// Returns the time at which [`Device::step`] must be called at the latest, so that no packet
+    /// is taken from [`Device::take_sent`] after the time of its first bit. What a core writes is
+    /// on the link no earlier than the egress later, so a core that runs needs no call for each
+    /// instruction.
+    pub fn next_step_time(&self) -> Option<Picos> {
+        let network = self.next_network_time();
+        let egress = Picos(self.costs.get(Cost::Egress));
+        let core = self.next_core().map(|(_, time)| time + egress);
+        network.into_iter().chain(core).min()
+    }
+
     fn next_network_time(&self) -> Option<Picos> {
         let arrival = self.arrivals.first_key_value().map(|((time, _), _)| *time);
         arrival.into_iter().chain(self.transport.next_time()).min()

@@ -5,7 +5,7 @@ use crate::core::{Core, Shared};
 use crate::csr::{
     self, CYCLE, INSTRET, LCURCONTEXT, LCURPRIORITY, LIDLECYCLES, LMSGCYCLES, LMSGSRDY, LNICCMD,
     LNICRDY, LNICUCMD, LTARGETCONTEXT, LTARGETPRIORITY, MARCHID, MCYCLE, MHARTID, MIMPID, MINSTRET,
-    MIP, MISA, MISA_VALUE, MVENDORID, SCHEDULER_INTERRUPT, TIME,
+    MIP, MISA, MISA_VALUE, MVENDORID, SCHEDULER_INTERRUPT, TIME, TIMER_INTERRUPT,
 };
 use crate::decode::Decoded;
 use crate::fault::FaultKind;
@@ -66,7 +66,12 @@ impl Core {
                 ..
             } => {
                 let address = a.wrapping_add_signed(offset);
-                let value = load(shared, address, width, signed)?;
+                let value = match load(shared, address, width, signed) {
+                    Ok(value) => value,
+                    Err(fault) => {
+                        return self.load_device(address, width, rd, next).ok_or(fault)?;
+                    }
+                };
                 let there = self.load_time(shared, address, width.bytes());
                 let extra = match width {
                     Width::Byte | Width::Half => self.costs.subword_load_use,
@@ -75,7 +80,11 @@ impl Core {
                 self.write_at(rd, value, there + 1 + extra)?;
             }
             I::Store { width, offset, .. } => {
-                self.store(shared, a.wrapping_add_signed(offset), width, b)?;
+                let address = a.wrapping_add_signed(offset);
+                match self.store(shared, address, width, b) {
+                    Err(_) if self.store_device(address, width, b) => {}
+                    stored => stored?,
+                }
             }
             I::OpImm { op, rd, imm, .. } => {
                 let value = alu::operate(op, a, imm as u64);
@@ -138,6 +147,32 @@ impl Core {
         }
         self.pc = target;
         Ok(())
+    }
+
+    /// Loads from the timer's registers, outside of memory. None for other addresses.
+    fn load_device(
+        &mut self,
+        address: u64,
+        width: Width,
+        rd: Reg,
+        next: u64,
+    ) -> Option<Result<(), FaultKind>> {
+        let value = self.timer.load(address, width, self.clock, self.cycle)?;
+        self.effects += 1;
+        self.spend(self.costs.uncached, |parts| &mut parts.data);
+        self.pc = next;
+        Some(self.write(rd, value))
+    }
+
+    /// Stores to the timer's registers. Returns false for other addresses.
+    fn store_device(&mut self, address: u64, width: Width, value: u64) -> bool {
+        let (clock, cycle) = (self.clock, self.cycle);
+        let is_timer = self.timer.store(address, width, value, clock, cycle);
+        if is_timer {
+            self.effects += 1;
+            self.spend(self.costs.uncached, |parts| &mut parts.data);
+        }
+        is_timer
     }
 
     fn execute_float(
@@ -409,8 +444,12 @@ impl Core {
             };
             self.write_csr(csr, new)?;
         }
-        self.spend_system(self.costs.csr);
-        self.write(rd, old)?;
+        let flush = match writes && csr::flushes(csr) {
+            true => self.costs.csr_flush,
+            false => 0,
+        };
+        self.spend_system(self.costs.csr + flush);
+        self.write_at(rd, old, self.cycle + 1 + self.costs.csr_use)?;
         // The poll is recorded last: its result is part of the state.
         let found_nothing = csr == LMSGSRDY && old == 0;
         if found_nothing || (csr == LNICUCMD && writes && operand == 2) {
@@ -448,7 +487,10 @@ impl Core {
             INSTRET | MINSTRET => self.instret,
             MHARTID => self.hart as u64,
             MISA => MISA_VALUE,
-            MIP => u64::from(self.queues.wants_switch()) << SCHEDULER_INTERRUPT,
+            MIP => {
+                let scheduler = u64::from(self.queues.wants_switch()) << SCHEDULER_INTERRUPT;
+                scheduler | u64::from(self.timer.is_pending()) << TIMER_INTERRUPT
+            }
             MVENDORID | MARCHID | MIMPID => 0,
             _ => return Err(FaultKind::UnknownCsr { csr }),
         })

@@ -1,12 +1,15 @@
 //! A device under load: clients send messages at a steady rate, and the answers are timed.
 
+use std::sync::Arc;
+
+use crate::client::SteadyLoad;
 use crate::core::{CoreState, CycleParts};
 use crate::cost::CostTable;
 use crate::device::{Device, DeviceCounts};
 use crate::fault::CoreFault;
 use crate::image::Image;
-use crate::network::{LinkFaults, Network, NetworkCounts, Received, SteadyLoad};
-use crate::queues::{MAX_MESSAGE, RpcMessage};
+use crate::network::{LinkFaults, Network, NetworkCounts};
+use crate::queues::MAX_MESSAGE;
 use crate::time::Picos;
 
 /// IPv4 address of the device: 10.0.0.1.
@@ -31,8 +34,8 @@ pub struct Load {
     pub messages: usize,
     /// Time between two messages.
     pub interval: Picos,
-    /// Contents of each message, 1 to [`MAX_MESSAGE`] bytes.
-    pub payload: Vec<u8>,
+    /// Contents of the messages, 1 to [`MAX_MESSAGE`] bytes each, by turns.
+    pub payloads: Vec<Vec<u8>>,
     /// Context of the device.
     pub context: u16,
     /// Time after the last message at which the run ends.
@@ -48,7 +51,7 @@ impl Default for Load {
             clients: 1,
             messages: 1000,
             interval: Picos::from_nanos(1000),
-            payload: vec![0; 16],
+            payloads: vec![vec![0; 16]],
             context: 0,
             rest: Picos::from_nanos(1_000_000),
             faults: LinkFaults::default(),
@@ -98,11 +101,15 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
     let clients: Vec<_> = (0..load.clients.clamp(1, MAX_CLIENTS))
         .map(|number| network.add_client(CLIENT_ADDRESS + number as u32))
         .collect();
-    let mut payload = load.payload.clone();
-    payload.truncate(usize::from(MAX_MESSAGE));
-    if payload.is_empty() {
-        payload.push(0);
+    let mut contents = load.payloads.clone();
+    for payload in &mut contents {
+        payload.truncate(usize::from(MAX_MESSAGE));
     }
+    contents.retain(|payload| !payload.is_empty());
+    if contents.is_empty() {
+        contents.push(vec![0]);
+    }
+    let contents: Arc<[Vec<u8>]> = contents.into();
     let messages = load.messages.min(MAX_MESSAGES);
     let time_of = |number: usize| START + Picos(load.interval.0.saturating_mul(number as u64));
     for (index, &client) in clients.iter().enumerate() {
@@ -110,12 +117,11 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
             first: time_of(index),
             interval: Picos(load.interval.0.saturating_mul(clients.len() as u64)),
             messages: messages.saturating_sub(index).div_ceil(clients.len()),
-            message: RpcMessage {
-                context: 0,
-                peer: DEVICE_ADDRESS,
-                peer_context: load.context,
-                bytes: payload.clone(),
-            },
+            peer: DEVICE_ADDRESS,
+            peer_context: load.context,
+            contents: Arc::clone(&contents),
+            offset: index,
+            stride: clients.len(),
         };
         network.plan_steady(client, steady);
     }
@@ -123,9 +129,8 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
     let mut latencies = Vec::new();
     let mut last = START;
     for (index, &client) in clients.iter().enumerate() {
-        let turns = messages.saturating_sub(index).div_ceil(clients.len());
         let time_of = |turn: usize| time_of(turn * clients.len() + index);
-        for (turn, time) in answers(&network.take_received(client), turns, time_of) {
+        for (turn, time) in network.steady_answers(client) {
             latencies.push(time.since(time_of(turn)));
             last = last.max(time);
         }
@@ -152,84 +157,4 @@ pub fn run_load(image: &Image, memory_bytes: usize, load: &Load, costs: &CostTab
         report.device = device.counts();
     }
     report
-}
-
-/// Returns the turns of a client that are answered, each once, with the times of their answers. An
-/// answer has the low 16 bits of its turn as context; of the turns that have them, it belongs to
-/// the one next to the turn that was answered before. `time_of` has the time of a turn's message.
-fn answers(
-    received: &[Received],
-    turns: usize,
-    time_of: impl Fn(usize) -> Picos,
-) -> Vec<(usize, Picos)> {
-    let mut is_answered = vec![false; turns];
-    let mut answers = Vec::new();
-    let mut before = 0;
-    for answer in received {
-        let Some(turn) = turn_near(before, answer.message.context) else {
-            continue;
-        };
-        match is_answered.get_mut(turn) {
-            Some(is_answered) if !*is_answered && time_of(turn) <= answer.time => {
-                *is_answered = true;
-                before = turn;
-                answers.push((turn, answer.time));
-            }
-            // Of no message, of a later one, or a second answer.
-            _ => {}
-        }
-    }
-    answers
-}
-
-/// Returns the turn nearest to another one that has these low bits, or none if it is below zero.
-fn turn_near(before: usize, bits: u16) -> Option<usize> {
-    let forward = bits.wrapping_sub(before as u16) as i16;
-    before.checked_add_signed(isize::from(forward))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn received(answers: &[(u64, u16)]) -> Vec<Received> {
-        let message = |context| RpcMessage {
-            context,
-            peer: DEVICE_ADDRESS,
-            peer_context: 0,
-            bytes: Vec::new(),
-        };
-        let one = |&(time, context)| Received {
-            time: Picos(time),
-            message: message(context),
-        };
-        answers.iter().map(one).collect()
-    }
-
-    #[test]
-    fn an_answer_belongs_to_the_message_of_its_context() {
-        let time_of = |turn: usize| Picos(100 * turn as u64);
-        // Turn 0 is lost, turns 1 and 2 are answered in the other order, 2 twice, and 9 too early.
-        let received = received(&[(210, 2), (260, 1), (270, 2), (280, 9), (500, 30)]);
-        assert_eq!(
-            answers(&received, 20, time_of),
-            [(2, Picos(210)), (1, Picos(260))]
-        );
-    }
-
-    #[test]
-    fn contexts_that_come_again_belong_to_later_messages() {
-        let time_of = |turn: usize| Picos(turn as u64);
-        let turns = 150_000;
-        // Every seventh is lost, and neighbours change places.
-        let mut sent: Vec<usize> = (0..turns).filter(|turn| turn % 7 != 3).collect();
-        sent.as_chunks_mut::<2>()
-            .0
-            .iter_mut()
-            .for_each(|pair| pair.swap(0, 1));
-        let received: Vec<_> = sent.iter().map(|&turn| (1_000_000, turn as u16)).collect();
-        let found = answers(&self::received(&received), turns, time_of);
-        let found: Vec<usize> = found.into_iter().map(|(turn, _)| turn).collect();
-        assert_eq!(found, sent);
-    }
 }

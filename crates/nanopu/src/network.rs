@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use support::rng::Rng;
 
+use crate::client::{Client, Received, SteadyLoad};
 use crate::cost::{Cost, CostTable};
 use crate::device::Device;
 use crate::queues::RpcMessage;
 use crate::time::Picos;
-use crate::transport::{Transport, TransportCounts};
+use crate::transport::TransportCounts;
 use crate::wire::{DATA, Packet};
 
 /// Headers and control packets of an output queue, at most.
@@ -29,29 +30,6 @@ pub struct LinkFaults {
     pub lost_per_mille: u32,
     /// Seed of the losses.
     pub seed: u64,
-}
-
-/// Messages of a client at a steady rate. The number of a message, its low 16 bits, is the client's
-/// context of it. The client keeps of what it receives the times and the headers.
-#[derive(Clone, Debug)]
-pub(crate) struct SteadyLoad {
-    /// Time of the first message.
-    pub(crate) first: Picos,
-    /// Time between two messages.
-    pub(crate) interval: Picos,
-    /// Number of messages.
-    pub(crate) messages: usize,
-    /// Each message.
-    pub(crate) message: RpcMessage,
-}
-
-/// A message that a client received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// Arrival of the last bit.
-    pub time: Picos,
-    /// Message.
-    pub message: RpcMessage,
 }
 
 /// Counters of the links and the switch.
@@ -74,15 +52,6 @@ pub struct NetworkCounts {
 enum Node {
     Device(Box<Device>),
     Client(Box<Client>),
-}
-
-struct Client {
-    transport: Transport,
-    /// Messages that it will send, by time.
-    planned: VecDeque<(Picos, RpcMessage)>,
-    /// Messages at a steady rate, and how many of them are sent.
-    steady: Option<(SteadyLoad, usize)>,
-    received: Vec<Received>,
 }
 
 enum Event {
@@ -147,20 +116,14 @@ impl Network {
 
     /// Adds a client: a transport without a program. It accepts messages of every context.
     pub fn add_client(&mut self, address: u32) -> NodeId {
-        let client = Client {
-            transport: Transport::new(address, &self.costs),
-            planned: VecDeque::new(),
-            steady: None,
-            received: Vec::new(),
-        };
+        let client = Client::new(address, &self.costs);
         self.add(address, Node::Client(Box::new(client)))
     }
 
     /// Plans a message of a client, not before those planned earlier. Does nothing for a device.
     pub fn plan(&mut self, client: NodeId, time: Picos, message: RpcMessage) {
         if let Some(Node::Client(client)) = self.nodes.get_mut(client.0) {
-            let last = client.planned.back().map_or(Picos(0), |(last, _)| *last);
-            client.planned.push_back((time.max(last), message));
+            client.plan(time, message);
         }
     }
 
@@ -168,14 +131,23 @@ impl Network {
     /// device.
     pub(crate) fn plan_steady(&mut self, client: NodeId, load: SteadyLoad) {
         if let Some(Node::Client(client)) = self.nodes.get_mut(client.0) {
-            client.steady = Some((load, 0));
+            client.plan_steady(load);
         }
     }
 
     /// Takes the messages that a client received.
     pub fn take_received(&mut self, client: NodeId) -> Vec<Received> {
         match self.nodes.get_mut(client.0) {
-            Some(Node::Client(client)) => std::mem::take(&mut client.received),
+            Some(Node::Client(client)) => client.take_received(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the messages of a client's steady load that are answered, each once, with the times
+    /// of their answers.
+    pub(crate) fn steady_answers(&self, client: NodeId) -> Vec<(usize, Picos)> {
+        match self.nodes.get(client.0) {
+            Some(Node::Client(client)) => client.steady_answers(),
             _ => Vec::new(),
         }
     }
@@ -200,7 +172,7 @@ impl Network {
     pub fn transport_counts(&self, node: NodeId) -> TransportCounts {
         match self.nodes.get(node.0) {
             Some(Node::Device(device)) => device.counts().transport,
-            Some(Node::Client(client)) => client.transport.counts,
+            Some(Node::Client(client)) => client.counts(),
             None => TransportCounts::default(),
         }
     }
@@ -209,7 +181,7 @@ impl Network {
     pub fn buffers(&self, node: NodeId) -> (usize, usize) {
         match self.nodes.get(node.0) {
             Some(Node::Device(device)) => device.buffers(),
-            Some(Node::Client(client)) => client.transport.buffers(),
+            Some(Node::Client(client)) => client.buffers(),
             None => (0, 0),
         }
     }
@@ -359,10 +331,7 @@ impl Node {
     fn next_time(&self) -> Option<Picos> {
         match self {
             Self::Device(device) => device.next_time(),
-            Self::Client(client) => {
-                let planned = client.next_planned().into_iter();
-                planned.chain(client.transport.next_time()).min()
-            }
+            Self::Client(client) => client.next_time(),
         }
     }
 
@@ -376,71 +345,14 @@ impl Node {
     fn receive(&mut self, packet: Packet, now: Picos) {
         match self {
             Self::Device(device) => device.receive_packet(packet, now),
-            Self::Client(client) => client.receive(&packet, now),
+            Self::Client(client) => client.receive_packet(&packet, now),
         }
     }
 
     fn take_sent(&mut self) -> Vec<(Picos, Packet)> {
         match self {
             Self::Device(device) => device.take_sent(),
-            Self::Client(client) => client.transport.take_sent(),
-        }
-    }
-}
-
-impl Client {
-    /// The time of the next planned message.
-    fn next_planned(&self) -> Option<Picos> {
-        match &self.steady {
-            Some((load, sent)) if *sent < load.messages => {
-                let since = load.interval.0.saturating_mul(*sent as u64);
-                Some(load.first + Picos(since))
-            }
-            Some(_) => None,
-            None => self.planned.front().map(|(time, _)| *time),
-        }
-    }
-
-    /// Takes the next planned message.
-    fn take_planned(&mut self) -> Option<RpcMessage> {
-        match &mut self.steady {
-            Some((load, sent)) => {
-                let message = RpcMessage {
-                    context: *sent as u16,
-                    ..load.message.clone()
-                };
-                *sent += 1;
-                Some(message)
-            }
-            None => self.planned.pop_front().map(|(_, message)| message),
-        }
-    }
-
-    fn step(&mut self, until: Picos) {
-        loop {
-            let planned = self.next_planned();
-            let timer = self.transport.next_time();
-            match (planned, timer) {
-                (Some(time), timer) if time <= until && timer.is_none_or(|t| time <= t) => {
-                    if let Some(message) = self.take_planned() {
-                        self.transport.send(time, message);
-                    }
-                }
-                (_, Some(time)) if time <= until => self.transport.step(time),
-                _ => break,
-            }
-        }
-    }
-
-    fn receive(&mut self, packet: &Packet, now: Picos) {
-        self.transport.receive(now, packet, |_| true);
-        for buffer in self.transport.take_whole() {
-            if let Some(mut message) = self.transport.take_message(now, buffer) {
-                if self.steady.is_some() {
-                    message.bytes = Vec::new();
-                }
-                self.received.push(Received { time: now, message });
-            }
+            Self::Client(client) => client.take_sent(),
         }
     }
 }

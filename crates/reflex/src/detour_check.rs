@@ -112,7 +112,9 @@ impl DetourCheck {
                     stack.pop();
                 }
                 Some(NodeId::Host(reached)) if reached == host => {}
-                Some(NodeId::Host(_) | NodeId::Server(_)) => return Err(DetourFault::BlackHole),
+                Some(NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_)) => {
+                    return Err(DetourFault::BlackHole);
+                }
                 Some(NodeId::Switch(next)) => match visits[next.0] {
                     Visit::Open => return Err(DetourFault::Loop),
                     Visit::Done => {}
@@ -143,7 +145,7 @@ impl DetourCheck {
         let is_next = |peer: &NodeId| match peer {
             NodeId::Host(peer) => *peer == host,
             NodeId::Switch(peer) => distances[peer.0].is_some_and(|it| it + 1 == own),
-            NodeId::Server(_) => false,
+            NodeId::Server(_) | NodeId::Nanopu(_) => false,
         };
         Ok(peers.values().copied().filter(is_next).collect())
     }
@@ -274,7 +276,7 @@ mod tests {
                             NodeId::Switch(peer) => {
                                 check.distances[host.0][peer.0].map(|it| it + 1) == own
                             }
-                            NodeId::Server(_) => false,
+                            NodeId::Server(_) | NodeId::Nanopu(_) => false,
                         });
                     let next: Vec<NodeId> = next.collect();
                     next[rng.index(next.len())]
@@ -282,7 +284,9 @@ mod tests {
             };
             match next {
                 NodeId::Host(reached) if reached == host => return None,
-                NodeId::Host(_) | NodeId::Server(_) => return Some(DetourFault::BlackHole),
+                NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => {
+                    return Some(DetourFault::BlackHole);
+                }
                 NodeId::Switch(next) => at = next,
             }
         }

@@ -80,7 +80,10 @@ fn runs(choices: &mut Rng) -> bool {
         clients: 1 + choices.index(4),
         messages: choices.index(30),
         interval: Picos(choices.below(1_000_000)),
-        payload: vec![choices.bits() as u8; 1 + choices.index(usize::from(MAX_MESSAGE))],
+        payloads: vec![vec![
+            choices.bits() as u8;
+            1 + choices.index(usize::from(MAX_MESSAGE))
+        ]],
         context: choices.index(2) as u16,
         rest: Picos::from_nanos(200_000),
         faults: LinkFaults {

@@ -22,7 +22,7 @@ pub(super) fn draw(topology: &Topology, plan: &Plan) -> Result<String, String> {
     let layout = Layout::new(topology, notes(topology, plan), (ROW, ABOVE));
     let is_filled = |node| match node {
         NodeId::Switch(switch) => plan.used_slots(switch) > 0,
-        NodeId::Host(_) | NodeId::Server(_) => false,
+        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => false,
     };
     let drawn = layout.draw(|area| links(area, topology, plan, &layout), is_filled);
     drawn.map_err(|error| format!("cannot draw the plan: {error}"))

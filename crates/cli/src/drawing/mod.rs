@@ -6,7 +6,7 @@ mod labels;
 use std::collections::BTreeMap;
 
 use fabric::Topology;
-use fabric::topology::{HostId, NodeId, ServerIndex, SwitchId};
+use fabric::topology::{HostId, NanopuIndex, NodeId, ServerIndex, SwitchId};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -124,7 +124,7 @@ impl<'t> Layout<'t> {
     fn node(&self, area: &Area<'_>, node: NodeId, is_filled: bool) -> Drawn {
         let colour = match node {
             NodeId::Switch(_) => SWITCH,
-            NodeId::Server(_) => SERVER,
+            NodeId::Server(_) | NodeId::Nanopu(_) => SERVER,
             NodeId::Host(_) => HOST,
         };
         let (x, y) = self.place(node);
@@ -163,8 +163,9 @@ fn tiers(topology: &Topology) -> Vec<Vec<NodeId>> {
     let hosts = (0..topology.hosts.len()).map(|n| NodeId::Host(HostId(n)));
     let switches = (0..topology.switches.len()).map(|n| NodeId::Switch(SwitchId(n)));
     let servers = (0..topology.servers.len()).map(|n| NodeId::Server(ServerIndex(n)));
+    let nanopus = (0..topology.nanopus.len()).map(|n| NodeId::Nanopu(NanopuIndex(n)));
     let mut left: Vec<NodeId> = switches.chain(servers).collect();
-    let mut tiers: Vec<Vec<NodeId>> = vec![hosts.collect()];
+    let mut tiers: Vec<Vec<NodeId>> = vec![hosts.chain(nanopus).collect()];
     while !left.is_empty() {
         let below = tiers.last().map_or(&[][..], Vec::as_slice);
         let is_next = |node: &NodeId| {

@@ -6,7 +6,7 @@
 mod hosting;
 mod namespaces;
 pub(crate) mod real;
-mod report;
+pub(crate) mod report;
 mod show;
 mod svg;
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use aggregate::set_neighbours;
 use clap::{Args, Subcommand};
 use command::switches::Maker;
-use command::topology::{run_simulation, share};
+use command::topology::{load_images, run_simulation, share};
 use fabric::Simulation;
 use fabric::topology::{PlaneSpec, SwitchSpec, Topology};
 use packet::Nanos;
@@ -47,8 +47,8 @@ pub(crate) struct Options {
 enum Command {
     /// Print a topology, or draw it.
     Show(show::Options),
-    /// Run its flows, pings and workload in simulated time, where the same seed gives the same
-    /// report; or run programs in its hosts for real.
+    /// Run its flows, pings, requests and workload in simulated time, where the same seed gives the
+    /// same report; or run programs in its hosts for real.
     Run(RunOptions),
     /// Set it up for real until a signal: switches that forward, and a network namespace for each
     /// host. Needs root.
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     match &options.command {
         Command::Show(options) => show::run(options),
         Command::Run(options) if options.real => real::run(
-            read(&options.topology)?,
+            read_real(&options.topology)?,
             options.io,
             options.choice,
             early,
@@ -95,6 +95,18 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         ),
         Command::Run(options) => simulate(options, early),
         Command::Up(options) => real::up(options, early),
+    }
+}
+
+/// Reads a topology that is set up for real.
+fn read_real(path: &Path) -> Result<Topology, String> {
+    let topology = read(path)?;
+    match topology.nanopus.first() {
+        Some(nanopu) => Err(format!(
+            "{} is a model of a nanoPU: leave --real away, or remove it",
+            nanopu.host.name
+        )),
+        None => Ok(topology),
     }
 }
 
@@ -120,7 +132,7 @@ pub(crate) fn simulate_file(
 
 /// Returns a maker of the switches of a topology without reductions. Where these are without a
 /// program of their own, hosts get neighbor entries.
-fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
+pub(crate) fn routing(choice: Choice, topology: &mut Topology) -> Result<Maker, String> {
     let is_planned = |switch: &SwitchSpec| matches!(switch.plane, PlaneSpec::Aggregate { .. });
     if topology.switches.iter().any(is_planned) {
         set_neighbours(topology).map_err(|error| error.to_string())?;
@@ -136,6 +148,7 @@ fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String>
         .workload
         .map(|workload| workload.scaled(options.scale));
     topology.seed = options.seed.unwrap_or(topology.seed);
+    load_images(&mut topology)?;
     let mut maker = routing(options.choice, &mut topology)?;
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;

@@ -60,12 +60,12 @@ impl Namespaces {
         let [a, b] = link.ends;
         let (a, b) = match a.node {
             NodeId::Host(_) => (b, a),
-            NodeId::Switch(_) | NodeId::Server(_) => (a, b),
+            NodeId::Switch(_) | NodeId::Server(_) | NodeId::Nanopu(_) => (a, b),
         };
         let (here, there) = (interface(a), interface(b));
         let peer_in = match b.node {
             NodeId::Host(host) => Some(&self.hosts[host.0]),
-            NodeId::Switch(_) | NodeId::Server(_) => None,
+            NodeId::Switch(_) | NodeId::Server(_) | NodeId::Nanopu(_) => None,
         };
         let mut rtnl = self.rtnl_of(a)?;
         let plugged = rtnl.add_veth(&here, &there, peer_in);
@@ -86,7 +86,7 @@ impl Namespaces {
     fn rtnl_of(&self, end: End) -> Result<Rtnl, String> {
         let netns = match end.node {
             NodeId::Host(host) => &self.hosts[host.0],
-            NodeId::Switch(_) | NodeId::Server(_) => &self.switches,
+            NodeId::Switch(_) | NodeId::Server(_) | NodeId::Nanopu(_) => &self.switches,
         };
         netns.rtnl().map_err(|error| error.to_string())
     }
@@ -206,7 +206,9 @@ fn with_faults(
     }
     let shares = port.shares.into_iter().map(|share| match other {
         NodeId::Switch(_) => FaultPort::new(share, rates, seed),
-        NodeId::Host(_) | NodeId::Server(_) => FaultPort::both_ways(share, rates, seed),
+        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => {
+            FaultPort::both_ways(share, rates, seed)
+        }
     });
     port.shares = shares
         .map(|share| Box::new(share) as Box<dyn Port>)
@@ -221,6 +223,7 @@ fn interface(end: End) -> String {
         NodeId::Host(_) => HOST_INTERFACE.to_owned(),
         NodeId::Switch(switch) => format!("s{}p{}", switch.0, end.port),
         NodeId::Server(server) => format!("server{}", server.0),
+        NodeId::Nanopu(nanopu) => format!("nanopu{}", nanopu.0),
     }
 }
 

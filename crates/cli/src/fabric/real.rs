@@ -96,7 +96,7 @@ impl RunningSwitch {
 /// # Errors
 /// The process may not create namespaces, or a switch cannot be created.
 pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let mut topology = super::read(&options.topology)?;
+    let mut topology = super::read_real(&options.topology)?;
     early.begin_work();
     let maker = routing(options.choice, &mut topology)?;
     let running = Running::start(&topology, options.io, maker)?;

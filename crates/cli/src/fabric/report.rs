@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use fabric::topology::FlowKind;
-use fabric::{Distribution, Drop, FlowReport, LinkReport, Progress, Report, StreamReport};
+use fabric::{
+    Distribution, Drop, FlowReport, LinkReport, Progress, Report, RequestsReport, StreamReport,
+};
 use serde::Serialize;
 
 use crate::{amount, out};
@@ -25,7 +27,7 @@ struct Json<'a> {
 }
 
 /// Writes the report to standard output.
-pub(super) fn write(report: &Report, progress: &Progress, took: Duration, json: bool) {
+pub(crate) fn write(report: &Report, progress: &Progress, took: Duration, json: bool) {
     let rate = progress.frames as f64 / took.as_secs_f64().max(1e-9);
     if json {
         out::json(&Json {
@@ -40,6 +42,7 @@ pub(super) fn write(report: &Report, progress: &Progress, took: Duration, json: 
     flows(report);
     streams(report);
     split(report);
+    nanopus(report);
     links(&report.links);
     drops(report);
     let simulated = amount::time(Duration::from_secs_f64(report.seconds));
@@ -138,6 +141,50 @@ fn streams(report: &Report) {
                 latency.p99_us,
                 latency.max_us
             ));
+        }
+    }
+}
+
+/// Writes the requests to nanoPUs, and what these did.
+fn nanopus(report: &Report) {
+    for requests in &report.requests {
+        let RequestsReport { from, to, .. } = requests;
+        out::line(&format!(
+            "model: requests {from} to {to}: {} sent, {}",
+            requests.sent,
+            amount::count(requests.answered as u64, "answer")
+        ));
+        if let Some(latency) = &requests.latency {
+            out::line(&format!(
+                "  latency, request to the last bit of the answer: min {:.3}, p50 {:.3}, p99 {:.3}, \
+                 max {:.3} ns",
+                latency.min_ns, latency.p50_ns, latency.p99_ns, latency.max_ns
+            ));
+        }
+    }
+    for nanopu in &report.nanopus {
+        out::line(&format!(
+            "model: nanoPU {}: {} messages received, {} acknowledged; {} timeouts, {} given up, \
+             {} packets trimmed, {} without a buffer, {} for contexts that are not bound, {} evictions",
+            nanopu.name,
+            nanopu.messages_received,
+            nanopu.messages_sent,
+            nanopu.timeouts,
+            nanopu.abandoned,
+            nanopu.trimmed,
+            nanopu.no_buffer,
+            nanopu.unbound,
+            nanopu.evictions
+        ));
+        for (number, core) in nanopu.cores.iter().enumerate() {
+            let parts = core.parts.iter().filter(|(_, cycles)| *cycles > 0);
+            let parts: Vec<String> = parts.map(|(name, n)| format!("{name} {n}")).collect();
+            let instructions = amount::count(core.instructions, "instruction");
+            let parts = parts.join(", ");
+            out::line(&format!("  core {number}: {instructions}; cycles: {parts}"));
+            if let Some(fault) = &core.fault {
+                out::line(&format!("  core {number}: {fault}"));
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use fabric::Topology;
 use fabric::topology::{
-    FunctionSpec, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec, SplitSpec,
-    SwitchSpec, VpdpSpec,
+    FunctionSpec, HostId, HostSpec, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SharedSpec,
+    SplitSpec, SwitchSpec, VpdpSpec,
 };
 use packet::Nanos;
 use serde::Serialize;
@@ -36,11 +36,13 @@ struct Json<'a> {
     seed: u64,
     switches: Vec<SwitchJson<'a>>,
     servers: Vec<ServerJson<'a>>,
+    nanopus: Vec<NanopuJson<'a>>,
     hosts: Vec<HostJson<'a>>,
     links: Vec<LinkJson>,
     pings: Vec<PingJson<'a>>,
     flows: Vec<FlowJson<'a>>,
     traffic: Vec<TrafficJson<'a>>,
+    requests: Vec<RequestsJson<'a>>,
     workload: Option<WorkloadJson>,
     commands: Vec<CommandJson<'a>>,
 }
@@ -81,6 +83,25 @@ struct TrafficJson<'a> {
     bytes: usize,
     at_seconds: f64,
     destinations: Option<String>,
+}
+
+#[derive(Serialize)]
+struct NanopuJson<'a> {
+    #[serde(flatten)]
+    host: HostJson<'a>,
+    image: Option<String>,
+    cores: usize,
+    memory_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct RequestsJson<'a> {
+    from: &'a str,
+    to: &'a str,
+    context: u16,
+    messages: usize,
+    interval_seconds: f64,
+    at_seconds: f64,
 }
 
 /// Flows of each host.
@@ -208,20 +229,28 @@ fn text(topology: &Topology) {
             time_text(server.service)
         ));
     }
+    for nanopu in &topology.nanopus {
+        let image = nanopu.image_file.as_ref();
+        let image = image.map_or("no image".to_owned(), |path| path.display().to_string());
+        let cores = amount::count(nanopu.cores as u64, "core");
+        host_text("nanoPU", &nanopu.host, &format!(", {image}, {cores}"));
+    }
     for host in &topology.hosts {
-        let gateway = host.gateway.map(|gateway| format!(", by {gateway}"));
-        out::line(&format!(
-            "host {}: {}/{}, {}{}",
-            host.name,
-            host.address,
-            host.prefix_len,
-            MacAddress(host.mac),
-            gateway.unwrap_or_default()
-        ));
+        host_text("host", host, "");
     }
     for link in &topology.links {
         let [a, b] = link.ends.map(|end| topology.end_text(end));
         out::line(&format!("link {a} -- {b}: {}", link_text(&link.spec)));
+    }
+    for requests in &topology.requests {
+        out::line(&format!(
+            "requests {} to {}: {}, one each {}{}",
+            topology.name_of(NodeId::Host(requests.from)),
+            topology.name_of(NodeId::Nanopu(requests.to)),
+            amount::count(requests.messages as u64, "message"),
+            amount::time(requests.interval.into()),
+            start_text(requests.at)
+        ));
     }
     let host = |id: HostId| topology.name_of(NodeId::Host(id));
     for ping in &topology.pings {
@@ -276,6 +305,19 @@ fn text(topology: &Topology) {
             amount::bytes(workload.mouse_bytes)
         ));
     }
+}
+
+/// Writes the addresses of a host or a nanoPU.
+fn host_text(kind: &str, host: &HostSpec, more: &str) {
+    let gateway = host.gateway.map(|gateway| format!(", by {gateway}"));
+    out::line(&format!(
+        "{kind} {}: {}/{}, {}{}{more}",
+        host.name,
+        host.address,
+        host.prefix_len,
+        MacAddress(host.mac),
+        gateway.unwrap_or_default()
+    ));
 }
 
 /// Formats a count, as [`amount::count`] does, for nouns with another plural.
@@ -412,6 +454,15 @@ fn plane_json(plane: &PlaneSpec) -> PlaneJson<'_> {
     }
 }
 
+fn host_json(host: &HostSpec) -> HostJson<'_> {
+    HostJson {
+        name: &host.name,
+        mac: MacAddress(host.mac).to_string(),
+        ip: format!("{}/{}", host.address, host.prefix_len),
+        gateway: host.gateway.map(|gateway| gateway.to_string()),
+    }
+}
+
 fn json(topology: &Topology) -> Json<'_> {
     let switches = topology.switches.iter().map(|switch| SwitchJson {
         name: &switch.name,
@@ -419,11 +470,23 @@ fn json(topology: &Topology) -> Json<'_> {
         service_seconds: switch.service.time.as_secs_f64(),
         backlog: switch.service.backlog,
     });
-    let hosts = topology.hosts.iter().map(|host| HostJson {
-        name: &host.name,
-        mac: MacAddress(host.mac).to_string(),
-        ip: format!("{}/{}", host.address, host.prefix_len),
-        gateway: host.gateway.map(|gateway| gateway.to_string()),
+    let hosts = topology.hosts.iter().map(host_json);
+    let nanopus = topology.nanopus.iter().map(|nanopu| NanopuJson {
+        host: host_json(&nanopu.host),
+        image: nanopu
+            .image_file
+            .as_ref()
+            .map(|path| path.display().to_string()),
+        cores: nanopu.cores,
+        memory_bytes: nanopu.memory_bytes,
+    });
+    let requests = topology.requests.iter().map(|requests| RequestsJson {
+        from: topology.name_of(NodeId::Host(requests.from)),
+        to: topology.name_of(NodeId::Nanopu(requests.to)),
+        context: requests.context,
+        messages: requests.messages,
+        interval_seconds: requests.interval.as_secs_f64(),
+        at_seconds: requests.at.as_secs_f64(),
     });
     let servers = topology.servers.iter().map(|server| ServerJson {
         name: &server.name,
@@ -481,11 +544,13 @@ fn json(topology: &Topology) -> Json<'_> {
         seed: topology.seed,
         switches: switches.collect(),
         servers: servers.collect(),
+        nanopus: nanopus.collect(),
         hosts: hosts.collect(),
         links: links.collect(),
         pings: pings.collect(),
         flows: flows.collect(),
         traffic: traffic.collect(),
+        requests: requests.collect(),
         workload,
         commands: commands.collect(),
     }

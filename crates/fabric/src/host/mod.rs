@@ -16,6 +16,7 @@ use smoltcp::wire::{
 };
 
 use crate::events::Events;
+use crate::nanopus::RequestSender;
 use crate::node::{Node, NodeCounts};
 use crate::topology::{HostSpec, LinkSpec};
 use crate::traffic::{Stream, StreamReceipt, arrival};
@@ -104,6 +105,8 @@ pub(crate) struct HostNode {
     received: u64,
     /// Streams that this host sends.
     streams: Vec<Stream>,
+    /// Messages that this host sends to a nanoPU.
+    requests: Option<RequestSender>,
     /// Streams that this host has received packets of, by number.
     arrivals: BTreeMap<u16, StreamReceipt>,
     /// An empty socket set, for packets that belong to no session.
@@ -147,6 +150,7 @@ impl HostNode {
             unnumbered: 0,
             received: 0,
             streams: Vec::new(),
+            requests: None,
             arrivals: BTreeMap::new(),
             nobody: SocketSet::new(Vec::new()),
         }
@@ -181,6 +185,16 @@ impl HostNode {
     /// Adds a stream that this host sends.
     pub(crate) fn add_stream(&mut self, stream: Stream) {
         self.streams.push(stream);
+    }
+
+    /// Sets the messages that this host sends to a nanoPU.
+    pub(crate) fn set_requests(&mut self, requests: RequestSender) {
+        self.requests = Some(requests);
+    }
+
+    /// Returns the sender of messages to a nanoPU.
+    pub(crate) fn requests(&self) -> Option<&RequestSender> {
+        self.requests.as_ref()
     }
 
     /// Returns what this host has received of a stream.
@@ -456,6 +470,11 @@ impl Node for HostNode {
             receipt.add(arrival, now);
             return;
         }
+        if let Some(requests) = &mut self.requests
+            && requests.receive(bytes, now)
+        {
+            return;
+        }
         let kind = kind_of(bytes);
         self.nic.arrive(bytes);
         match self.session_of(&kind) {
@@ -474,6 +493,9 @@ impl Node for HostNode {
             self.start(start, now);
         }
         self.send_streams(now);
+        if let Some(requests) = &mut self.requests {
+            requests.step(now);
+        }
         self.tick(now);
         self.unblock(now);
     }
@@ -486,10 +508,18 @@ impl Node for HostNode {
         };
         let first = (self.refresh_at == Nanos::ZERO).then_some(Nanos::ZERO);
         let stream = self.streams.iter().filter_map(Stream::next_time).min();
-        [first, self.starts.next_time(), timer, card, stream]
-            .into_iter()
-            .flatten()
-            .min()
+        let requests = self.requests.as_ref().and_then(RequestSender::next_time);
+        [
+            first,
+            self.starts.next_time(),
+            timer,
+            card,
+            stream,
+            requests,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
@@ -507,16 +537,23 @@ impl Node for HostNode {
             }
             take(PortId(0), bytes, start);
         });
+        if let Some(requests) = &mut self.requests {
+            requests.drain_sent(take);
+        }
     }
 
     fn tally(&self) -> NodeCounts {
-        NodeCounts {
+        let mut counts = NodeCounts {
             received: self.received,
             made: self.nic.sent(),
             delivered: self.received,
             sent: self.nic.sent(),
             ..NodeCounts::default()
+        };
+        if let Some(requests) = &self.requests {
+            requests.add_to(&mut counts);
         }
+        counts
     }
 }
 

@@ -14,8 +14,9 @@ use crate::host::PORTS;
 use super::file::{self, File};
 use super::{
     BitRate, CommandSpec, End, FaultKind, FaultSpec, FlowKind, FlowSpec, HostId, HostSpec, Link,
-    LinkSpec, MAX_FLOWS, MAX_LINKS, MAX_NODES, NodeId, PingSpec, ServerIndex, ServerSpec,
-    ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
+    LinkSpec, MAX_FLOWS, MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec,
+    ServerIndex, ServerSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec,
+    WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
@@ -81,6 +82,8 @@ impl Check<'_> {
         let servers: Vec<ServerSpec> = servers.map(|s| self.server(s.get_ref())).collect();
         let hosts = file.hosts.iter().map(|host| self.host(host.get_ref()));
         let hosts: Vec<HostSpec> = hosts.collect();
+        let nanopus = file.nanopus.iter();
+        let nanopus: Vec<NanopuSpec> = nanopus.map(|it| self.nanopu(it.get_ref())).collect();
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
@@ -101,10 +104,14 @@ impl Check<'_> {
         let faults: Vec<FaultSpec> = faults.into_iter().map(|(_, spec)| spec).collect();
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
-        self.check_addresses(&file, &hosts);
+        self.check_addresses(&file, &hosts, &nanopus);
+        self.check_senders(&file.requests);
         let traffic = file.traffic.iter();
         let traffic = traffic.filter_map(|traffic| self.traffic(traffic, &hosts));
         let traffic: Vec<TrafficSpec> = traffic.collect();
+        let requests = file.requests.iter();
+        let requests = requests.filter_map(|it| self.requests(it, &hosts, &nanopus));
+        let requests = requests.collect();
         let workload = file.workload.as_ref();
         let workload = workload.map(|workload| self.workload(workload, hosts.len()));
         Topology {
@@ -112,10 +119,12 @@ impl Check<'_> {
             seed: file.seed,
             switches,
             hosts,
+            nanopus,
             servers,
             links,
             faults,
             traffic,
+            requests,
             flows: file.flows.iter().filter_map(|f| self.flow(f)).collect(),
             pings: file.pings.iter().filter_map(|p| self.ping(p)).collect(),
             workload,
@@ -138,10 +147,10 @@ impl Check<'_> {
     /// Refuses a topology above the size limits. Returns false if it is too large.
     fn check_size(&mut self, file: &File) -> bool {
         let mut is_small = true;
-        let nodes = file.switches.len() + file.hosts.len();
-        let flows = file.flows.len() + file.pings.len() + file.traffic.len();
+        let nodes = file.switches.len() + file.hosts.len() + file.nanopus.len();
+        let flows = file.flows.len() + file.pings.len() + file.traffic.len() + file.requests.len();
         let all = [
-            (nodes, MAX_NODES, "switches and hosts"),
+            (nodes, MAX_NODES, "switches, hosts and nanoPUs"),
             (file.links.len(), MAX_LINKS, "links"),
             (flows, MAX_FLOWS, "flows and pings"),
         ];
@@ -169,6 +178,9 @@ impl Check<'_> {
         }
         for (number, host) in file.hosts.iter().enumerate() {
             self.take_name(&host.get_ref().name, NodeId::Host(HostId(number)));
+        }
+        for (number, nanopu) in file.nanopus.iter().enumerate() {
+            self.take_name(&nanopu.get_ref().name, NodeId::Nanopu(NanopuIndex(number)));
         }
         for (number, server) in file.servers.iter().enumerate() {
             self.take_name(&server.get_ref().name, NodeId::Server(ServerIndex(number)));
@@ -245,7 +257,7 @@ impl Check<'_> {
         true
     }
 
-    fn host(&mut self, host: &file::Host) -> HostSpec {
+    pub(super) fn host(&mut self, host: &file::Host) -> HostSpec {
         let (address, prefix_len) = self.network(&host.ip);
         let gateway = host.gateway.as_ref().and_then(|gateway| {
             let router = self.address(gateway.get_ref(), gateway)?;
@@ -488,14 +500,10 @@ impl Check<'_> {
         };
         let node = self.node(text, name)?;
         let port = match (node, port) {
-            (NodeId::Host(_) | NodeId::Server(_), None) => Some(PortId(0)),
+            (NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_), None) => Some(PortId(0)),
             (NodeId::Switch(_), Some(port)) => port.parse().ok().map(PortId),
-            (NodeId::Host(_) | NodeId::Server(_), Some(_)) => {
-                let kind = if matches!(node, NodeId::Host(_)) {
-                    "host"
-                } else {
-                    "server"
-                };
+            (NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_), Some(_)) => {
+                let kind = kind_name(node);
                 let message = format!("the {kind} {name} has a single port, which has no number");
                 self.mistake(text, message, format!("write \"{name}\""));
                 return None;
@@ -529,10 +537,13 @@ impl Check<'_> {
         match self.node(text, name)? {
             NodeId::Host(host) => Some(host),
             other => {
-                let is_switch = matches!(other, NodeId::Switch(_));
-                let kind = if is_switch { "switch" } else { "server" };
+                let kind = kind_name(other);
                 let message = format!("{name} is a {kind}, which neither sends nor receives");
-                self.mistake(text, message, "name a host");
+                let mend = match other {
+                    NodeId::Nanopu(_) => "name a host; [[requests]] go from a host to a nanoPU",
+                    NodeId::Host(_) | NodeId::Switch(_) | NodeId::Server(_) => "name a host",
+                };
+                self.mistake(text, message, mend);
                 None
             }
         }
@@ -557,32 +568,51 @@ impl Check<'_> {
             }
         }
         self.check_vpdp_ports(&file.switches, &|end| taken.contains_key(&end));
-        for (number, host) in file.hosts.iter().enumerate() {
-            let end = End {
-                node: NodeId::Host(HostId(number)),
-                port: PortId(0),
-            };
-            if !taken.contains_key(&end) {
-                let name = host.get_ref().name.get_ref();
-                let mend = format!("add a [[link]] with ends = [\"{name}\", \"SWITCH:PORT\"]");
-                self.mistake(host, format!("the host {name} has no link"), mend);
-            }
+        let hosts = file.hosts.iter().enumerate();
+        let hosts =
+            hosts.map(|(n, it)| (NodeId::Host(HostId(n)), &it.get_ref().name, self.line(it)));
+        let nanopus = file.nanopus.iter().enumerate();
+        let nanopus = nanopus.map(|(n, it)| {
+            let node = NodeId::Nanopu(NanopuIndex(n));
+            (node, &it.get_ref().name, self.line(it))
+        });
+        let unlinked: Vec<_> = hosts
+            .chain(nanopus)
+            .filter(|(node, ..)| {
+                let (node, port) = (*node, PortId(0));
+                !taken.contains_key(&End { node, port })
+            })
+            .collect();
+        for (node, name, line) in unlinked {
+            let name = name.get_ref();
+            self.add(FileMistake {
+                line,
+                message: format!("the {} {name} has no link", kind_name(node)),
+                mend: format!("add a [[link]] with ends = [\"{name}\", \"SWITCH:PORT\"]"),
+            });
         }
     }
 
     /// Checks that the addresses of hosts are unique.
-    fn check_addresses(&mut self, file: &File, hosts: &[HostSpec]) {
+    fn check_addresses(&mut self, file: &File, hosts: &[HostSpec], nanopus: &[NanopuSpec]) {
         let mut macs = BTreeMap::new();
         let mut addresses = BTreeMap::new();
-        for (written, host) in file.hosts.iter().map(Spanned::get_ref).zip(hosts) {
+        let hosts = file.hosts.iter().map(Spanned::get_ref).zip(hosts);
+        let hosts = hosts.map(|(written, host)| (&written.mac, &written.ip, host));
+        let nanopus = file.nanopus.iter().map(Spanned::get_ref).zip(nanopus);
+        let nanopus = nanopus.map(|(written, nanopu)| {
+            let mac = written.mac.as_ref().unwrap_or(&written.ip);
+            (mac, &written.ip, &nanopu.host)
+        });
+        for (mac, ip, host) in hosts.chain(nanopus) {
             let name = &host.name;
             if let Some(first) = macs.insert(host.mac, name) {
                 let message = format!("{name} has the MAC address of {first}");
-                self.mistake(&written.mac, message, "give each host its own");
+                self.mistake(mac, message, "give each host its own");
             }
             if let Some(first) = addresses.insert(host.address, name) {
                 let message = format!("{name} has the address of {first}");
-                self.mistake(&written.ip, message, "give each host its own");
+                self.mistake(ip, message, "give each host its own");
             }
         }
     }
@@ -707,6 +737,16 @@ fn overlap(a: &FaultSpec, b: &FaultSpec) -> bool {
     let ends_before =
         |first: &FaultSpec, then: &FaultSpec| first.until.is_some_and(|until| until <= then.at);
     a.kind.excludes(&b.kind) && !ends_before(a, b) && !ends_before(b, a)
+}
+
+/// Returns the word for a kind of node.
+fn kind_name(node: NodeId) -> &'static str {
+    match node {
+        NodeId::Switch(_) => "switch",
+        NodeId::Server(_) => "server",
+        NodeId::Nanopu(_) => "nanoPU",
+        NodeId::Host(_) => "host",
+    }
 }
 
 pub(super) fn same_network(a: Ipv4Addr, b: Ipv4Addr, prefix_len: u8) -> bool {

@@ -17,6 +17,8 @@ pub(super) struct File {
     pub(super) switches: Vec<Spanned<Switch>>,
     #[serde(default, rename = "host")]
     pub(super) hosts: Vec<Spanned<Host>>,
+    #[serde(default, rename = "nanopu")]
+    pub(super) nanopus: Vec<Spanned<Nanopu>>,
     pub(super) split: Option<Spanned<Split>>,
     #[serde(default, rename = "server")]
     pub(super) servers: Vec<Spanned<Server>>,
@@ -30,6 +32,8 @@ pub(super) struct File {
     pub(super) pings: Vec<Ping>,
     #[serde(default, rename = "traffic")]
     pub(super) traffic: Vec<Spanned<Traffic>>,
+    #[serde(default)]
+    pub(super) requests: Vec<Spanned<Requests>>,
     pub(super) workload: Option<Workload>,
     #[serde(default, rename = "command")]
     pub(super) commands: Vec<Command>,
@@ -120,6 +124,38 @@ pub(super) struct Host {
     pub(super) gateway: Option<Text>,
     #[serde(default)]
     pub(super) neighbours: BTreeMap<String, Text>,
+}
+
+/// A nanoPU.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nanopu {
+    pub(super) name: Text,
+    pub(super) ip: Text,
+    pub(super) mac: Option<Text>,
+    pub(super) gateway: Option<Text>,
+    #[serde(default)]
+    pub(super) neighbours: BTreeMap<String, Text>,
+    /// Its program.
+    pub(super) image: Option<Text>,
+    pub(super) cores: Option<Spanned<i64>>,
+    pub(super) memory: Option<Text>,
+    #[serde(default)]
+    pub(super) costs: BTreeMap<String, Spanned<i64>>,
+}
+
+/// Messages of a host to a nanoPU.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Requests {
+    pub(super) from: Text,
+    pub(super) to: Text,
+    pub(super) context: Option<Spanned<i64>>,
+    pub(super) messages: Spanned<i64>,
+    pub(super) interval: Text,
+    pub(super) at: Option<Text>,
+    pub(super) bytes: Option<Text>,
+    pub(super) contents: Option<Spanned<Vec<String>>>,
 }
 
 /// A program over a switch and servers.

@@ -2,6 +2,7 @@
 
 mod check;
 mod file;
+mod nanopus;
 mod split;
 mod vpdps;
 
@@ -17,7 +18,9 @@ use packet::{Nanos, PortId};
 use port::FaultRates;
 use tenancy::{Connection, Rule, Share, VpdpId};
 
-/// Switches, hosts, links, and traffic. Names are unique, and all references are valid.
+pub use nanopus::{NanopuSpec, RequestsSpec};
+
+/// Switches, hosts, nanoPUs, links, and traffic. Names are unique, and all references are valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     /// Name in reports.
@@ -28,6 +31,8 @@ pub struct Topology {
     pub switches: Vec<SwitchSpec>,
     /// The hosts, indexed by [`HostId`].
     pub hosts: Vec<HostSpec>,
+    /// The nanoPUs, indexed by [`NanopuIndex`].
+    pub nanopus: Vec<NanopuSpec>,
     /// The servers of a split program, indexed by [`ServerIndex`].
     pub servers: Vec<ServerSpec>,
     /// The links, in the order of the file.
@@ -40,6 +45,8 @@ pub struct Topology {
     pub pings: Vec<PingSpec>,
     /// Streams of packets listed in the file.
     pub traffic: Vec<TrafficSpec>,
+    /// Messages of hosts to nanoPUs.
+    pub requests: Vec<RequestsSpec>,
     /// Randomly generated flows.
     pub workload: Option<WorkloadSpec>,
     /// Programs to run in hosts that are network namespaces.
@@ -58,6 +65,10 @@ pub struct HostId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerIndex(pub usize);
 
+/// Index of a nanoPU in [`Topology::nanopus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NanopuIndex(pub usize);
+
 /// Identifier of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {
@@ -65,6 +76,8 @@ pub enum NodeId {
     Switch(SwitchId),
     /// A server of a split program.
     Server(ServerIndex),
+    /// A nanoPU.
+    Nanopu(NanopuIndex),
     /// A host.
     Host(HostId),
 }
@@ -357,7 +370,7 @@ impl FaultKind {
 pub struct End {
     /// The node.
     pub node: NodeId,
-    /// The node's port. A host's port is 0.
+    /// The node's port. That of a host, a server and a nanoPU is 0.
     pub port: PortId,
 }
 
@@ -489,6 +502,7 @@ impl Topology {
         match node {
             NodeId::Switch(id) => &self.switches[id.0].name,
             NodeId::Server(id) => &self.servers[id.0].name,
+            NodeId::Nanopu(id) => &self.nanopus[id.0].host.name,
             NodeId::Host(id) => &self.hosts[id.0].name,
         }
     }
@@ -497,7 +511,7 @@ impl Topology {
     pub fn end_text(&self, end: End) -> String {
         let name = self.name_of(end.node);
         match end.node {
-            NodeId::Host(_) | NodeId::Server(_) => name.to_owned(),
+            NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => name.to_owned(),
             NodeId::Switch(_) => format!("{name}:{}", end.port),
         }
     }

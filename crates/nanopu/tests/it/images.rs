@@ -107,6 +107,37 @@ fn the_shipped_detector_reports_an_outlier_and_no_other_report() {
     assert_eq!(sent[0].bytes[8..], 9000u64.to_be_bytes());
 }
 
+#[test]
+fn the_shipped_spreader_reports_a_source_of_many_destinations_once_and_no_other() {
+    let file = include_bytes!("../../../../examples/nanopu/spreader.elf");
+    let memory = 1 << 24;
+    let image = Image::parse(file, memory).unwrap();
+    let mut core = SingleCore::new(&image, memory, &CostTable::default());
+    let spreads = 0x0a00_0001u64;
+    let others = 0x0a00_0002u64;
+    for number in 0..200u64 {
+        let mut report = |source: u64, destination: u64| {
+            let word = source << 32 | destination;
+            let cycle = 10_000 + 1000 * number;
+            core.deliver(cycle, message(0, &word.to_be_bytes()));
+        };
+        report(spreads, number);
+        // Many reports of few destinations.
+        report(others, number % 8);
+    }
+    let outputs = core.run(1_000_000);
+    let sent: Vec<_> = outputs
+        .iter()
+        .filter_map(|(_, output)| match output {
+            nanopu::Output::Message(message) => Some(message),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sent.len(), 1, "{:?}", core.state());
+    assert_eq!(sent[0].bytes[..4], (spreads as u32).to_be_bytes());
+    assert_eq!(sent[0].bytes[4..], 33u32.to_be_bytes());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -9,4 +9,5 @@ mod load;
 mod network;
 mod polling;
 mod queues;
+mod timer;
 mod timing;

@@ -51,7 +51,7 @@ fn ready_counts_the_messages_of_the_current_context_that_are_not_begun() {
     // Messages of contexts that are not bound yet are not kept: deliver after the binding.
     let mut later = core_of(&program);
     for context in [0, 1, 0, 0] {
-        later.deliver(300, message(context, &[0; 8]));
+        later.deliver(400, message(context, &[0; 8]));
     }
     run_to_ecall(&mut later);
     let register = |number| later.register(Reg::new(number));
@@ -77,7 +77,7 @@ fn the_target_is_the_context_of_the_highest_priority_and_then_of_the_oldest_mess
         ]);
         let mut core = core_of(&program);
         for context in order {
-            core.deliver(300, message(context, &[0; 8]));
+            core.deliver(400, message(context, &[0; 8]));
         }
         run_to_ecall(&mut core);
         assert_eq!(

@@ -3,14 +3,16 @@
 
 use std::time::Instant;
 
+use nanopu::CostTable;
 use packet::Nanos;
 use reflex::{Compare, LatencyMeasure, LatencyOutcome, Loops, PathLatencyMonitor, PathLatencySpec};
 use support::rng::Rng;
 use telemetry::{ReportView, ReportedHops, TelemetryReport};
 
 use super::hand_written::HandWritten;
+use super::model::{add_model, burst, reflex_latencies};
 use super::reports::{LOOPS, five_hops};
-use super::{Context, NO_MODEL, Origin, Part, ROUNDS, Sheet, median, missing, ratio};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, ratio};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Bars};
 
@@ -107,6 +109,33 @@ fn rate(count: usize, work: &mut dyn FnMut() -> usize) -> Result<f64, String> {
     }
 }
 
+/// Serial IO and MAC in each direction in ps (paper, 3.2).
+const SERIAL_IO: u64 = 26_000;
+
+/// Adds the rows of the model: reports of one flow in a burst at the line rate, and a report to its
+/// command, without and with the MAC.
+fn model_rows(sheet: &mut Sheet, subject: &str) -> Result<(), String> {
+    let costs = CostTable::default();
+    let rate = |costs: &CostTable| Ok(burst(costs)?.rate);
+    let reflex = |costs: &CostTable| Ok(median(&reflex_latencies(costs, 20)?));
+    add_model(sheet, subject, &[("Mreports/s", rate(&costs)?)], &rate)?;
+    let command = "report to command, without MAC and serial IO";
+    sheet.add(command, Origin::Paper, &[("latency ns", 78.0)]);
+    let latency = [("latency ns", reflex(&costs)?)];
+    add_model(sheet, command, &latency, &reflex)?;
+    let mut with_mac = costs.clone();
+    let set = with_mac.set(nanopu::Cost::SerialIo, SERIAL_IO);
+    set.map_err(|error| error.to_string())?;
+    let command = "report to command, with MAC and serial IO";
+    sheet.add(command, Origin::Paper, &[("latency ns", 130.0)]);
+    sheet.add(
+        command,
+        Origin::Model,
+        &[("latency ns", reflex(&with_mac)?)],
+    );
+    Ok(())
+}
+
 /// Measures both sides by turns.
 ///
 /// # Errors
@@ -157,7 +186,16 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             ("of by hand", ratio(&rates, &hand_rates)),
         ];
         sheet.add(&subject, Origin::Measured, &values);
-        missing(&mut sheet, &subject, Origin::Model, NO_MODEL);
+        if at == 0 {
+            model_rows(&mut sheet, &subject)?;
+        } else {
+            missing(
+                &mut sheet,
+                &subject,
+                Origin::Model,
+                "the program has 256 flows",
+            );
+        }
         here.push(Some(median(&rates)));
         by_hand.push(Some(median(&hand_rates)));
         if at == 0 {

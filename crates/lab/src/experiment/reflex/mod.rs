@@ -1,12 +1,13 @@
 //! `polyplane experiment reflex`: what the nanoPU's reflex plane is compared by, beside the paper's
 //! values.
 //!
-//! Each part is a module that returns a [`Part`]. Values are measured in this process; rows of the
-//! nanoPU model say that the experiment does not use it yet.
+//! Each part is a module that returns a [`Part`]. Values are measured in this process, or are of
+//! the timed model of the nanoPU (`model`).
 
 mod classification;
 mod detector;
 mod hand_written;
+mod model;
 mod reports;
 mod whole_loop;
 mod wires;
@@ -54,7 +55,11 @@ enum Name {
     Classification,
     /// Section 4.3: the whole loop.
     Loop,
-    /// Figure 4 and table 2, which are not measured here.
+    /// Figure 4: writes under load, of the model alone.
+    Load,
+    /// The effect of each cost of the model on its rows.
+    Sensitivity,
+    /// Table 2, which is not measured here.
     Missing,
 }
 
@@ -103,17 +108,11 @@ fn missing(sheet: &mut Sheet, subject: &str, source: Origin, why: &str) {
     sheet.say(subject, source, "state", &format!("missing: {why}"));
 }
 
-/// Words of the rows that the timed model will have.
-const NO_MODEL: &str =
-    "the experiment does not use the model of the nanoPU (`polyplane nanopu`) yet";
+/// Words of the rows of a program that the timed model does not have.
+const NO_CLASSIFIER: &str = "no classifier is built for the model of the nanoPU";
 
 fn not_measured(_: &mut Context<'_>) -> Result<Part, String> {
-    let mut sheet = Sheet::new("figure 4");
-    let load = "writes under load";
-    sheet.add(load, Origin::Paper, &[("knee, writes/s", 500_000.0)]);
-    missing(&mut sheet, load, Origin::Model, NO_MODEL);
-    missing(&mut sheet, load, Origin::Measured, "no load generator");
-    sheet.place("table 2");
+    let mut sheet = Sheet::new("table 2");
     let operations = "five operations";
     sheet.say(operations, Origin::Paper, "state", "not built");
     missing(
@@ -122,12 +121,8 @@ fn not_measured(_: &mut Context<'_>) -> Result<Part, String> {
         Origin::Simulated,
         "tests of crate reflex have them, and no row here",
     );
-    let note = "Paper: figure 4 has no values but its range, 318,000 to 507,000 writes a second.";
-    Ok(sheet.part(
-        "Figure 4 and table 2: not measured",
-        note.to_owned(),
-        Vec::new(),
-    ))
+    let note = "Paper: a list of five operations, none of which it built.";
+    Ok(sheet.part("Table 2: not measured", note.to_owned(), Vec::new()))
 }
 
 /// Measures the parts.
@@ -139,12 +134,14 @@ pub(super) fn run(
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
     type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
-    let parts: [(Name, Measure); 6] = [
+    let parts: [(Name, Measure); 8] = [
         (Name::Wires, wires::measure),
         (Name::Detector, detector::measure),
         (Name::Writes, writes::measure),
         (Name::Classification, classification::measure),
         (Name::Loop, whole_loop::measure),
+        (Name::Load, model::measure_load),
+        (Name::Sensitivity, model::measure),
         (Name::Missing, not_measured),
     ];
     let is_wanted = |name: &Name| options.parts.is_empty() || options.parts.contains(name);

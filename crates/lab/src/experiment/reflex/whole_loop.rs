@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use consensus::{ElementChange, Term};
 use interp::Interp;
+use nanopu::CostTable;
 use packet::Nanos;
 use reflex::{
     CommandTarget, ElementAnswer, ElementCounts, ElementIndex, Loops, ManagedElement, Outcome,
@@ -16,10 +17,27 @@ use reflex::{
 use support::quantile::quantile;
 use switch::{Device, DeviceConfig};
 
+use super::model::{add_model, loop_ns};
 use super::reports::{FROM, LOOPS, five_hops, number};
-use super::{Context, NO_MODEL, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Stack};
+
+/// Adds the row of the model: the sum of the layers without classification (paper, 4.3: latencies
+/// are additive).
+fn model_row(sheet: &mut Sheet, subject: &str) -> Result<(), String> {
+    let micros = |costs: &CostTable| Ok(loop_ns(costs)? / 1e3);
+    let sum = micros(&CostTable::default())?;
+    let values = [("sum of layers us", sum)];
+    add_model(sheet, subject, &values, &micros)?;
+    sheet.say(
+        subject,
+        Origin::Model,
+        "without",
+        "classification of the report",
+    );
+    Ok(())
+}
 
 /// Samples of an average.
 const WINDOW: usize = 10;
@@ -181,7 +199,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         }
     }
     sheet.add(names[3], Origin::Paper, &[("estimated below us", 10.0)]);
-    missing(&mut sheet, names[3], Origin::Model, NO_MODEL);
+    model_row(&mut sheet, names[3])?;
     let sum = of(0, 0) + of(0, 1) + of(0, 2);
     let axes = Axes {
         caption: "Section 4.3: the whole loop",

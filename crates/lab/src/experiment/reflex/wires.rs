@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use support::quantile::quantile;
 
-use super::{Context, NO_MODEL, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::model::{add_model, wire_to_wire};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median};
+use nanopu::CostTable;
 
 /// Words of a message: 96 bytes.
 const WORDS: usize = 12;
@@ -126,6 +128,17 @@ fn udp(count: u64) -> Result<Vec<f64>, String> {
     outcome.map(|()| times)
 }
 
+/// Adds the row of the model: the program of figure 2 in all phases of its loop.
+fn model_row(sheet: &mut Sheet, subject: &str) -> Result<(), String> {
+    let mut times = wire_to_wire(&CostTable::default(), 200)?;
+    let values = [
+        ("wire to wire ns", median(&times)),
+        ("p99 ns", quantile(&mut times, 0.99).unwrap_or(0.0)),
+    ];
+    let measure = |costs: &CostTable| Ok(median(&wire_to_wire(costs, 60)?));
+    add_model(sheet, subject, &values, &measure)
+}
+
 /// Measures round trips.
 ///
 /// # Errors
@@ -153,7 +166,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     }
     let loopback = "nanoPU, loopback and increment";
     sheet.add(loopback, Origin::Paper, &[("wire to wire ns", 65.0)]);
-    missing(&mut sheet, loopback, Origin::Model, NO_MODEL);
+    model_row(&mut sheet, loopback)?;
     let note = format!(
         "Measured: 96 bytes to another thread that polls, and back with one number incremented; medians of {ROUNDS} rounds. Where both threads share a core, it is the scheduler that is measured. \
          Paper: one way in and out of a core."

@@ -6,9 +6,11 @@ use consensus::{
     Ack, Capacity, ClientId, Config, Keep, Membership, NodeEvent, NodeId, Operation, RaftNode,
     RaftRole, Request, RequestAnswer, StoredValue,
 };
+use nanopu::CostTable;
 use support::quantile::quantile;
 
-use super::{Context, NO_MODEL, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::model::{add_model, raft_times, with_switch};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing};
 
 /// Three nodes, and messages between them as bytes in a buffer.
 struct Cluster {
@@ -152,6 +154,27 @@ fn times(context: &mut Context<'_>, ack: Ack, part: usize) -> Result<[Vec<f64>; 
     Ok(found)
 }
 
+/// Adds the rows of the model: three replicas of `raft.elf`, one write at a time.
+fn model_rows(context: &Context<'_>, sheet: &mut Sheet) -> Result<(), String> {
+    let writes = context.choose(10_000, 200);
+    let rows = [
+        ("write, switch of 1 ns", 1_000),
+        ("write, switch of 300 ns (computed, not measured)", 300_000),
+    ];
+    for (subject, picos) in rows {
+        let costs = with_switch(&CostTable::default(), picos)?;
+        let found = raft_times(&costs, writes)?;
+        let values = [
+            ("median us", found.median / 1e3),
+            ("p99 us", found.p99 / 1e3),
+            ("outside of programs us", found.network / 1e3),
+        ];
+        let measure = |costs: &CostTable| Ok(raft_times(&with_switch(costs, picos)?, 100)?.median);
+        add_model(sheet, subject, &values, &measure)?;
+    }
+    Ok(())
+}
+
 /// Measures writes by both rules of answers.
 ///
 /// # Errors
@@ -182,8 +205,8 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             Origin::Paper,
             &[("median us", middle), ("p99 us", tail)],
         );
-        missing(&mut sheet, subject, Origin::Model, NO_MODEL);
     }
+    model_rows(context, &mut sheet)?;
     for subject in ["write over rings", "write over UDP", "write over AF_XDP"] {
         missing(
             &mut sheet,

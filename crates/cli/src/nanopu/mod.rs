@@ -2,6 +2,8 @@
 //!
 //! The crate `nanopu` has the model. This module reads images and prints results.
 
+mod in_topology;
+
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -10,15 +12,15 @@ use ::nanopu::{
     MAX_CORES, MAX_MESSAGE, MAX_MESSAGES, Output, Picos, SingleCore, TraceRecord, run_load,
 };
 use clap::{Args, Subcommand};
-use command::args::read;
+use command::topology::read_image;
+use runtime::ProcessSetup;
 use serde::Serialize;
 use support::count::count;
 use support::text_table::table;
 
+use crate::engine::Choice;
 use crate::{Ended, out};
 
-/// Bytes of an image file, at most.
-const MAX_IMAGE_BYTES: u64 = 256 << 20;
 /// Nanoseconds of the messages of a load, at most: a day.
 const MAX_LOAD_NS: u64 = 86_400_000_000_000;
 /// Mebibytes of memory of a device, at most.
@@ -30,6 +32,7 @@ const MAX_MEMORY_MIB: u64 = 4096;
     after_help = "The model runs RV64IMAFDC programs. x30 is netRX, the next word of a received message; x31 is netTX, the next word of a sent one.\n\nExamples:\n  \
                   polyplane nanopu run examples/nanopu/loopback.elf\n  \
                   polyplane nanopu run examples/nanopu/loopback.elf --cores 4 --clients 8 --interval-ns 20 --cost switch=1000\n  \
+                  polyplane nanopu run examples/nanopu/loopback.elf --topo examples/nanopu/star.toml\n  \
                   polyplane nanopu trace examples/nanopu/loopback.elf\n  \
                   polyplane nanopu costs\n\n\
                   docs/reference/nanopu.md has the registers, the costs with their sources, and what is not modelled. Exit status: 0; 1 if the image is refused or a core \
@@ -38,6 +41,13 @@ const MAX_MEMORY_MIB: u64 = 4096;
 pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
+}
+
+impl Options {
+    /// Returns true if a program is to run in a topology, until it is done or until a signal.
+    pub(crate) fn runs_topology(&self) -> bool {
+        matches!(&self.command, Command::Run(run) if run.topology.is_some())
+    }
 }
 
 #[derive(Subcommand)]
@@ -68,9 +78,10 @@ struct ProgramOptions {
     /// Memory at 0x80000000, in MiB.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_MEMORY_MIB))]
     memory_mib: u64,
-    /// Contents of each message in hexadecimal digits.
-    #[arg(long, value_name = "HEX", conflicts_with = "bytes")]
-    payload: Option<String>,
+    /// Contents of each message in hexadecimal digits. If it is given several times, messages have
+    /// the contents by turns.
+    #[arg(long = "payload", value_name = "HEX", conflicts_with = "bytes")]
+    payloads: Vec<String>,
     /// Bytes of each message, all zero.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=2048))]
     bytes: u16,
@@ -103,6 +114,18 @@ struct RunOptions {
     /// Seed of the losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Run the program in the nanoPUs of a topology, with its switches, links and `[[requests]]`
+    /// (docs/reference/topology.md). Costs that are set are those of all of them.
+    #[arg(long = "topo", value_name = "TOPO.toml",
+        conflicts_with_all = ["payloads", "bytes", "context", "memory_mib", "cores", "clients", "messages", "interval_ns", "lost_per_mille", "seed"])]
+    topology: Option<PathBuf>,
+    /// With --topo: maximum simulated time in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "topology",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    milliseconds: u64,
+    /// With --topo: the engine of the switches.
+    #[command(flatten)]
+    choice: Choice,
 }
 
 #[derive(Args)]
@@ -118,8 +141,9 @@ struct TraceOptions {
     cycles: Option<u64>,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Ended, String> {
+pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     match &options.command {
+        Command::Run(options) if options.topology.is_some() => in_topology::run(options, early),
         Command::Run(options) => load(options),
         Command::Trace(options) => trace(options),
         Command::Costs(options) => {
@@ -146,24 +170,25 @@ struct Program {
     image: Image,
     memory: usize,
     costs: CostTable,
-    payload: Vec<u8>,
+    payloads: Vec<Vec<u8>>,
 }
 
 fn read_program(options: &ProgramOptions) -> Result<Program, String> {
     let costs = read_costs(&options.costs)?;
-    let payload = match &options.payload {
-        Some(text) => parse_hex(text)?,
-        None => vec![0; usize::from(options.bytes)],
+    let payloads = match &options.payloads[..] {
+        [] => vec![vec![0; usize::from(options.bytes)]],
+        texts => {
+            let payloads = texts.iter().map(|text| parse_hex(text));
+            payloads.collect::<Result<_, _>>()?
+        }
     };
-    let file = read(&options.image, MAX_IMAGE_BYTES)?;
     let memory = (options.memory_mib << 20) as usize;
-    let image = Image::parse(&file, memory)
-        .map_err(|error| format!("{}: {error}", options.image.display()))?;
+    let image = read_image(&options.image, memory)?;
     Ok(Program {
         image,
         memory,
         costs,
-        payload,
+        payloads,
     })
 }
 
@@ -291,29 +316,6 @@ struct FaultResult {
     message: String,
 }
 
-fn part_rows(parts: &CycleParts) -> Vec<(&'static str, u64)> {
-    let CycleParts {
-        issue,
-        fetch,
-        operands,
-        data,
-        control,
-        system,
-        transmit,
-        polling,
-    } = *parts;
-    vec![
-        ("issue", issue),
-        ("fetch", fetch),
-        ("operands", operands),
-        ("data", data),
-        ("control", control),
-        ("system", system),
-        ("transmit", transmit),
-        ("polling", polling),
-    ]
-}
-
 fn result_of(report: &LoadReport, costs: &CostTable) -> RunResult {
     let nanos = |per_mille| report.latency(per_mille).map(Picos::as_nanos);
     let answered = report.latencies.len();
@@ -322,7 +324,7 @@ fn result_of(report: &LoadReport, costs: &CostTable) -> RunResult {
     let cores = report.cores.iter().map(|(parts, instructions)| CoreResult {
         instructions: *instructions,
         cycles: parts.total(),
-        parts: part_rows(parts),
+        parts: parts.named().to_vec(),
     });
     let names = ["instructions", "data", "shared"];
     let caches = names.into_iter().zip(report.caches);
@@ -389,7 +391,7 @@ fn load(options: &RunOptions) -> Result<Ended, String> {
         clients: options.clients as usize,
         messages: options.messages as usize,
         interval: Picos::from_nanos(options.interval_ns),
-        payload: program.payload,
+        payloads: program.payloads,
         context: options.program.context,
         faults: LinkFaults {
             lost_per_mille: options.lost_per_mille,
@@ -460,11 +462,7 @@ fn result_text(result: &RunResult) -> String {
         network.overflow,
     );
     let mut head = vec!["core", "instructions", "cycles"];
-    head.extend(
-        part_rows(&CycleParts::default())
-            .iter()
-            .map(|(name, _)| *name),
-    );
+    head.extend(CycleParts::default().named().iter().map(|(name, _)| *name));
     let rows = result.cores.iter().enumerate().map(|(number, core)| {
         let mut row = vec![
             number.to_string(),
@@ -484,7 +482,17 @@ fn result_text(result: &RunResult) -> String {
         ]
     });
     text += &table(&["cache", "hits", "misses"], rows);
-    let changed = result.costs.iter().filter(|cost| !cost.is_default);
+    let costs = set_costs_text(&result.costs);
+    if !costs.is_empty() {
+        text += "\n";
+        text += &costs;
+    }
+    text
+}
+
+/// Returns a table of the costs that were set, or nothing.
+fn set_costs_text(costs: &[CostRow]) -> String {
+    let changed = costs.iter().filter(|cost| !cost.is_default);
     let rows: Vec<_> = changed
         .map(|cost| {
             vec![
@@ -494,11 +502,10 @@ fn result_text(result: &RunResult) -> String {
             ]
         })
         .collect();
-    if !rows.is_empty() {
-        text += "\n";
-        text += &table(&["cost set", "value", "unit"], rows);
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(&["cost set", "value", "unit"], rows),
     }
-    text
 }
 
 /// A row of a trace as JSON.
@@ -575,6 +582,9 @@ const TRACE_CYCLES: u64 = 1000;
 
 fn trace(options: &TraceOptions) -> Result<Ended, String> {
     let program = read_program(&options.program)?;
+    let [payload] = &program.payloads[..] else {
+        return Err("a trace is of one message: give --payload once".to_owned());
+    };
     let mut core = SingleCore::new(&program.image, program.memory, &program.costs);
     core.deliver(
         options.at,
@@ -582,7 +592,7 @@ fn trace(options: &TraceOptions) -> Result<Ended, String> {
             context: options.program.context,
             peer: DEVICE_ADDRESS + 1,
             peer_context: 0,
-            bytes: program.payload,
+            bytes: payload.clone(),
         },
     );
     core.run(options.at.saturating_sub(8));
