@@ -94,7 +94,9 @@ fn runs(choices: &mut Rng) -> bool {
     let report = run_load(&image, MEMORY, &load, &costs);
     let get = |cost| Picos(costs.get(cost));
     let crossing = get(Cost::Link) + get(Cost::Link) + get(Cost::Switch);
-    if let Some(least) = report.latency(0) {
+    // A damaged program may send before it has received.
+    let is_shipped = SHIPPED.contains(&file.as_slice());
+    if let Some(least) = report.latency(0).filter(|_| is_shipped) {
         // A message and its answer.
         assert!(least > crossing + crossing, "an answer after {least}");
     }
