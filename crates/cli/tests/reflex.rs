@@ -113,6 +113,7 @@ fn decisions_of_each_kind_are_shown_in_words_and_as_json() {
         ("routing_loop", "node 1 twice", "\"revisited\":1"),
         ("rate_limit", "limit 400 Mbit/s", "\"rate_limit\":50000000"),
         ("tuning", "objective 200 us", "\"objective\":200000"),
+        ("p4_burst", "101, limit 100", "\"measured\":101"),
     ];
     for (name, words, key) in parts {
         let loops = lab::example(&format!("reflex/{name}/loops.toml"));
@@ -129,4 +130,103 @@ fn decisions_of_each_kind_are_shown_in_words_and_as_json() {
         assert!(text.contains(key), "{text}");
         assert!(first["answered"].is_u64(), "{text}");
     }
+}
+
+#[test]
+fn a_program_of_a_monitor_that_is_wrong_is_named_with_its_line_and_its_macros() {
+    let dir = Directory::new("reflex-program");
+    let text = std::fs::read_to_string(lab::example("reflex/p4_burst/loops.toml")).unwrap();
+    let program = std::fs::read_to_string(lab::example("reflex/p4_burst/burst.p4")).unwrap();
+    let entries = std::fs::read_to_string(lab::example("reflex/p4_burst/burst.entries")).unwrap();
+    let file = dir.with("loops.toml", text);
+    dir.with("burst.entries", &entries);
+    dir.with(
+        "burst.p4",
+        program.replace("FIRST_REFLEX_ON_PATH", "REFLEX_BLOCK_5"),
+    );
+    let check = said(&["reflex", "check", &file]);
+    assert_eq!(check.status, Some(1));
+    for part in [
+        "REFLEX_BLOCK_5",
+        "loops.toml:40: error: monitor \"bursts\"",
+        "macros of its permissions: REFLEX_BLOCK_1=0, REFLEX_BLOCK_2=1",
+    ] {
+        assert!(check.err.contains(part), "{part}\n{}", check.err);
+    }
+    dir.with("burst.p4", &program);
+    dir.with("burst.entries", entries.replace("limits", "limit_of"));
+    let check = said(&["reflex", "check", &file]);
+    assert_eq!(check.status, Some(1));
+    assert!(check.err.contains("limit_of"), "{}", check.err);
+    dir.with("burst.entries", &entries);
+    let check = said(&["reflex", "check", &file]);
+    assert_eq!(check.status, Some(0), "{}", check.err);
+    let expected = "monitor bursts: what the P4 program burst.p4 with burst.entries finds";
+    assert!(check.out.contains(expected), "{}", check.out);
+}
+
+#[test]
+fn packets_that_a_program_got_give_its_commands_again() {
+    let dir = Directory::new("reflex-packets");
+    let loops = lab::example("reflex/p4_burst/loops.toml");
+    let fabric = lab::example("reflex/p4_burst/fabric.toml");
+    let reports = format!("collector={}", dir.file("reports.pcap"));
+    let run = said(&[
+        "reflex",
+        "run",
+        &loops,
+        "--fabric",
+        &fabric,
+        "--capture",
+        &reports,
+        "--json",
+    ]);
+    assert_eq!(run.status, Some(0), "{}", run.err);
+    let run = run.json();
+    let packets = dir.file("packets.pcap");
+    // On the other engine.
+    let replay = said(&[
+        "reflex",
+        "replay",
+        &loops,
+        "--in",
+        &reports,
+        "--packets",
+        &format!("bursts={packets}"),
+        "--engine",
+        "interp",
+        "--json",
+    ]);
+    assert_eq!(replay.status, Some(0), "{}", replay.err);
+    let replay = replay.json();
+    assert_eq!(run["decisions"], replay["decisions"]);
+    assert_eq!(run["monitors"], replay["monitors"]);
+    let program = lab::example("reflex/p4_burst/burst.p4");
+    let entries = lab::example("reflex/p4_burst/burst.entries");
+    let again = said(&[
+        "replay",
+        &program,
+        "--entries",
+        &entries,
+        "--in",
+        &format!("0={packets}"),
+        "--out-dir",
+        &dir.file("commands"),
+        "--json",
+    ]);
+    assert_eq!(again.status, Some(0), "{}", again.err);
+    let alarms = &run["monitors"][0]["alarms"];
+    assert!(alarms.as_u64() > Some(0));
+    let sent = again.json();
+    assert_eq!(&sent["sent"]["packets"], alarms, "{sent}");
+    let wrong = said(&[
+        "reflex",
+        "replay",
+        &loops,
+        "--in",
+        &reports,
+        "--packets",
+        "burst=x.pcap",
+    ]);
+    assert!(wrong.err.contains("name one of: bursts"), "{}", wrong.err);
 }

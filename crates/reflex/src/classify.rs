@@ -1,12 +1,14 @@
 //! Classification: the monitors that a report concerns.
 
+mod rule_index;
+
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use telemetry::{FlowKey, IntNodeId};
 
-use crate::write;
+pub(crate) use rule_index::RuleSet;
 
 /// Facts of a report that rules look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub struct ReportFacts {
     pub flow: Option<FlowKey>,
     /// Node that sent the report.
     pub node: Option<IntNodeId>,
+    /// Port of the reported hop at which the packet arrived.
+    pub ingress_port: Option<u16>,
+    /// Port of the reported hop by which the packet left.
+    pub egress_port: Option<u16>,
     /// Queue of the reported hop.
     pub queue: Option<u8>,
     /// Reason of a drop.
@@ -24,14 +30,66 @@ pub struct ReportFacts {
 /// Condition on one fact. A fact that the report does not have meets no condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Term {
-    Source(Ipv4Addr, u8),
-    Destination(Ipv4Addr, u8),
-    Protocol(RangeInclusive<u32>),
-    SourcePort(RangeInclusive<u32>),
-    DestinationPort(RangeInclusive<u32>),
-    Node(RangeInclusive<u32>),
-    Queue(RangeInclusive<u32>),
-    DropReason(RangeInclusive<u32>),
+    Source(IpAddr, u8),
+    Destination(IpAddr, u8),
+    Number(Fact, RangeInclusive<u32>),
+}
+
+/// Fact that is a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fact {
+    Protocol,
+    SourcePort,
+    DestinationPort,
+    Node,
+    IngressPort,
+    EgressPort,
+    Queue,
+    DropReason,
+}
+
+impl Fact {
+    /// All of them with their names in rules.
+    const ALL: [(&'static str, Fact); 8] = [
+        ("ip.protocol", Fact::Protocol),
+        ("l4.src", Fact::SourcePort),
+        ("l4.dst", Fact::DestinationPort),
+        ("node", Fact::Node),
+        ("ingress_port", Fact::IngressPort),
+        ("egress_port", Fact::EgressPort),
+        ("queue", Fact::Queue),
+        ("drop_reason", Fact::DropReason),
+    ];
+
+    /// Returns its width in bits.
+    fn width(self) -> u32 {
+        match self {
+            Fact::Protocol | Fact::Queue | Fact::DropReason => 8,
+            Fact::SourcePort | Fact::DestinationPort | Fact::IngressPort | Fact::EgressPort => 16,
+            Fact::Node => 32,
+        }
+    }
+
+    /// Returns its largest number.
+    fn most(self) -> u32 {
+        u32::MAX >> (32 - self.width())
+    }
+
+    /// Returns its number in a report.
+    #[inline]
+    fn of(self, facts: &ReportFacts) -> Option<u32> {
+        let ports = || facts.flow.and_then(|flow| flow.ports);
+        match self {
+            Fact::Protocol => facts.flow.map(|flow| flow.protocol.into()),
+            Fact::SourcePort => ports().map(|ports| ports.source.into()),
+            Fact::DestinationPort => ports().map(|ports| ports.destination.into()),
+            Fact::Node => facts.node.map(|node| node.0),
+            Fact::IngressPort => facts.ingress_port.map(u32::from),
+            Fact::EgressPort => facts.egress_port.map(u32::from),
+            Fact::Queue => facts.queue.map(u32::from),
+            Fact::DropReason => facts.drop_reason.map(u32::from),
+        }
+    }
 }
 
 /// A rule: conditions that all must hold. One without conditions, `any`, matches all reports.
@@ -58,11 +116,13 @@ impl RuleError {
         match self {
             RuleError::Fact(_) | RuleError::NoCondition(_) => {
                 "write facts and conditions, as in \"ip.src 10.0.1.0/24 l4.dst 5000..6000\"; facts \
-                 are ip.src, ip.dst, ip.protocol, l4.src, l4.dst, node, queue and drop_reason"
+                 are ip.src, ip.dst, ip.protocol, l4.src, l4.dst, node, ingress_port, egress_port, \
+                 queue and drop_reason"
             }
             RuleError::Condition(..) => {
-                "write a prefix, as in 10.0.1.0/24, for addresses; a number, a range, as in \
-                 1..100, or any for the others"
+                "write a prefix, as in 10.0.1.0/24 or 2001:db8::/32, for addresses; a number, a \
+                 range, as in 1..100, or any for the others: node has 32 bits, ports have 16, \
+                 ip.protocol, queue and drop_reason 8"
             }
         }
     }
@@ -94,31 +154,23 @@ impl ReportRule {
             if fact == "any" {
                 continue;
             }
-            let make: fn(RangeInclusive<u32>) -> Term = match fact {
-                "ip.src" | "ip.dst" => {
-                    let word = words.next();
-                    let word = word.ok_or_else(|| RuleError::NoCondition(fact.to_owned()))?;
-                    let (address, length) = prefix(word)
-                        .ok_or_else(|| RuleError::Condition(fact.to_owned(), word.to_owned()))?;
-                    terms.push(match fact {
-                        "ip.src" => Term::Source(address, length),
-                        _ => Term::Destination(address, length),
-                    });
-                    continue;
-                }
-                "ip.protocol" => Term::Protocol,
-                "l4.src" => Term::SourcePort,
-                "l4.dst" => Term::DestinationPort,
-                "node" => Term::Node,
-                "queue" => Term::Queue,
-                "drop_reason" => Term::DropReason,
-                _ => return Err(RuleError::Fact(fact.to_owned())),
-            };
+            let number = Fact::ALL.iter().find(|(name, _)| *name == fact);
+            if number.is_none() && !["ip.src", "ip.dst"].contains(&fact) {
+                return Err(RuleError::Fact(fact.to_owned()));
+            }
             let word = words.next();
             let word = word.ok_or_else(|| RuleError::NoCondition(fact.to_owned()))?;
-            let numbers = range(word)
-                .ok_or_else(|| RuleError::Condition(fact.to_owned(), word.to_owned()))?;
-            terms.push(make(numbers));
+            let term = match number {
+                Some((_, number)) => {
+                    range(word, number.most()).map(|range| Term::Number(*number, range))
+                }
+                None => any_prefix(word).map(|(address, length)| match fact {
+                    "ip.src" => Term::Source(address, length),
+                    _ => Term::Destination(address, length),
+                }),
+            };
+            let error = || RuleError::Condition(fact.to_owned(), word.to_owned());
+            terms.push(term.ok_or_else(error)?);
         }
         Ok(ReportRule {
             terms,
@@ -140,49 +192,71 @@ impl fmt::Display for ReportRule {
 }
 
 impl Term {
+    #[inline]
     fn holds(&self, facts: &ReportFacts) -> bool {
-        let within = |range: &RangeInclusive<u32>, value: Option<u32>| {
-            value.is_some_and(|value| range.contains(&value))
-        };
-        let flow = facts.flow;
-        let ports = flow.and_then(|flow| flow.ports);
         match self {
-            Term::Source(address, length) => {
-                flow.is_some_and(|flow| is_in(flow.source, *address, *length))
+            Term::Source(network, length) => {
+                let flow = facts.flow;
+                flow.is_some_and(|flow| is_in(flow.source, *network, *length))
             }
-            Term::Destination(address, length) => {
-                flow.is_some_and(|flow| is_in(flow.destination, *address, *length))
+            Term::Destination(network, length) => {
+                let flow = facts.flow;
+                flow.is_some_and(|flow| is_in(flow.destination, *network, *length))
             }
-            Term::Protocol(range) => within(range, flow.map(|flow| flow.protocol.into())),
-            Term::SourcePort(range) => within(range, ports.map(|ports| ports.source.into())),
-            Term::DestinationPort(range) => {
-                within(range, ports.map(|ports| ports.destination.into()))
+            Term::Number(fact, range) => {
+                let number = fact.of(facts);
+                number.is_some_and(|number| range.contains(&number))
             }
-            Term::Node(range) => within(range, facts.node.map(|node| node.0)),
-            Term::Queue(range) => within(range, facts.queue.map(u32::from)),
-            Term::DropReason(range) => within(range, facts.drop_reason.map(u32::from)),
         }
     }
 }
 
-fn is_in(address: IpAddr, network: Ipv4Addr, length: u8) -> bool {
-    matches!(address, IpAddr::V4(address) if write::is_in(address, network, length))
+/// Returns an address as 128 bits, an IPv4 address in the upper ones: a prefix has the same length.
+fn address_bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
+        IpAddr::V6(address) => address.to_bits(),
+    }
 }
 
-/// Reads a prefix, as in 10.0.1.0/24, or an address.
+/// Returns the mask of a prefix.
+fn prefix_mask(length: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+/// Returns whether a network has an address.
+#[inline]
+fn is_in(address: IpAddr, network: IpAddr, length: u8) -> bool {
+    let differ = address_bits(address) ^ address_bits(network);
+    address.is_ipv4() == network.is_ipv4() && differ & prefix_mask(length) == 0
+}
+
+/// Reads a prefix of IPv4, as in 10.0.1.0/24, or an address.
 pub(crate) fn prefix(word: &str) -> Option<(Ipv4Addr, u8)> {
     let (address, length) = word.split_once('/').unwrap_or((word, "32"));
     let length = length.parse().ok().filter(|length| *length <= 32)?;
     Some((address.parse().ok()?, length))
 }
 
-fn range(word: &str) -> Option<RangeInclusive<u32>> {
+/// Reads a prefix of IPv4 or IPv6, or an address.
+fn any_prefix(word: &str) -> Option<(IpAddr, u8)> {
+    if let Some((address, length)) = prefix(word) {
+        return Some((address.into(), length));
+    }
+    let (address, length) = word.split_once('/').unwrap_or((word, "128"));
+    let length = length.parse().ok().filter(|length| *length <= 128)?;
+    let address: Ipv6Addr = address.parse().ok()?;
+    Some((address.into(), length))
+}
+
+/// Reads a number, a range or `any`, up to the largest number.
+fn range(word: &str, most: u32) -> Option<RangeInclusive<u32>> {
     if word == "any" {
-        return Some(0..=u32::MAX);
+        return Some(0..=most);
     }
     let (low, high) = word.split_once("..").unwrap_or((word, word));
     let range = low.parse().ok()?..=high.parse().ok()?;
-    (!range.is_empty()).then_some(range)
+    (!range.is_empty() && *range.end() <= most).then_some(range)
 }
 
 #[cfg(test)]
@@ -205,6 +279,8 @@ mod tests {
         let facts = ReportFacts {
             flow: Some(flow),
             node: Some(IntNodeId(7)),
+            ingress_port: Some(1),
+            egress_port: Some(500),
             queue: Some(3),
             drop_reason: None,
         };
@@ -219,6 +295,9 @@ mod tests {
             ("l4.src any ip.protocol 17 queue 3 node 1..7", true),
             ("drop_reason any", false),
             ("any node 8", false),
+            ("ingress_port 1 egress_port 400..600", true),
+            ("ingress_port 2", false),
+            ("ip.src ::/0", false),
         ] {
             assert_eq!(
                 ReportRule::parse(text).unwrap().matches(&facts),
@@ -235,6 +314,12 @@ mod tests {
             ("node", "node has no condition"),
             ("node 9..1", "\"9..1\" is no condition for node"),
             ("queue -1", "\"-1\" is no condition for queue"),
+            ("queue 256", "\"256\" is no condition for queue"),
+            ("l4.dst 1..65536", "\"1..65536\" is no condition for l4.dst"),
+            (
+                "ip.dst 2001:db8::/129",
+                "\"2001:db8::/129\" is no condition for ip.dst",
+            ),
             ("ip.src", "ip.src has no condition"),
             (
                 "ip.src 10.0.0.0/33",

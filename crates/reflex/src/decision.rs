@@ -112,6 +112,13 @@ pub enum Measured {
         /// Bytes of the flow in it.
         flow_bytes: u64,
     },
+    /// Values that a program wrote into its command.
+    ByProgram {
+        /// The value that it measured.
+        measured: u64,
+        /// The value that it compared it with.
+        limit: u64,
+    },
 }
 
 /// A decision of a monitor.
@@ -170,6 +177,8 @@ pub enum DecisionRefusal {
     Rate,
     /// The permission has no entry left.
     Entries,
+    /// The monitor has no such permission, or it does not allow the change or the port.
+    NotAllowed,
     /// The subject lacks a field of the table's key, or is in no prefix of the permission.
     NoKey,
     /// No permission concerns a node of the path.
@@ -194,11 +203,12 @@ pub enum DecisionRefusal {
 
 impl DecisionRefusal {
     /// All reasons.
-    pub const ALL: [DecisionRefusal; 14] = [
+    pub const ALL: [DecisionRefusal; 15] = [
         DecisionRefusal::Held,
         DecisionRefusal::Same,
         DecisionRefusal::Rate,
         DecisionRefusal::Entries,
+        DecisionRefusal::NotAllowed,
         DecisionRefusal::NoKey,
         DecisionRefusal::NotOnPath,
         DecisionRefusal::NoPort,
@@ -218,6 +228,7 @@ impl DecisionRefusal {
             DecisionRefusal::Same => "same",
             DecisionRefusal::Rate => "rate",
             DecisionRefusal::Entries => "entries",
+            DecisionRefusal::NotAllowed => "not_allowed",
             DecisionRefusal::NoKey => "no_key",
             DecisionRefusal::NotOnPath => "not_on_path",
             DecisionRefusal::NoPort => "no_port",
@@ -239,6 +250,9 @@ impl fmt::Display for DecisionRefusal {
             DecisionRefusal::Same => "same: the place has this content already",
             DecisionRefusal::Rate => "rate: too many changes in the last second",
             DecisionRefusal::Entries => "entries: the permission has no entry left",
+            DecisionRefusal::NotAllowed => {
+                "not allowed: the monitor has no permission for the change or the port"
+            }
             DecisionRefusal::NoKey => {
                 "no key: it lacks a field of the table's key, or is in no prefix of the permission"
             }

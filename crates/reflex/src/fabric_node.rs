@@ -95,7 +95,7 @@ impl CommandTarget for FabricElement {
     }
 }
 
-/// Function that gets each frame of a source, and its time.
+/// Function that gets each frame of a source or of a monitor's program, and its time.
 pub type FrameObserver = Box<dyn FnMut(&[u8], Nanos)>;
 
 /// A plane that several nodes of a fabric share.

@@ -12,6 +12,8 @@
 //!   the newest leader.
 //! - [`PlaneDriver`] joins them; [`FabricPlane`] is one in a simulated fabric.
 //!
+//! - A monitor is built in, or a P4 program on a device ([`ProgramMonitor`]).
+//!
 //! It may not import `runtime`, `p4rt` or `cli`.
 //!
 //! Invariants:
@@ -48,13 +50,15 @@ pub use fabric_node::{
     FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
 };
 pub use loops::{
-    BurstFlows, ChangeSpec, Compare, ElementDevice, ElementIndex, ElementSpec, EntrySpec, KeyPart,
-    LatencyMeasure, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec,
-    P4RuntimeDevice, PathLatencySpec, RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec,
-    SourceIndex, SourcePlace, SourceSpec, SpreaderSpec, StoreSpec, TuningSpec,
+    BurstFlows, ChangeSpec, Compare, DetourNode, ElementDevice, ElementIndex, ElementSpec,
+    EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex,
+    MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ProgramSpec, RateLimitSpec,
+    ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec, SpreaderSpec,
+    StoreSpec, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
-pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
+pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor, PathSample};
+pub use monitor::program::ProgramMonitor;
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{

@@ -7,7 +7,7 @@ use packet::Nanos;
 use telemetry::{IntNodeId, ReportedPath};
 
 use crate::decision::{DecisionRefusal, Subject};
-use crate::loops::{ChangeSpec, ReflexIndex, ReflexSpec};
+use crate::loops::{ChangeSpec, KeyPart, ReflexIndex, ReflexSpec};
 use crate::write::{ElementWrite, EntryKey, Setting, WritePlace};
 
 /// Credit of one change, in billionths.
@@ -58,6 +58,8 @@ pub(crate) enum Wish {
     /// The subject's entry with the action of the permission: to another port than those by which
     /// the element sent the packet, or without a parameter.
     Entry(PathPorts),
+    /// The subject's entry with this port of the permission.
+    Port(u32),
     /// A rate of the permission's meter, in bytes a second.
     Rate(u64),
     /// A value of the permission's register or queue.
@@ -155,10 +157,21 @@ impl Permission {
         if made.is_none() && self.made >= self.spec.entries {
             return Err(DecisionRefusal::Entries);
         }
-        let setting = match wish {
-            Wish::Entry(path) => self.entry((path, is_unsafe), state)?,
-            Wish::Rate(rate) => Setting::Rate(*rate),
-            Wish::Value(value) => Setting::Value(*value),
+        let setting = match (wish, &self.spec.change) {
+            (Wish::Entry(path), ChangeSpec::Entry(entry)) => {
+                self.entry(&entry.ports, (path, is_unsafe), state)?
+            }
+            (Wish::Port(port), ChangeSpec::Entry(entry)) if entry.ports.contains(port) => {
+                if is_unsafe(*port) {
+                    return Err(DecisionRefusal::UnsafePath);
+                }
+                Setting::Action(Some(*port))
+            }
+            (Wish::Rate(rate), ChangeSpec::Meter { .. }) => Setting::Rate(*rate),
+            (Wish::Value(value), ChangeSpec::Register { .. } | ChangeSpec::Queue(_)) => {
+                Setting::Value(*value)
+            }
+            _ => return Err(DecisionRefusal::NotAllowed),
         };
         if made.is_some_and(|it| it.setting == setting) {
             return Err(DecisionRefusal::Same);
@@ -197,7 +210,12 @@ impl Permission {
             ChangeSpec::Entry(entry) => {
                 let key = match subject {
                     Subject::Flow(flow) => EntryKey::of_prefix(flow, &entry.key, &entry.prefixes),
-                    Subject::Host(host) => EntryKey::of_host(*host),
+                    Subject::Host(host) => {
+                        let is_address = |part: &KeyPart| part.widths() == KeyPart::Source.widths();
+                        let is_only = matches!(&entry.key[..], [part] if is_address(part));
+                        let fits = is_only && entry.prefixes.is_empty();
+                        fits.then(|| EntryKey::of_host(*host)).flatten()
+                    }
                     Subject::Tenant => None,
                 };
                 key.map(WritePlace::Entry)
@@ -213,13 +231,10 @@ impl Permission {
     /// element sent the packet, and none by which it did.
     fn entry(
         &self,
+        ports: &[u32],
         (path, is_unsafe): (&PathPorts, impl Fn(u32) -> bool),
         state: Option<PlaceState>,
     ) -> Result<Setting, DecisionRefusal> {
-        let ChangeSpec::Entry(entry) = &self.spec.change else {
-            return Err(DecisionRefusal::NoKey);
-        };
-        let ports = &entry.ports;
         if ports.is_empty() {
             return Ok(Setting::Action(None));
         }

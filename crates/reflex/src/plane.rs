@@ -12,12 +12,13 @@ use telemetry::{
     Exporter, ReportView, SequenceCounts, SequenceTracker, TelemetryReport, datagram_digest,
 };
 
-use crate::classify::ReportFacts;
+use crate::classify::{ReportFacts, RuleSet};
 use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outcome, Subject};
 use crate::detour_check::DetourCheck;
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementDevice, ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
 use crate::monitor::microburst::Burst;
+use crate::monitor::program::ProgramMonitor;
 use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
@@ -81,6 +82,8 @@ pub struct MonitorCounts {
     pub refused: [u64; DecisionRefusal::ALL.len()],
     /// Decisions that the store took.
     pub made: u64,
+    /// Frames that a program sent to the port of commands and that are no command.
+    pub malformed: u64,
 }
 
 /// A command for an element.
@@ -100,6 +103,7 @@ struct Source {
 }
 
 struct Monitor {
+    rules: RuleSet,
     detector: Detector,
     counts: MonitorCounts,
 }
@@ -186,6 +190,7 @@ impl ReflexPlane {
             tracker: SequenceTracker::new(64 * source.from.len()),
         });
         let monitors = (1..).zip(&loops.monitors).map(|(number, monitor)| Monitor {
+            rules: RuleSet::new(&monitor.rules),
             detector: Detector::new(&monitor.kind, mix(seed ^ number)),
             counts: MonitorCounts::default(),
         });
@@ -245,6 +250,14 @@ impl ReflexPlane {
         Ok(())
     }
 
+    /// Returns a monitor that is a P4 program. `None`: it is built in.
+    pub fn program_mut(&mut self, monitor: MonitorIndex) -> Option<&mut ProgramMonitor> {
+        match &mut self.monitors[monitor.0].detector {
+            Detector::Program(program) => Some(program),
+            _ => None,
+        }
+    }
+
     /// Takes the payload of a datagram that arrived at a source.
     pub fn receive(&mut self, now: Nanos, source: SourceIndex, from: Ipv4Addr, payload: &[u8]) {
         self.counts.received += 1;
@@ -285,9 +298,12 @@ impl ReflexPlane {
             self.counts.reports += 1;
             let view = ReportView::new(exporter, &individual, &domain);
             let local = individual.local_hop();
+            let interfaces = local.and_then(|hop| hop.interfaces);
             let facts = ReportFacts {
                 flow: view.flow,
                 node,
+                ingress_port: interfaces.map(|ports| ports.ingress),
+                egress_port: interfaces.map(|ports| ports.egress),
                 queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
                 drop_reason: individual.drop_record().map(|record| record.reason),
             };
@@ -300,8 +316,7 @@ impl ReflexPlane {
     fn classify(&mut self, now: Nanos, report: &MonitoredReport<'_>) {
         let mut is_classified = false;
         for at in 0..self.monitors.len() {
-            let rules = &self.loops.monitors[at].rules;
-            if rules.iter().any(|rule| rule.matches(&report.facts)) {
+            if self.monitors[at].rules.matches(&report.facts) {
                 is_classified = true;
                 self.observe(now, MonitorIndex(at), report);
             }
@@ -357,6 +372,12 @@ impl ReflexPlane {
                 }
                 let target = found.map(|reflex| (*reflex, wish));
                 let target = target.ok_or(DecisionRefusal::NotOnPath);
+                self.attempt(now, index, finding, target);
+            }
+            Targets::Of(place) => {
+                let reflex = self.loops.monitors[index.0].reflexes.get(place);
+                let target = reflex.map(|reflex| (*reflex, wish));
+                let target = target.ok_or(DecisionRefusal::NotAllowed);
                 self.attempt(now, index, finding, target);
             }
         }
@@ -851,7 +872,15 @@ impl ReflexPlane {
 
     /// Returns a monitor's counts.
     pub fn monitor_counts(&self, monitor: MonitorIndex) -> MonitorCounts {
-        self.monitors[monitor.0].counts
+        let monitor = &self.monitors[monitor.0];
+        let malformed = match &monitor.detector {
+            Detector::Program(program) => program.malformed(),
+            _ => 0,
+        };
+        MonitorCounts {
+            malformed,
+            ..monitor.counts
+        }
     }
 
     /// Returns the bursts that a monitor of kind `microburst` found, oldest first.

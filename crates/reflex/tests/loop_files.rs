@@ -6,13 +6,14 @@ use common::{bed, example, read};
 use reflex::{ChangeSpec, ElementIndex, Loops, ManagedElement};
 
 /// Names of the examples.
-const EXAMPLES: [&str; 6] = [
+const EXAMPLES: [&str; 7] = [
     "slow_link",
     "spreader",
     "routing_loop",
     "rate_limit",
     "microburst",
     "tuning",
+    "p4_burst",
 ];
 
 const HEAD: &str = r#"[[element]]
@@ -54,6 +55,68 @@ fn each_example_has_switches_that_its_permissions_fit() {
         let bed = bed(name, |fabric, loops| (fabric, loops));
         assert!(!bed.plane.get().plane().loops().monitors.is_empty());
     }
+}
+
+#[test]
+fn a_monitor_is_of_a_kind_or_a_program() {
+    check(
+        r#"[[monitor]]
+name = "a"
+match = ["any"]
+[[monitor]]
+name = "b"
+kind = "loops"
+program = "b.p4"
+match = ["any"]
+[[monitor]]
+name = "c"
+kind = "loops"
+entries = "c.entries"
+match = ["any"]
+[[monitor]]
+name = "d"
+program = "d.p4"
+entries = ""
+window = 10
+match = ["any"]
+reflexes = ["block host", "block-host"]
+[[reflex]]
+name = "block host"
+element = "leaf1"
+table = "t"
+key = ["ip.src"]
+action = "drop"
+[[reflex]]
+name = "block-host"
+element = "leaf1"
+table = "u"
+key = ["ip.src"]
+action = "drop"
+"#,
+        &[
+            (2, "the monitor has neither `kind` nor `program`"),
+            (7, "the monitor has both `kind` and `program`"),
+            (12, "a monitor of kind loops has no setting `entries`"),
+            (
+                16,
+                "the reflexes \"block host\" and \"block-host\" are both REFLEX_BLOCK_HOST in the \
+                 program",
+            ),
+            (17, "`entries` names no file"),
+            (18, "a monitor with a program has no setting `window`"),
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_key_has_the_known_one_that_is_like_it() {
+    let found =
+        mistakes("[[monitor]]\nname = \"a\"\nkind = \"loops\"\nmatch = [\"any\"]\nreflx = \"b\"\n");
+    let Some((5, message, mend)) = found.first() else {
+        panic!("{found:?}");
+    };
+    assert!(message.starts_with("unknown field `reflx`"), "{message}");
+    assert!(mend.starts_with("did you mean `reflex`?"), "{mend}");
 }
 
 #[test]

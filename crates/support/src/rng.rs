@@ -17,6 +17,14 @@ pub const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
+/// Returns the halves of a product of 128 bits, joined by exclusive or. With a secret factor it is
+/// a hash of the other one: fast, and weaker than [`mix`].
+#[inline]
+pub const fn folded_product(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
 /// Generator SplitMix64: a counter and a mixing function. Not for cryptography.
 #[derive(Clone, Debug)]
 pub struct Rng {

@@ -188,6 +188,14 @@ impl Instructions {
         self.0 & other.0 == other.0
     }
 
+    /// Returns the node ID of an entry with these bits, in the layouts of INT.
+    #[inline]
+    pub(crate) fn node_of(self, values: &[u8]) -> Option<IntNodeId> {
+        let word = word_at(values, 0);
+        let is_known = self.has(Instructions::NODE) && word != u32::MAX;
+        is_known.then_some(IntNodeId(word))
+    }
+
     /// Returns the bits of both.
     #[must_use]
     pub const fn with(self, other: Instructions) -> Instructions {

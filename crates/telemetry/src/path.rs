@@ -247,8 +247,8 @@ impl<'a> ReportedPath<'a> {
         let places = ResidencePlaces::new(self.stack.layout(), self.stack.instructions);
         let mut sum = Nanos::ZERO;
         let mut count = 0;
-        for entry in self.stack.entries().skip(skipped) {
-            sum += places.read(entry.bytes()).ok_or(NoSample::UnknownLatency)?;
+        for values in self.stack.values().skip(skipped) {
+            sum += places.read(values).ok_or(NoSample::UnknownLatency)?;
             count += 1;
         }
         Ok((sum, count))
@@ -304,25 +304,32 @@ impl<'a> ReportedPath<'a> {
     #[inline]
     pub fn path_hash(&self, seed: u64) -> Option<u64> {
         self.complete().ok()?;
-        self.nodes().try_fold(rng::mix(seed), |hash, node| {
-            Some(rng::mix(
+        // Each step hides the one before, so a product is enough; the last step mixes.
+        let hash = self.nodes().try_fold(rng::mix(seed), |hash, node| {
+            Some(rng::folded_product(
                 hash.wrapping_add(rng::INCREMENT) ^ u64::from(node?.0),
+                rng::INCREMENT,
             ))
-        })
+        });
+        hash.map(rng::mix)
     }
 
     /// The nodes of [`ReportedPath::hops`], without their other values.
     #[inline]
     fn nodes(&self) -> impl Iterator<Item = Option<IntNodeId>> + use<'a> {
         let is_in_both = self.position == SinkHop::InBoth;
-        let mut entries = self.stack.entries();
+        let instructions = self.stack.instructions;
+        let mut entries = self.stack.values();
         // Newest entries come first.
         let merged = is_in_both.then(|| entries.next()).flatten();
         let own = self.local.map(|local| {
-            let in_stack = merged.and_then(|entry| entry.node());
+            let in_stack = merged.and_then(|values| instructions.node_of(values));
             in_stack.or(local.node)
         });
-        entries.rev().map(|entry| entry.node()).chain(own)
+        let nodes = entries.rev();
+        nodes
+            .map(move |values| instructions.node_of(values))
+            .chain(own)
     }
 
     /// Returns the first node that the path visits a second time.

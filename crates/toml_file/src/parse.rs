@@ -22,7 +22,7 @@ pub struct Parsed<T> {
 
 /// Parses the text of a file. A part with an error is removed and the rest is parsed again, so
 /// that one error hides no others. Each of these mistakes has the given hint: the page with the
-/// keys.
+/// keys. An unknown key also has the known one that is most like it.
 pub fn parse<T: DeserializeOwned>(text: &str, hint: &str) -> Parsed<T> {
     let mut mistakes = Mistakes::of(text);
     let add = |mistakes: &mut Mistakes, error: &toml::de::Error| {
@@ -30,7 +30,10 @@ pub fn parse<T: DeserializeOwned>(text: &str, hint: &str) -> Parsed<T> {
         mistakes.add(FileMistake {
             line,
             message: error.message().trim_end().to_owned(),
-            mend: hint.to_owned(),
+            mend: match similar_key(error.message()) {
+                Some(key) => format!("did you mean `{key}`? {hint}"),
+                None => hint.to_owned(),
+            },
         });
     };
     let (mut whole, errors) = DeTable::parse_recoverable(text);
@@ -62,6 +65,18 @@ pub fn parse<T: DeserializeOwned>(text: &str, hint: &str) -> Parsed<T> {
             };
         }
     }
+}
+
+/// Returns the known key that is like an unknown one, by the message of serde: "unknown field `a`,
+/// expected `b` or `c`". `None` if there is none, and for other messages.
+fn similar_key(message: &str) -> Option<&str> {
+    let names = message.strip_prefix("unknown field ")?;
+    let mut names = names.split('`').skip(1).step_by(2);
+    let unknown = names.next()?;
+    let near = names.map(|name| (strsim::osa_distance(unknown, name), name));
+    let (distance, name) = near.min()?;
+    // A third of the letters, as in misspelt names of programs.
+    (distance <= unknown.chars().count().div_ceil(3)).then_some(name)
 }
 
 /// Removes the innermost key, with its value, at a byte offset. Returns false if there is none.
@@ -116,4 +131,29 @@ fn remove_item(file: &mut DeTable<'_>, at: usize) -> bool {
     let found = entries.find(|(key, value)| key.span().contains(&at) || reaches(value, at));
     let key = found.map(|(key, _)| key.clone());
     key.is_some_and(|key| file.remove(&key).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_has_the_known_one_that_is_like_it() {
+        for (message, expected) in [
+            (
+                "unknown field `windw`, expected one of `above`, `window`, `within`",
+                Some("window"),
+            ),
+            (
+                "unknown field `reflexs`, expected `reflex` or `rate`",
+                Some("reflex"),
+            ),
+            ("unknown field `nmae`, expected `name`", Some("name")),
+            ("unknown field `colour`, expected `name` or `rate`", None),
+            ("missing field `name`", None),
+            ("unknown field", None),
+        ] {
+            assert_eq!(similar_key(message), expected, "{message}");
+        }
+    }
 }

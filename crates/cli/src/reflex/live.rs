@@ -13,6 +13,7 @@ use support::amount;
 use terminal::live::LiveLine;
 
 use super::show::{self, Report};
+use crate::engine::Choice;
 use crate::{Ended, out};
 
 /// Options of a process.
@@ -52,6 +53,8 @@ pub(super) struct MemberOptions {
     seconds: Option<Duration>,
     #[command(flatten)]
     live: LiveOptions,
+    #[command(flatten)]
+    choice: Choice,
     /// Write JSON: an event a line, then the counts.
     #[arg(long)]
     json: bool,
@@ -64,6 +67,8 @@ pub(super) struct LiveRun<'a> {
     pub(super) node: Option<usize>,
     pub(super) time: Option<Duration>,
     pub(super) json: bool,
+    /// Engine of monitors that are programs.
+    pub(super) choice: Choice,
     /// File of a capture of each source.
     pub(super) captures: Vec<Option<PathBuf>>,
 }
@@ -89,6 +94,7 @@ pub(super) fn member(options: &MemberOptions, early: &ProcessSetup) -> Result<En
         node: Some(node),
         time: options.seconds,
         json: options.json,
+        choice: options.choice,
         captures: Vec::new(),
     };
     self::run(loops, &run, &options.live, early)
@@ -118,13 +124,14 @@ pub(super) fn run(
     let process = PlaneProcess::open(loops, &process_options);
     let mut process = process.map_err(|error| error.to_string())?;
     super::set_topology(process.plane_mut(), run.file)?;
+    let start = process.started();
+    super::programs::set(process.plane_mut(), run.file, run.choice, start)?;
     show::keys_text(process.driver())
         .iter()
         .for_each(|line| out::note(line));
     for warning in process.warnings() {
         out::note(&format!("warning: {warning}"));
     }
-    let start = process.started();
     let name = process.driver().plane().loops().name.clone();
     let node = run
         .node

@@ -43,6 +43,10 @@ pub(super) enum ShownMeasured {
         queue_bytes: u64,
         flow_bytes: u64,
     },
+    ByProgram {
+        measured: u64,
+        limit: u64,
+    },
 }
 
 impl ShownMeasured {
@@ -85,6 +89,7 @@ impl ShownMeasured {
                 queue_bytes: bytes,
                 flow_bytes,
             },
+            Measured::ByProgram { measured, limit } => ShownMeasured::ByProgram { measured, limit },
         }
     }
 }
@@ -123,6 +128,7 @@ pub(super) fn measured(measured: &Measured) -> String {
             amount::bytes(flow_bytes),
             amount::bytes(bytes)
         ),
+        Measured::ByProgram { measured, limit } => format!("{measured}, limit {limit}"),
     }
 }
 
@@ -169,6 +175,12 @@ pub(super) fn kind(kind: &MonitorKind) -> String {
             time(spec.objective),
             time(spec.every)
         ),
+        MonitorKind::Program(spec) => {
+            let entries = spec.entries.as_ref();
+            let entries = entries.map(|entries| format!(" with {}", entries.display()));
+            let (program, entries) = (spec.program.display(), entries.unwrap_or_default());
+            format!("what the P4 program {program}{entries} finds")
+        }
         MonitorKind::Microburst(spec) => {
             let flows = match spec.flows {
                 BurstFlows::Victims => "victims",

@@ -6,6 +6,7 @@
 mod control;
 mod live;
 mod measured;
+mod programs;
 mod replay;
 mod run;
 mod show;
@@ -19,6 +20,7 @@ use command::topology::read as read_topology;
 use packet::Nanos;
 use runtime::ProcessSetup;
 
+use crate::engine::Choice;
 use crate::{Ended, out};
 
 #[derive(Args)]
@@ -62,6 +64,8 @@ struct CheckOptions {
     /// The loop file.
     #[arg(value_name = "LOOPS.toml")]
     loops: PathBuf,
+    #[command(flatten)]
+    choice: Choice,
     /// Write JSON.
     #[arg(long)]
     json: bool,
@@ -71,6 +75,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     match &options.command {
         Command::Check(options) => {
             let loops = read(&options.loops)?;
+            programs::devices(&loops, &options.loops, options.choice, Nanos::ZERO)?;
             match options.json {
                 true => out::json(&show::Declared::new(&loops)),
                 false => out::text(&show::declared(&loops)),
@@ -110,10 +115,11 @@ fn by_source(loops: &Loops, given: &[String]) -> Result<Vec<Option<PathBuf>>, St
     Ok(files)
 }
 
-/// Creates the plane of a loop file.
-fn plane(loops: Loops, file: &Path, start: Nanos) -> Result<ReflexPlane, String> {
+/// Creates the plane of a loop file, with the programs of its monitors on this engine.
+fn plane(loops: Loops, file: &Path, choice: Choice, start: Nanos) -> Result<ReflexPlane, String> {
     let mut plane = ReflexPlane::new(loops, start);
     set_topology(&mut plane, file)?;
+    programs::set(&mut plane, file, choice, start)?;
     Ok(plane)
 }
 

@@ -10,7 +10,10 @@ use runtime::ProcessSetup;
 use support::amount;
 use terminal::live::{LiveLine, bar};
 
+use super::programs;
+use super::run::finish;
 use super::show::Report;
+use crate::engine::Choice;
 use crate::{Ended, out};
 
 /// Time before the first report: the store elects its leader.
@@ -36,6 +39,11 @@ pub(crate) struct Options {
     /// for each source.
     #[arg(long = "in", value_name = "SOURCE=FILE", required = true)]
     inputs: Vec<String>,
+    /// Write the packets that a monitor's P4 program gets to a capture.
+    #[arg(long, value_name = "MONITOR=FILE")]
+    packets: Vec<String>,
+    #[command(flatten)]
+    choice: Choice,
     /// Write JSON: each decision, and the counts.
     #[arg(long)]
     json: bool,
@@ -59,7 +67,9 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let elements = loops.elements.iter();
     let elements = elements.map(|_| Box::<AcceptingElement>::default() as Box<dyn CommandTarget>);
     let elements = elements.collect();
-    let mut driver = PlaneDriver::new(super::plane(loops, &options.loops, start)?, elements);
+    let mut plane = super::plane(loops, &options.loops, options.choice, start)?;
+    let written = programs::capture(&mut plane, &options.packets)?;
+    let mut driver = PlaneDriver::new(plane, elements);
     let (mut packets, mut others, mut last) = (0u64, 0u64, start);
     let mut line = LiveLine::new();
     loop {
@@ -99,6 +109,9 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
     driver.run_until(last + LINGER);
     line.clear();
+    written
+        .into_iter()
+        .try_for_each(|capture| finish(&capture))?;
     let report = Report::new(&driver, last).with_start(first);
     let report = report.with_others(others);
     match options.json {

@@ -65,14 +65,33 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "write a number of seconds up to 1000000, as in 20 or 0.5".to_owned())
 }
 
-/// A capture of what arrives at a source, and the first error.
-struct Capture {
+/// A capture of what arrives at a source or at a monitor's program, and the first error.
+pub(super) struct Capture {
     writer: PcapWriter,
     error: Option<String>,
 }
 
 /// A capture that its node and the end of the run share.
-type SharedCapture = Rc<RefCell<Capture>>;
+pub(super) type SharedCapture = Rc<RefCell<Option<Capture>>>;
+
+/// Creates a capture.
+pub(super) fn create(file: &Path) -> Result<SharedCapture, String> {
+    let writer = PcapWriter::create(file).map_err(|error| error.to_string())?;
+    let error = None;
+    Ok(Rc::new(RefCell::new(Some(Capture { writer, error }))))
+}
+
+/// Ends a capture.
+///
+/// # Errors
+/// The first error of a write.
+pub(super) fn finish(capture: &SharedCapture) -> Result<(), String> {
+    let Some(Capture { writer, error }) = capture.borrow_mut().take() else {
+        return Ok(());
+    };
+    let written = writer.finish().map_err(|error| error.to_string());
+    error.map_or(written, Err)
+}
 
 pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     let loops = super::read(&options.loops)?;
@@ -82,6 +101,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             node: None,
             time: options.seconds,
             json: options.json,
+            choice: options.choice,
             captures: super::by_source(&loops, &options.capture)?,
         };
         return live::run(loops, &run, &options.live, early);
@@ -120,20 +140,14 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     });
     let mut simulation = simulation.map_err(|error| error.to_string())?;
     let elements = elements(&loops, &devices)?;
-    let plane = super::plane(loops, &options.loops, Nanos::ZERO)?;
+    let plane = super::plane(loops, &options.loops, options.choice, Nanos::ZERO)?;
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
     show::keys_text(&plane.get())
         .iter()
         .for_each(|line| out::note(line));
     let wanted = super::by_source(plane.get().plane().loops(), &options.capture)?;
-    let captures = wanted.into_iter().map(|file| {
-        let writer = file.map(|file| PcapWriter::create(&file)).transpose();
-        let writer = writer.map_err(|error| error.to_string())?;
-        Ok(writer.map(|writer| {
-            let error = None;
-            Rc::new(RefCell::new(Capture { writer, error }))
-        }))
-    });
+    let captures = wanted.into_iter();
+    let captures = captures.map(|file| file.map(|file| create(&file)).transpose());
     let captures: Vec<Option<SharedCapture>> = captures.collect::<Result<_, String>>()?;
     for (at, host) in sources.into_iter().enumerate() {
         let node = plane.node(SourceIndex(at), observer(captures[at].clone()));
@@ -147,11 +161,7 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         .map_err(|unbalanced| unbalanced.to_string())?;
     let report = Report::new(&plane.get(), simulation.now());
     drop(simulation);
-    for capture in captures.into_iter().flatten().filter_map(Rc::into_inner) {
-        let Capture { writer, error } = capture.into_inner();
-        let written = writer.finish().map_err(|error| error.to_string());
-        error.map_or(written, Err)?;
-    }
+    captures.iter().flatten().try_for_each(finish)?;
     match options.json {
         true => out::json(&report),
         false => out::text(&report.text()),
@@ -259,13 +269,14 @@ fn elements(
 }
 
 /// Returns the function that writes frames to the capture, if there is one.
-fn observer(capture: Option<SharedCapture>) -> FrameObserver {
+pub(super) fn observer(capture: Option<SharedCapture>) -> FrameObserver {
     let Some(capture) = capture else {
         return Box::new(|_, _| {});
     };
     Box::new(move |frame, at| {
-        let Capture { writer, error } = &mut *capture.borrow_mut();
-        if error.is_none() {
+        if let Some(Capture { writer, error }) = &mut *capture.borrow_mut()
+            && error.is_none()
+        {
             *error = writer.write(frame, at).err().map(|error| error.to_string());
         }
     })

@@ -194,6 +194,8 @@ struct ShownMonitor {
     no_path: u64,
     no_sample: u64,
     no_room: u64,
+    /// Frames of a program that are no command.
+    malformed: u64,
     made: u64,
     /// Changes that were made and that a switch of this process's leader does not have yet.
     waiting: u64,
@@ -301,6 +303,7 @@ impl Report {
                 no_path: counts.no_path,
                 no_sample: counts.no_sample,
                 no_room: counts.no_room,
+                malformed: counts.malformed,
                 made: counts.made,
                 waiting,
                 refused: refused.map(|(why, count)| (why.name(), count)).collect(),
@@ -416,6 +419,10 @@ impl Report {
             ];
             for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
                 text += &format!(", {} {what}", amount::count(count, "report"));
+            }
+            if monitor.malformed > 0 {
+                let frames = amount::count(monitor.malformed, "frame");
+                text += &format!(", {frames} to port 1 without a command");
             }
             text += "\n";
         }
@@ -749,6 +756,7 @@ pub(super) fn state_text(state: &Value) -> String {
                     ("no_path", "reports without a path"),
                     ("no_sample", "reports without the values that it needs"),
                     ("no_room", "reports without room for its state"),
+                    ("malformed", "frames to port 1 without a command"),
                 ]
             )
         );

@@ -8,9 +8,9 @@ use super::check::{Check, Names};
 use super::check_reflex::KEY_PARTS;
 use super::file;
 use super::{
-    BurstFlows, ChangeSpec, Compare, KeyPart, LatencyMeasure, Loops, MicroburstSpec, MonitorKind,
-    MonitorSpec, PathLatencySpec, RateLimitSpec, ReflexIndex, RoutingLoopSpec, SpreaderSpec,
-    TuningSpec,
+    BurstFlows, ChangeSpec, Compare, DetourNode, KeyPart, LatencyMeasure, Loops, MicroburstSpec,
+    MonitorKind, MonitorSpec, PathLatencySpec, ProgramSpec, RateLimitSpec, ReflexIndex,
+    RoutingLoopSpec, SpreaderSpec, TuningSpec, macro_of,
 };
 use crate::classify::ReportRule;
 use crate::monitor::microburst::{MAX_PACKETS, MAX_QUEUES};
@@ -56,8 +56,10 @@ enum Kind {
     RateLimit,
     Microburst,
     Tuning,
+    Program,
 }
 
+/// Kinds that are built in, by their names in files.
 const KINDS: [(&str, Option<Kind>); 6] = [
     ("path_latency", Some(Kind::PathLatency)),
     ("spreader", Some(Kind::Spreader)),
@@ -71,7 +73,9 @@ impl Kind {
     /// Returns the settings that it has.
     fn settings(self) -> &'static [&'static str] {
         match self {
-            Kind::PathLatency => &["window", "above", "compare", "latency", "flows", "forget"],
+            Kind::PathLatency => &[
+                "window", "above", "compare", "latency", "detour", "flows", "forget",
+            ],
             Kind::Spreader => &["host", "distinct", "peers", "within", "hosts"],
             Kind::Loops => &["ttl_reason"],
             Kind::RateLimit => &["limit", "every"],
@@ -79,13 +83,14 @@ impl Kind {
             Kind::Microburst => &[
                 "above", "flows_of", "share", "entitled", "recent", "queues", "packets",
             ],
+            Kind::Program => &["entries"],
         }
     }
 }
 
 impl Check {
     pub(super) fn monitor(&mut self, monitor: &file::Monitor, reflexes: &Names<'_>) -> MonitorSpec {
-        let kind = self.word(Some(&monitor.kind), &KINDS);
+        let kind = self.kind(monitor);
         if let Some(kind) = kind {
             self.only_settings_of(kind, monitor);
         }
@@ -103,6 +108,7 @@ impl Check {
             Some(Kind::RateLimit) => MonitorKind::RateLimit(self.rate_limit(monitor)),
             Some(Kind::Tuning) => MonitorKind::Tuning(self.tuning(monitor)),
             Some(Kind::Microburst) => MonitorKind::Microburst(self.microburst(monitor)),
+            Some(Kind::Program) => MonitorKind::Program(self.program(monitor)),
         };
         MonitorSpec {
             name: monitor.name.get_ref().clone(),
@@ -112,15 +118,57 @@ impl Check {
         }
     }
 
+    /// Returns the kind of a monitor. `None` after a mistake.
+    fn kind(&mut self, monitor: &file::Monitor) -> Option<Kind> {
+        match (&monitor.kind, &monitor.program) {
+            (Some(kind), None) => self.word(Some(kind), &KINDS),
+            (None, Some(_)) => Some(Kind::Program),
+            (Some(_), Some(program)) => {
+                let message = "the monitor has both `kind` and `program`".to_owned();
+                self.mistakes.at(program, message, "remove one of the two");
+                None
+            }
+            (None, None) => {
+                let message = "the monitor has neither `kind` nor `program`".to_owned();
+                let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+                let mend = format!(
+                    "write program = \"FILE.p4\", or as kind one of: {}",
+                    kinds.join(", ")
+                );
+                self.mistakes.at(&monitor.name, message, mend);
+                None
+            }
+        }
+    }
+
+    fn program(&mut self, monitor: &file::Monitor) -> ProgramSpec {
+        let place = monitor.place();
+        for (name, text) in [("program", &monitor.program), ("entries", &monitor.entries)] {
+            if let Some(text) = text.as_ref().filter(|text| text.get_ref().is_empty()) {
+                let message = format!("`{name}` names no file");
+                self.mistakes.at(text, message, "write the name of a file");
+            }
+        }
+        let entries = monitor.entries.as_ref();
+        ProgramSpec {
+            program: place.get_ref().into(),
+            entries: entries.map(|entries| entries.get_ref().into()),
+            line: self.mistakes.line(place),
+        }
+    }
+
     /// Adds a mistake for each setting of another kind.
     fn only_settings_of(&mut self, kind: Kind, monitor: &file::Monitor) {
         let settings = kind.settings();
         for (name, span) in monitor.given() {
             if !settings.contains(&name) {
-                let kind = monitor.kind.get_ref();
+                let monitor = match &monitor.kind {
+                    Some(kind) => format!("a monitor of kind {}", kind.get_ref()),
+                    None => "a monitor with a program".to_owned(),
+                };
                 self.mistakes.add(FileMistake {
                     line: self.mistakes.line_of(span.start),
-                    message: format!("a monitor of kind {kind} has no setting `{name}`"),
+                    message: format!("{monitor} has no setting `{name}`"),
                     mend: format!("remove it; it has: {}", settings.join(", ")),
                 });
             }
@@ -178,7 +226,7 @@ impl Check {
         mend: &str,
     ) -> Option<&'t Spanned<T>> {
         if given.is_none() {
-            self.mistakes.at(&monitor.kind, message.to_owned(), mend);
+            self.mistakes.at(monitor.place(), message.to_owned(), mend);
         }
         given
     }
@@ -190,7 +238,7 @@ impl Check {
         if 3 * flows * window > MAX_SAMPLES {
             let message = format!("{flows} flows with {window} samples each need too much memory");
             let mend = format!("let flows times window be at most {}", MAX_SAMPLES / 3);
-            self.mistakes.at(&monitor.kind, message, mend);
+            self.mistakes.at(monitor.place(), message, mend);
         }
         let mend = "write by how much it must exceed the average, as in above = \"1 us\"";
         let above = monitor.above.as_ref();
@@ -207,6 +255,13 @@ impl Check {
                 &[
                     ("hops", LatencyMeasure::Hops),
                     ("equal clocks", LatencyMeasure::EqualClocks),
+                ],
+            ),
+            detour: self.word(
+                monitor.detour.as_ref(),
+                &[
+                    ("first", DetourNode::First),
+                    ("before increase", DetourNode::BeforeIncrease),
                 ],
             ),
             flows,
@@ -231,7 +286,7 @@ impl Check {
         if hosts * limit > most {
             let message = format!("{hosts} hosts with {limit} peers each need too much memory");
             let mend = format!("let hosts times peers be at most {most}");
-            self.mistakes.at(&monitor.kind, message, mend);
+            self.mistakes.at(monitor.place(), message, mend);
         }
         let window = self.time(monitor.within.as_ref(), WITHIN);
         if let (Some(within), Nanos::ZERO) = (&monitor.within, window) {
@@ -392,10 +447,39 @@ impl Check {
         found.map(|(_, part)| *part)
     }
 
+    /// Adds mistakes of permissions that have the same macro in the monitor's program.
+    fn macros(&mut self, given: &file::Monitor, monitor: &MonitorSpec, loops: &Loops) {
+        let mut known: Vec<(String, &str)> = Vec::new();
+        for ReflexIndex(reflex) in &monitor.reflexes {
+            let Some(reflex) = loops.reflexes.get(*reflex) else {
+                continue;
+            };
+            let name = macro_of(&reflex.name);
+            let same = known.iter().find(|(other, _)| *other == name);
+            if let Some((_, other)) = same.filter(|(_, other)| *other != reflex.name) {
+                let message = format!(
+                    "the reflexes \"{other}\" and \"{}\" are both {name} in the program",
+                    reflex.name
+                );
+                let mend = "give them names that differ in letters or digits";
+                self.mistakes.at(given.place(), message, mend);
+            }
+            known.push((name, &reflex.name));
+        }
+    }
+
     /// Adds mistakes of permissions that a monitor's kind cannot use.
     pub(super) fn fit(&mut self, given: &file::Monitor, monitor: &MonitorSpec, loops: &Loops) {
-        if !KINDS.iter().any(|(name, _)| name == given.kind.get_ref()) {
+        let is_known = match (&given.kind, &given.program) {
+            (Some(kind), None) => KINDS.iter().any(|(name, _)| name == kind.get_ref()),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        if !is_known {
             return;
+        }
+        if let MonitorKind::Program(_) = monitor.kind {
+            self.macros(given, monitor, loops);
         }
         let several = given.reflexes.iter().flat_map(|it| it.get_ref());
         for name in given.reflex.iter().chain(several) {
@@ -441,6 +525,8 @@ impl Check {
                     matches!(reflex.change, ChangeSpec::Meter { .. }),
                     "a `meter`".to_owned(),
                 ),
+                // The permission checks each command.
+                MonitorKind::Program(_) => (true, String::new()),
             };
             let keeps = matches!(
                 monitor.kind,

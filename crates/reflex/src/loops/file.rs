@@ -69,13 +69,18 @@ pub(super) struct Exporter {
 #[serde(deny_unknown_fields)]
 pub(super) struct Monitor {
     pub(super) name: Text,
-    pub(super) kind: Text,
+    pub(super) kind: Option<Text>,
+    /// File of a P4 program, in place of a kind.
+    pub(super) program: Option<Text>,
+    /// File of the program's entries.
+    pub(super) entries: Option<Text>,
     #[serde(rename = "match")]
     pub(super) matches: Spanned<Vec<Text>>,
     pub(super) window: Option<Spanned<i64>>,
     pub(super) above: Option<Text>,
     pub(super) compare: Option<Text>,
     pub(super) latency: Option<Text>,
+    pub(super) detour: Option<Text>,
     pub(super) flows: Option<Spanned<i64>>,
     pub(super) forget: Option<Text>,
     pub(super) reflex: Option<Text>,
@@ -102,16 +107,24 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
+    /// Returns the place that mistakes of its kind are at.
+    pub(super) fn place(&self) -> &Text {
+        let kind = self.kind.as_ref().or(self.program.as_ref());
+        kind.unwrap_or(&self.name)
+    }
+
     /// Returns the settings that are given, with their places, but for those of all kinds.
     pub(super) fn given(&self) -> Vec<(&'static str, Span)> {
         fn span<T>(given: &Option<Spanned<T>>) -> Option<Span> {
             given.as_ref().map(Spanned::span)
         }
         let all = [
+            ("entries", span(&self.entries)),
             ("window", span(&self.window)),
             ("above", span(&self.above)),
             ("compare", span(&self.compare)),
             ("latency", span(&self.latency)),
+            ("detour", span(&self.detour)),
             ("flows", span(&self.flows)),
             ("forget", span(&self.forget)),
             ("host", span(&self.host)),

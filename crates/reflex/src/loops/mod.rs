@@ -196,6 +196,8 @@ pub enum MonitorKind {
     Microburst(MicroburstSpec),
     /// The queueing of a port is above an objective, or its queue is too short.
     Tuning(TuningSpec),
+    /// A P4 program on a device of its own.
+    Program(ProgramSpec),
 }
 
 impl MonitorKind {
@@ -208,8 +210,20 @@ impl MonitorKind {
             MonitorKind::RateLimit(_) => "rate_limit",
             MonitorKind::Microburst(_) => "microburst",
             MonitorKind::Tuning(_) => "tuning",
+            MonitorKind::Program(_) => "program",
         }
     }
+}
+
+/// A monitor's program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSpec {
+    /// P4 file, relative to the loop file.
+    pub program: PathBuf,
+    /// Entries file, relative to the loop file.
+    pub entries: Option<PathBuf>,
+    /// Line of the program in the file, from 1.
+    pub line: usize,
 }
 
 /// Settings of the monitor of hosts with many peers.
@@ -300,6 +314,8 @@ pub struct PathLatencySpec {
     pub compare: Compare,
     /// Measure of a path's latency.
     pub measure: LatencyMeasure,
+    /// Node of the path at which a flow is detoured.
+    pub detour: DetourNode,
     /// Flows, each with a path, at most.
     pub flows: usize,
     /// Time without a report after which a flow's place may be given to another one.
@@ -437,6 +453,17 @@ pub enum KeyPart {
     DestinationPort,
 }
 
+/// Node of a path at which a flow is detoured, of those that a permission has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DetourNode {
+    /// The first one.
+    #[default]
+    First,
+    /// The last one before the part of the path that became slower than at the last normal packet;
+    /// if there is none, that in which it became so.
+    BeforeIncrease,
+}
+
 /// The replicated store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
@@ -514,7 +541,28 @@ fn hint_of_type(message: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns the macro of a permission in P4 programs: `REFLEX_` and its name in capitals, with `_`
+/// for other characters than letters and digits.
+fn macro_of(name: &str) -> String {
+    let letters = name.chars().map(|letter| match letter {
+        letter if letter.is_ascii_alphanumeric() => letter.to_ascii_uppercase(),
+        _ => '_',
+    });
+    "REFLEX_".chars().chain(letters).collect()
+}
+
 impl Loops {
+    /// Returns the macros that a monitor's program is compiled with: of each permission its name
+    /// and its place in the monitor's list.
+    pub fn program_macros(&self, monitor: MonitorIndex) -> Vec<(String, String)> {
+        let reflexes = self.monitors[monitor.0].reflexes.iter().enumerate();
+        let macros = reflexes.map(|(place, reflex)| {
+            let name = &self.reflexes[reflex.0].name;
+            (macro_of(name), place.to_string())
+        });
+        macros.collect()
+    }
+
     /// Parses and checks a loop file.
     ///
     /// # Errors

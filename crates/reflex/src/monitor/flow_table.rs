@@ -4,17 +4,39 @@ use std::hash::{Hash, Hasher};
 
 use packet::Nanos;
 use support::rng::mix;
+use table::prefetch::prefetch;
 
 /// Places of a bucket.
 const BUCKET: usize = 8;
+
+/// Key of a [`FlowTable`].
+pub(crate) trait FlowTableKey: Copy + Eq {
+    /// Returns a seeded hash: without the seed, keys of equal hash cannot be chosen.
+    fn hash(&self, seed: u64) -> u64;
+}
+
+/// Tags of the places of a bucket, in half a cache line. A tag is a part of the key's hash, so a
+/// lookup mostly compares one key; 0 is a free place.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+struct Tags([u32; BUCKET]);
+
+impl Tags {
+    /// Returns the places with a tag, as bits.
+    #[inline]
+    fn with(&self, tag: u32) -> u32 {
+        let places = self.0.iter().enumerate();
+        places.fold(0, |bits, (at, it)| bits | u32::from(*it == tag) << at)
+    }
+}
 
 /// A table of flows. A key has a place in one of two buckets of eight by a seeded hash, at first in
 /// the one with more room. Known flows stay: a new one gets a free place, or that of a flow without
 /// a report for a time, else none.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowTable<K> {
+    tags: Box<[Tags]>,
     slots: Box<[Option<Slot<K>>]>,
-    mask: usize,
     seed: u64,
     forget: Nanos,
     flows: usize,
@@ -35,14 +57,24 @@ pub(crate) struct FlowPlace {
     pub(crate) is_new: bool,
 }
 
-impl<K: Copy + Eq + Hash> FlowTable<K> {
+/// Hash of a key: its tag and its two buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowHash(u64);
+
+impl FlowHash {
+    fn tag(self) -> u32 {
+        (self.0 >> 20) as u32 | 1
+    }
+}
+
+impl<K: FlowTableKey> FlowTable<K> {
     /// Creates a table for this number of flows, with at least half as many places more. A flow
     /// without a report for longer than `forget` may lose its place.
     pub(crate) fn new(flows: usize, forget: Nanos, seed: u64) -> FlowTable<K> {
         let buckets = (flows + flows / 2).div_ceil(BUCKET).next_power_of_two();
         FlowTable {
+            tags: vec![Tags::default(); buckets].into(),
             slots: vec![None; buckets * BUCKET].into(),
-            mask: buckets - 1,
             seed,
             forget,
             flows: 0,
@@ -59,23 +91,81 @@ impl<K: Copy + Eq + Hash> FlowTable<K> {
         self.flows
     }
 
+    /// Returns the hash of a key.
+    #[inline]
+    pub(crate) fn hash(&self, key: &K) -> FlowHash {
+        FlowHash(key.hash(self.seed))
+    }
+
+    #[inline]
+    fn buckets(&self, FlowHash(hash): FlowHash) -> [usize; 2] {
+        let mask = self.tags.len() - 1;
+        [hash as usize & mask, (hash >> 32) as usize & mask]
+    }
+
+    /// Has the tags of a key read soon: step 1 of a lookup.
+    #[inline]
+    pub(crate) fn prefetch_tags(&self, hash: FlowHash) {
+        for bucket in self.buckets(hash) {
+            prefetch(&self.tags, bucket);
+        }
+    }
+
+    /// Has the slots with the tag of a key read soon, and passes their places to `also`: step 2 of
+    /// a lookup. Its memory was prefetched by step 1.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, hash: FlowHash, also: impl Fn(usize)) {
+        for bucket in self.buckets(hash) {
+            let mut places = self.tags[bucket].with(hash.tag());
+            while places != 0 {
+                let index = bucket * BUCKET + places.trailing_zeros() as usize;
+                prefetch(&self.slots, index);
+                also(index);
+                places &= places - 1;
+            }
+        }
+    }
+
     /// Returns the place of a flow, a new one if it has none. `None` if all its places are taken.
     #[inline]
     pub(crate) fn place(&mut self, key: &K, now: Nanos) -> Option<FlowPlace> {
-        let hash = self.hash(key);
-        let buckets = [hash as usize & self.mask, (hash >> 32) as usize & self.mask];
+        self.place_hashed(key, self.hash(key), now)
+    }
+
+    /// Returns the place of a flow with this hash, as [`FlowTable::place`].
+    #[inline]
+    pub(crate) fn place_hashed(
+        &mut self,
+        key: &K,
+        hash: FlowHash,
+        now: Nanos,
+    ) -> Option<FlowPlace> {
+        for bucket in self.buckets(hash) {
+            let mut places = self.tags[bucket].with(hash.tag());
+            while places != 0 {
+                let index = bucket * BUCKET + places.trailing_zeros() as usize;
+                if let Some(slot) = &mut self.slots[index]
+                    && slot.key == *key
+                {
+                    slot.last = now;
+                    let is_new = false;
+                    return Some(FlowPlace { index, is_new });
+                }
+                places &= places - 1;
+            }
+        }
+        self.add(key, hash, now)
+    }
+
+    /// Gives a new flow a place.
+    #[cold]
+    fn add(&mut self, key: &K, hash: FlowHash, now: Nanos) -> Option<FlowPlace> {
         let (mut free, mut old, mut most) = (None, None, 0);
-        for bucket in buckets {
+        for bucket in self.buckets(hash) {
             let (mut room, mut first) = (0, None);
-            let slots = &mut self.slots[bucket * BUCKET..][..BUCKET];
-            for (at, slot) in slots.iter_mut().enumerate() {
-                let index = bucket * BUCKET + at;
+            let start = bucket * BUCKET;
+            for (index, slot) in (start..).zip(&self.slots[start..][..BUCKET]) {
                 match slot {
-                    Some(slot) if slot.key == *key => {
-                        slot.last = now;
-                        let is_new = false;
-                        return Some(FlowPlace { index, is_new });
-                    }
                     Some(slot) if now > slot.last + self.forget => old = Some((index, true)),
                     Some(_) => {}
                     None => {
@@ -90,14 +180,11 @@ impl<K: Copy + Eq + Hash> FlowTable<K> {
         }
         let (index, is_old) = free.or(old)?;
         self.flows += usize::from(!is_old);
+        self.tags[index / BUCKET].0[index % BUCKET] = hash.tag();
         let (key, last) = (*key, now);
         self.slots[index] = Some(Slot { key, last });
         let is_new = true;
         Some(FlowPlace { index, is_new })
-    }
-
-    fn hash(&self, key: &K) -> u64 {
-        seeded_hash(self.seed, key)
     }
 }
 
@@ -151,6 +238,12 @@ mod tests {
     use support::rng::Rng;
 
     use super::*;
+
+    impl FlowTableKey for u64 {
+        fn hash(&self, seed: u64) -> u64 {
+            seeded_hash(seed, self)
+        }
+    }
 
     #[test]
     fn a_flow_keeps_its_place_while_others_come() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use telemetry::{FlowKey, Hop, HopTime, IntNodeId};
 
-use super::flow_table::FlowTable;
+use super::flow_table::{FlowTable, FlowTableKey, seeded_hash};
 use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::classify::ReportFacts;
 use crate::decision::{Measured, PathNodes, Subject};
@@ -103,6 +103,12 @@ pub(crate) struct MicroburstMonitor {
     bursts: VecDeque<Burst>,
     /// Number of the first burst that is kept.
     first_burst: u64,
+}
+
+impl FlowTableKey for QueueName {
+    fn hash(&self, seed: u64) -> u64 {
+        seeded_hash(seed, self)
+    }
 }
 
 impl MicroburstMonitor {
@@ -268,6 +274,8 @@ fn find(
     let facts = ReportFacts {
         flow: Some(flow),
         node: Some(queue.node),
+        ingress_port: None,
+        egress_port: Some(queue.port),
         queue: Some(queue.queue),
         drop_reason: None,
     };

@@ -3,6 +3,7 @@
 pub(crate) mod flow_table;
 pub(crate) mod microburst;
 pub(crate) mod path_latency;
+pub(crate) mod program;
 pub(crate) mod rate_limit;
 pub(crate) mod routing_loops;
 pub(crate) mod spreader;
@@ -17,6 +18,7 @@ use crate::loops::MonitorKind;
 use crate::permission::Wish;
 use microburst::MicroburstMonitor;
 use path_latency::PathLatencyMonitor;
+use program::ProgramMonitor;
 use rate_limit::RateLimitMonitor;
 use routing_loops::RoutingLoopMonitor;
 use spreader::SpreaderMonitor;
@@ -117,6 +119,8 @@ pub(crate) enum Targets {
     All,
     /// The first one of an element at one of these nodes, in their order.
     FirstOf(PathNodes),
+    /// The one at this place of the monitor's list.
+    Of(usize),
 }
 
 /// A monitor with its state.
@@ -127,10 +131,11 @@ pub(crate) enum Detector {
     RateLimit(RateLimitMonitor),
     Microburst(MicroburstMonitor),
     Tuning(TuningMonitor),
+    Program(Box<ProgramMonitor>),
 }
 
 impl Detector {
-    /// Creates a monitor. All its memory is allocated at once, but for that of queues.
+    /// Creates a monitor. All its memory is allocated at once, but for that of queues and programs.
     pub(crate) fn new(kind: &MonitorKind, seed: u64) -> Detector {
         match kind {
             MonitorKind::PathLatency(spec) => {
@@ -141,6 +146,7 @@ impl Detector {
             }
             MonitorKind::Loops(spec) => Detector::Loops(RoutingLoopMonitor::new(*spec)),
             MonitorKind::Tuning(spec) => Detector::Tuning(TuningMonitor::new(*spec)),
+            MonitorKind::Program(_) => Detector::Program(Box::new(ProgramMonitor::new())),
             MonitorKind::RateLimit(spec) => Detector::RateLimit(RateLimitMonitor::new(*spec)),
             MonitorKind::Microburst(spec) => {
                 Detector::Microburst(MicroburstMonitor::new(spec.clone(), seed))
@@ -156,7 +162,8 @@ impl Detector {
             Detector::PathLatency(_)
             | Detector::Spreader(_)
             | Detector::Loops(_)
-            | Detector::Microburst(_) => {}
+            | Detector::Microburst(_)
+            | Detector::Program(_) => {}
         }
     }
 
@@ -175,6 +182,7 @@ impl Detector {
             Detector::RateLimit(monitor) => monitor.take(report, now, findings),
             Detector::Microburst(monitor) => monitor.take(report, findings),
             Detector::Tuning(monitor) => monitor.take(report, now, findings),
+            Detector::Program(monitor) => monitor.take(report, now, findings),
         }
     }
 }

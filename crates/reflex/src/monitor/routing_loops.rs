@@ -110,6 +110,8 @@ mod tests {
             facts: ReportFacts {
                 flow: Some(flow),
                 node: None,
+                ingress_port: None,
+                egress_port: None,
                 queue: None,
                 drop_reason,
             },

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use packet::Nanos;
 use telemetry::FlowKey;
 
-use super::flow_table::{FlowTable, seeded_hash};
+use super::flow_table::{FlowTable, FlowTableKey, seeded_hash};
 use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{KeyPart, SpreaderSpec};
@@ -46,6 +46,12 @@ pub(crate) struct SpreaderMonitor {
     last: Box<[Nanos]>,
     /// [`SpreaderSpec::limit`] for each host.
     peers: Box<[Peer]>,
+}
+
+impl FlowTableKey for IpAddr {
+    fn hash(&self, seed: u64) -> u64 {
+        seeded_hash(seed, self)
+    }
 }
 
 impl SpreaderMonitor {

@@ -16,7 +16,7 @@ use ir::Program;
 use packet::{Nanos, PortId};
 use reflex::{
     CommandTarget, ElementIndex, FabricElement, FabricPlane, Loops, ManagedElement, MonitorIndex,
-    PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
+    MonitorKind, PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
 };
 use support::checksum::internet_checksum;
 use switch::{Device, DeviceConfig};
@@ -83,6 +83,7 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
     });
     let elements = elements.collect();
     let mut plane = ReflexPlane::new(loops.clone(), Nanos::ZERO);
+    set_programs(&mut plane, &folder);
     if let Some(topology) = checked {
         let set = plane.set_topology(&topology);
         set.expect("the topology has all elements");
@@ -110,6 +111,45 @@ pub fn bed(name: &str, edit: impl Fn(String, String) -> (String, String)) -> Bed
         hosts,
         reports,
     }
+}
+
+/// Gives monitors that are P4 programs a device on the interpreter.
+fn set_programs(plane: &mut ReflexPlane, folder: &Path) {
+    let loops = plane.loops().clone();
+    for (at, monitor) in loops.monitors.iter().enumerate() {
+        let MonitorKind::Program(spec) = &monitor.kind else {
+            continue;
+        };
+        let files = FileSystem::default();
+        let source = Source::File {
+            path: &folder.join(&spec.program),
+            files: &files,
+        };
+        let options = Options {
+            defines: loops.program_macros(MonitorIndex(at)),
+            ..Options::default()
+        };
+        let program = driver::compile(&source, &options).into_result();
+        let program = program.unwrap_or_else(|error| panic!("{error}"));
+        let entries = spec.entries.as_ref().map(|entries| folder.join(entries));
+        let device = loaded(Arc::new(program), entries.as_deref());
+        let monitor = plane.program_mut(MonitorIndex(at));
+        monitor.expect("it is a program").set_device(device);
+    }
+}
+
+/// Loads a program with its entries.
+fn loaded(program: Arc<Program>, entries: Option<&Path>) -> Device {
+    let device = Device::new(program, &Interp, &DeviceConfig::default());
+    let mut device = device.unwrap_or_else(|error| panic!("{error}"));
+    if let Some(path) = entries {
+        let program = Arc::clone(device.program());
+        let (file, text) = (path.display().to_string(), read(path));
+        let entries = entries::read(&program, &file, &text);
+        let entries = entries.unwrap_or_else(|errors| panic!("{}", errors[0]));
+        apply_entries::apply_file(&mut device, &entries).unwrap_or_else(|error| panic!("{error}"));
+    }
+    device
 }
 
 thread_local! {
@@ -141,16 +181,7 @@ fn device(spec: &SwitchSpec) -> Device {
     let ProgramSpec::File(path) = &function.program else {
         panic!("the example has chains");
     };
-    let device = Device::new(program(path), &Interp, &DeviceConfig::default());
-    let mut device = device.unwrap_or_else(|error| panic!("{error}"));
-    if let Some(path) = &function.entries {
-        let program = Arc::clone(device.program());
-        let (file, text) = (path.display().to_string(), read(path));
-        let entries = entries::read(&program, &file, &text);
-        let entries = entries.unwrap_or_else(|errors| panic!("{}", errors[0]));
-        apply_entries::apply_file(&mut device, &entries).unwrap_or_else(|error| panic!("{error}"));
-    }
-    device
+    loaded(program(path), function.entries.as_deref())
 }
 
 /// A frame that a [`Generator`] received.

@@ -1,4 +1,5 @@
-//! The include files of the standard architectures, embedded in the binary.
+//! The include files of the standard architectures, and the headers of monitors of a reflex plane
+//! (`reflex.p4`), embedded in the binary.
 //!
 //! Each text has the declarations of the architecture's specification, under the file name that
 //! existing programs include. The include guards are the customary ones. So a user's copy of one
@@ -24,6 +25,7 @@ pub fn builtin_include(name: &str) -> Option<&'static str> {
         "ebpf_model.p4" => include_str!("include/ebpf_model.p4"),
         "ubpf_model.p4" => include_str!("include/ubpf_model.p4"),
         "xdp_model.p4" => include_str!("include/xdp_model.p4"),
+        "reflex.p4" => include_str!("include/reflex.p4"),
         _ => return None,
     };
     Some(text)
@@ -60,6 +62,12 @@ mod tests {
             }
             assert!(reached_core, "{name} does not include core.p4");
         }
+    }
+
+    #[test]
+    fn the_headers_of_monitors_work_with_any_architecture() {
+        let text = builtin_include("reflex.p4").unwrap();
+        assert!(!text.contains("#include"));
     }
 
     #[test]

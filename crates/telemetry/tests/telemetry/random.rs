@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::rng::{INCREMENT, mix};
+use support::rng::{INCREMENT, folded_product, mix};
 use telemetry::{
     EmbeddedInt, Inner, IntContents, IntDomain, IntMarker, MainContents, PacketKind, ReportVersion,
     ReportView, ReportedHops, ReportedPacket, SourceOnly, TelemetryReport, TlvValue,
@@ -270,10 +270,11 @@ fn read_all(payload: &[u8]) {
                 path.revisited();
                 let mut nodes = path.hops().map(|hop| hop.node);
                 let hash = nodes.try_fold(mix(1), |hash, node| {
-                    Some(mix(hash.wrapping_add(INCREMENT) ^ u64::from(node?.0)))
+                    let word = hash.wrapping_add(INCREMENT) ^ u64::from(node?.0);
+                    Some(folded_product(word, INCREMENT))
                 });
                 let is_complete = path.gaps().is_complete();
-                assert_eq!(path.path_hash(1), hash.filter(|_| is_complete));
+                assert_eq!(path.path_hash(1), hash.map(mix).filter(|_| is_complete));
             }
             write_json_line(&report.header, &individual, &view, &mut text);
         }
