@@ -143,7 +143,7 @@ fn device(spec: &SwitchSpec) -> Device {
     };
     let device = Device::new(program(path), &Interp, &DeviceConfig::default());
     let mut device = device.unwrap_or_else(|error| panic!("{error}"));
-    if let Some(path) = &function.entries {
+    for path in &function.entries {
         let program = Arc::clone(device.program());
         let (file, text) = (path.display().to_string(), read(path));
         let entries = entries::read(&program, &file, &text);
