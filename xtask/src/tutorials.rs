@@ -36,12 +36,13 @@ struct Exercise {
     controller: Option<&'static str>,
     /// Modules of Python that its scripts need.
     modules: &'static [&'static str],
-    /// Lines of the prompt. `PYTHON` stands for the interpreter.
+    /// Lines of the prompt. `PYTHON` stands for the interpreter, and `WAIT FILE` waits for a
+    /// receiver that writes the file.
     lines: &'static [&'static str],
     checks: &'static [Check],
 }
 
-/// What must be in the output of the command, or in a file that a line has written.
+/// A text that the output of the command must have, or a file that a line has written.
 enum Check {
     /// The output has this text.
     Output(&'static str),
@@ -55,6 +56,14 @@ enum Check {
 
 const SCAPY: &[&str] = &["scapy"];
 
+/// Modules for filters of scapy's sniffer, which need the library libpcap.
+const SNIFFER: &[&str] = &["scapy", "scapy.libs.winpcapy"];
+
+const CONTROLLER: &[&str] = &["grpc", "p4", "p4.tmp.p4config_pb2"];
+
+const CONTROLLER_WITH_SCAPY: &[&str] =
+    &["grpc", "p4", "p4.tmp.p4config_pb2", "p4runtime_sh", "scapy"];
+
 const EXERCISES: &[Exercise] = &[
     Exercise {
         name: "basic",
@@ -65,8 +74,8 @@ const EXERCISES: &[Exercise] = &[
         lines: &[
             "h1 ping -c 2 h2",
             "pingall",
-            "h2 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 PYTHON send.py 10.0.2.2 'P4 is cool'",
             "sh sleep 1",
         ],
@@ -83,9 +92,9 @@ const EXERCISES: &[Exercise] = &[
         modules: SCAPY,
         lines: &[
             "pingall",
-            "h2 PYTHON receive.py > received2 &",
-            "h3 PYTHON receive.py > received3 &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received2 &",
+            "h3 PYTHON -u receive.py > received3 &",
+            "WAIT received3",
             "h1 PYTHON send.py 10.0.2.2 'without tunnel'",
             "h1 PYTHON send.py 10.0.3.3 'by tunnel 2' --dst_id 2",
             "sh sleep 1",
@@ -121,10 +130,10 @@ const EXERCISES: &[Exercise] = &[
         topology: "topology.json",
         solution: &[("ecn.p4", "ecn.p4")],
         controller: None,
-        modules: SCAPY,
+        modules: SNIFFER,
         lines: &[
-            "h2 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 PYTHON send.py 10.0.2.2 'P4 is cool' 12 &",
             "sh sleep 3",
             "iperf h11 h22 7",
@@ -157,18 +166,18 @@ const EXERCISES: &[Exercise] = &[
             ("mycontroller.py", "mycontroller.py"),
         ],
         controller: Some("flowcache"),
-        modules: &["scapy", "grpc", "p4", "p4runtime_sh"],
+        modules: CONTROLLER_WITH_SCAPY,
         lines: &[
             "sh PYTHON -u mycontroller.py > controller 2>&1 &",
             "sh sleep 6",
-            "h1 ping -c 4 h2",
-            "h1 ping -c 4 h3",
+            "h1 ping -c 6 h2",
+            "h1 ping -c 6 h3",
             "s1 show flow_cache",
             "sh sleep 6",
         ],
         checks: &[
-            Check::Output("reply from 10.0.2.2: icmp_seq=4"),
-            Check::Output("reply from 10.0.3.3: icmp_seq=4"),
+            Check::Output("from 10.0.2.2: icmp_seq=6"),
+            Check::Output("from 10.0.3.3: icmp_seq=6"),
             Check::Output("cached_action"),
             Check::File("controller", "Deleted flow_cache entry", 1),
         ],
@@ -180,8 +189,8 @@ const EXERCISES: &[Exercise] = &[
         controller: None,
         modules: SCAPY,
         lines: &[
-            "h1 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h1 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 PYTHON send.py > /dev/null &",
             "sh sleep 2",
             "iperf h1 h4 5",
@@ -202,11 +211,11 @@ const EXERCISES: &[Exercise] = &[
         topology: "topology.json",
         solution: &[("load_balance.p4", "load_balance.p4")],
         controller: None,
-        modules: SCAPY,
+        modules: SNIFFER,
         lines: &[
-            "h2 PYTHON receive.py > received2 &",
-            "h3 PYTHON receive.py > received3 &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received2 &",
+            "h3 PYTHON -u receive.py > received3 &",
+            "WAIT received3",
             "h1 for i in 1 2 3 4 5 6 7 8; do PYTHON send.py 10.0.0.1 'P4 is cool'; done > /dev/null",
             "sh sleep 1",
         ],
@@ -220,10 +229,10 @@ const EXERCISES: &[Exercise] = &[
         topology: "topology.json",
         solution: &[("mri.p4", "mri.p4")],
         controller: None,
-        modules: SCAPY,
+        modules: SNIFFER,
         lines: &[
-            "h2 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 PYTHON send.py 10.0.2.2 'P4 is cool' 8 &",
             "sh sleep 2",
             "iperf h11 h22 5",
@@ -255,7 +264,7 @@ const EXERCISES: &[Exercise] = &[
         topology: "topology.json",
         solution: &[("mycontroller.py", "mycontroller.py")],
         controller: Some("advanced_tunnel"),
-        modules: &["grpc", "p4"],
+        modules: CONTROLLER,
         lines: &[
             "sh PYTHON -u mycontroller.py > controller 2>&1 &",
             "sh sleep 5",
@@ -263,7 +272,7 @@ const EXERCISES: &[Exercise] = &[
             "sh sleep 3",
         ],
         checks: &[
-            Check::Output("reply from 10.0.2.2: icmp_seq=3"),
+            Check::Output("from 10.0.2.2: icmp_seq=3"),
             Check::File("controller", "Installed egress tunnel rule on s2", 1),
             Check::File(
                 "controller",
@@ -284,8 +293,8 @@ const EXERCISES: &[Exercise] = &[
         controller: None,
         modules: SCAPY,
         lines: &[
-            "h2 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 PYTHON send.py --p=UDP --des=10.0.2.2 --m='P4 is cool' --dur=2 > /dev/null",
             "h1 PYTHON send.py --p=TCP --des=10.0.2.2 --m='P4 is cool' --dur=2 > /dev/null",
             "sh sleep 1",
@@ -301,10 +310,10 @@ const EXERCISES: &[Exercise] = &[
         topology: "topology.json",
         solution: &[("source_routing.p4", "source_routing.p4")],
         controller: None,
-        modules: SCAPY,
+        modules: SNIFFER,
         lines: &[
-            "h2 PYTHON receive.py > received &",
-            "sh sleep 3",
+            "h2 PYTHON -u receive.py > received &",
+            "WAIT received",
             "h1 printf '2 3 2 2 1\\n2 1\\nq\\n' | PYTHON send.py 10.0.2.2 > /dev/null",
             "sh sleep 1",
         ],
@@ -339,10 +348,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let mut missing = missing.filter(|module| !has_module(&options.python, module));
         if let Some(module) = missing.next() {
             let python = options.python.display();
-            println!(
-                "{}: skipped: {python} has no module {module}",
-                exercise.name
-            );
+            println!("{}: skipped: {python} lacks {module}", exercise.name);
             skipped += 1;
             continue;
         }
@@ -401,7 +407,7 @@ fn try_exercise(
         .args(["fabric", "up", exercise.topology])
         .current_dir(&own);
     for line in exercise.lines {
-        command.args(["-c", &line.replace("PYTHON", &python)]);
+        command.args(["-c", &prompt_line(line, &python)]);
     }
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{}: {error}", polyplane.display()))?;
@@ -415,10 +421,24 @@ fn try_exercise(
     Ok(())
 }
 
+/// Returns a line of the prompt. `WAIT FILE` waits until a receiver has begun, and a second for
+/// its socket.
+fn prompt_line(line: &str, python: &str) -> String {
+    match line.strip_prefix("WAIT ") {
+        Some(file) => format!(
+            "sh timeout 30 sh -c 'until grep -q sniffing {file}; do sleep 0.1; done'; sleep 1"
+        ),
+        None => line.replace("PYTHON", python),
+    }
+}
+
 /// Writes the files that the exercise's controller sends, under the names that p4c gives them.
 fn compile(polyplane: &Path, own: &Path, program: &str) -> Outcome {
     let build = own.join("build");
-    std::fs::create_dir_all(&build).map_err(|error| error.to_string())?;
+    // The tutorials' Makefile makes both; controllers write into `logs`.
+    for directory in [&build, &own.join("logs")] {
+        std::fs::create_dir_all(directory).map_err(|error| error.to_string())?;
+    }
     let mut command = Command::new(polyplane);
     command
         .arg("compile")

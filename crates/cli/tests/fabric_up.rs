@@ -91,7 +91,9 @@ fn up(dir: &Directory, topology: &str, options: &[&str]) -> Option<Said> {
     let imported = said(&["fabric", "import", topology]);
     assert_eq!(imported.status, Some(0), "{}", imported.err);
     let lines = imported.out.lines();
-    let kept: Vec<&str> = lines.filter(|line| !line.starts_with("p4runtime")).collect();
+    let kept: Vec<&str> = lines
+        .filter(|line| !line.starts_with("p4runtime"))
+        .collect();
     let file = dir.with("up.toml", kept.join("\n") + "\n");
     let words = ["fabric", "up", &file, "--engine", "interp"];
     let said = said(&[&words[..], options].concat());
@@ -136,13 +138,22 @@ fn unchanged_files_become_a_network_in_which_hosts_reach_each_other() {
         "switch upas1: ",
         "  table I.routes: ",
     ] {
-        assert!(said.out.contains(part), "{part}\n{}\n{}", said.out, said.err);
+        assert!(
+            said.out.contains(part),
+            "{part}\n{}\n{}",
+            said.out,
+            said.err
+        );
     }
-    assert!(said.err.contains("upah1: `false` ended with"), "{}", said.err);
+    assert!(
+        said.err.contains("upah1: `false` ended with"),
+        "{}",
+        said.err
+    );
     for file in ["upah1_upas1-p1", "upas1-p2_upas2-p2", "upas2-p1_upah2"] {
         let path = format!("{captures}/{file}.pcap");
         let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        // Requests and replies of 98 bytes, behind the header of the file.
+        // Requests and replies of 98 bytes, after the header of the file.
         assert!(bytes.len() > 24 + 4 * 98, "{path}: {} bytes", bytes.len());
     }
 }
@@ -181,7 +192,12 @@ fn commands_of_a_prompt_are_run_and_wrong_ones_are_explained() {
     };
     assert_eq!(said.status, Some(1), "{}\n{}", said.out, said.err);
     for part in ["address 10.0.2.2\n", "I.routes", "iperf upbh1 to upbh2: "] {
-        assert!(said.out.contains(part), "{part}\n{}\n{}", said.out, said.err);
+        assert!(
+            said.out.contains(part),
+            "{part}\n{}\n{}",
+            said.out,
+            said.err
+        );
     }
     assert!(!said.out.contains("not run"), "{}", said.out);
     for part in [
@@ -189,7 +205,7 @@ fn commands_of_a_prompt_are_run_and_wrong_ones_are_explained() {
         "I.routes",
         "no node upbh3",
         "no link between upbs1 and upbh2",
-        "nothing",
+        "one of == != < <= > >= is missing",
     ] {
         assert!(said.err.contains(part), "{part}\n{}", said.err);
     }
@@ -199,12 +215,17 @@ fn commands_of_a_prompt_are_run_and_wrong_ones_are_explained() {
 fn lines_of_standard_input_are_run_until_its_end() {
     let (dir, topology) = tutorial("up-stdin", "upc");
     let imported = said(&["fabric", "import", &topology]).out;
-    let lines = imported.lines().filter(|line| !line.starts_with("p4runtime"));
+    let lines = imported
+        .lines()
+        .filter(|line| !line.starts_with("p4runtime"));
     let kept: Vec<&str> = lines.collect();
     let file = dir.with("up.toml", kept.join("\n") + "\n");
     let mut command = polyplane();
     command.args(["fabric", "up", &file, "--engine", "interp"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     // Without namespaces the command has ended already.
@@ -228,13 +249,21 @@ fn an_imported_topology_is_one_that_other_commands_read() {
     for topology in [&file, &topology] {
         let shown = said(&["fabric", "show", topology]);
         assert_eq!(shown.status, Some(0), "{}", shown.err);
-        for part in ["2 switches, 2 hosts, 3 links", "small.p4", "s2-commands.txt"] {
+        for part in [
+            "2 switches, 2 hosts, 3 links",
+            "small.p4",
+            "s2-commands.txt",
+        ] {
             assert!(shown.out.contains(part), "{part}\n{}", shown.out);
         }
     }
     // A simulation has nothing to send.
     let run = said(&["fabric", "run", &file, "--engine", "interp"]);
-    assert!(run.err.contains("`polyplane fabric up` runs it"), "{}", run.err);
+    assert!(
+        run.err.contains("`polyplane fabric up` runs it"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]
@@ -246,17 +275,28 @@ fn missing_and_wrong_files_of_a_topology_are_named() {
         assert!(said.err.contains(part), "{part}\n{}", said.err);
     };
     let json = dir.with("small.json", "{\"header_types\": [], \"pipelines\": []}");
-    refused(&["ir", &json], "compiled for BMv2");
+    for command in ["ir", "check", "p4info"] {
+        refused(&[command, &json], "compiled for BMv2");
+    }
     refused(&["fabric", "show", &json], "compiled for BMv2");
-    let wrong = COMMANDS.replace("table_add routes forward 10.0.1.1", "table_ad routes forward 10.0.1.1");
+    let wrong = COMMANDS.replace(
+        "table_add routes forward 10.0.1.1",
+        "table_ad routes forward 10.0.1.1",
+    );
     dir.with("s2-commands.txt", wrong);
     let program = dir.file("small.p4");
     let entries = dir.file("s2-commands.txt");
     let packet = "ffffffffffff0200000000010800";
     let words = ["trace", &program, "--entries", &entries, "--packet", packet];
-    refused(&words, "s2-commands.txt:3:1: error: there is no command table_ad");
+    refused(
+        &words,
+        "s2-commands.txt:3:1: error: there is no command table_ad",
+    );
     std::fs::remove_file(&entries).unwrap();
-    refused(&["fabric", "show", &topology], "there is no s2-commands.txt");
+    refused(
+        &["fabric", "show", &topology],
+        "there is no s2-commands.txt",
+    );
     std::fs::remove_file(&program).unwrap();
     dir.with("s2-commands.txt", COMMANDS);
     refused(&["fabric", "show", &topology], "--program FILE.p4");

@@ -39,8 +39,9 @@ pub fn show_all(texts: &[SourceDiagnostics], format: Format) {
     }
 }
 
-/// Returns true if the program is JSON that p4c made for BMv2, and shows what to do instead.
-fn is_for_bmv2(source: &Source) -> bool {
+/// Returns true if the program's file is JSON, as p4c makes it for BMv2, and shows what to do
+/// instead.
+pub fn is_for_bmv2(source: &Source) -> bool {
     let advice = mininet::advice_on_program(&source.program);
     if let Some(advice) = &advice {
         out::error(advice);
@@ -97,6 +98,9 @@ pub fn compile_with_foreign(source: &Source) -> Option<(ir::Program, Vec<driver:
 /// Compiles a program that is described to controllers and does not run here. Otherwise as
 /// [`compile`].
 pub fn describe(source: &Source) -> Option<ir::Program> {
+    if is_for_bmv2(source) {
+        return None;
+    }
     if source.is_chain() {
         return compile_chain(source);
     }

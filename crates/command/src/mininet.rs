@@ -63,7 +63,7 @@ pub fn advice_on_program(path: &Path) -> Option<String> {
 /// `pod-topo/topology.json`.
 fn directory_of(network: &MininetNetwork, topology: &Path) -> Result<PathBuf, String> {
     let own = topology.parent().unwrap_or(Path::new("")).to_path_buf();
-    let mut places = vec![own.clone(), own.join(".."), PathBuf::new()];
+    let mut places = [own.clone(), own.join(".."), PathBuf::new()];
     if let Some(above) = own.parent() {
         places[1] = above.to_path_buf();
     }

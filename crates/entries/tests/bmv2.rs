@@ -177,6 +177,8 @@ fn a_wrong_command_is_named_with_its_line_and_a_reason() {
             "table_indirect_add ipv4_lpm 10.0.0.0/8 => 0",
             "no action profile",
         ),
+        ("meter_set_rates rate 0 1:1 1:1", "belong to entries"),
+        ("counter_write hits 0 1 1", "belong to entries"),
         ("port_add veth0 1", "does not change ports"),
     ] {
         check_error(&format!("{add}{command}\n"), 2, words);

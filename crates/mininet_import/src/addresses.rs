@@ -6,7 +6,7 @@ use support::mac::MacAddress;
 
 use crate::network::ImportedHost;
 
-/// What a command of a host does.
+/// Effect of a command of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostCommand {
     /// Sets the router to other networks.
@@ -70,7 +70,7 @@ pub(crate) fn mac_of(address: Ipv4Addr, side: u8) -> MacAddress {
     MacAddress([0, side, a, b, c, d])
 }
 
-/// How p4-utils assigns addresses to hosts.
+/// Strategy by which p4-utils assigns addresses to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AssignmentStrategy {
     /// All hosts in one network.

@@ -15,7 +15,7 @@ use crate::reader::{HostAddress, Reader, host_address};
 const FIRST_SERVER: u64 = 50_051;
 
 const LOGS: &str = "`trace FILTER` at the prompt shows packets step by step";
-const CAPTURES: &str = "give --pcap DIR, which captures each port of a switch";
+const CAPTURES: &str = "give --pcap DIR, which captures each link";
 const NODES: &str = "switches are Polyplane's, and hosts are network namespaces";
 const SCRIPTS: &str = "run it in a second shell, or as `h1 COMMAND` at the prompt or in a script";
 
@@ -104,7 +104,7 @@ struct Builder<'r> {
     auto_gateway_arp: bool,
 }
 
-/// Parts of a name: text, and the number behind it, so that h2 comes before h10.
+/// Parts of a name: text, and the number after it, so that h2 comes before h10.
 type NaturalKey = Vec<(String, u64)>;
 
 fn natural_key(name: &str) -> NaturalKey {
@@ -380,7 +380,7 @@ impl<'r> Builder<'r> {
             "params1" => values.addresses[0] = self.interface(member),
             "params2" => values.addresses[1] = self.interface(member),
             "weight" => {
-                let mend = "it is for scripts that compute paths; the entries decide here";
+                let mend = "entries decide on paths, and nothing here computes them";
                 self.reader.ignore(member, mend);
             }
             "intfName1" | "intfName2" => {

@@ -105,7 +105,7 @@ pub struct ForwarderOptions {
     pub notifications: NotificationLevel,
     /// Packets to trace, if any.
     pub tracing: Option<TraceSelection>,
-    /// Where packets to trace are chosen while the switch runs, if `tracing` chooses none.
+    /// Choice of the packets to trace while the switch runs, if `tracing` chooses none.
     pub trace_control: Option<Arc<TraceControl>>,
     /// Queue of the controllers' requests.
     pub inbox: Option<Inbox>,

@@ -318,7 +318,7 @@ impl<'n> Prompt<'n> {
                         "reply from {target}: icmp_seq={sequence} time={time}"
                     ));
                 }
-                None => out::line(&format!("no reply from {target}: icmp_seq={sequence}")),
+                None => out::line(&format!("{target} does not reply: icmp_seq={sequence}")),
             }
             if let Some(signal) = self.early.take_signal() {
                 if !self.is_terminal || signal != Signal::Interrupt {

@@ -69,10 +69,10 @@ pub(crate) struct Running {
     trace: Arc<TraceControl>,
 }
 
-/// What only a network with a prompt has.
+/// Parts that only a network with a prompt has.
 #[derive(Default)]
 pub(super) struct Extras {
-    /// Where controllers are served.
+    /// Servers for controllers.
     pub(super) servers: Option<Servers>,
     /// Captures of the links.
     pub(super) captures: LinkCaptures,

@@ -23,7 +23,7 @@ const NAMES: &str = "/run/polyplane/switches";
 /// First port of the servers of switches for which the topology names none.
 const FIRST_SERVER: u16 = 50_051;
 
-/// What all servers of a fabric share.
+/// State that all servers of a fabric share.
 pub(super) struct Servers {
     choice: Choice,
     seed: u64,
@@ -36,7 +36,7 @@ pub(super) struct ServedSwitch {
     pub(super) controllers: ControllerChannel,
     /// The file with its address, as long as it runs.
     pub(super) name: NameFile,
-    /// Where it is served.
+    /// Address of its server.
     pub(super) address: SocketAddr,
     /// Its device number there.
     pub(super) device: u64,

@@ -234,7 +234,7 @@ struct Input {
     rest: Vec<u8>,
 }
 
-/// What comes next.
+/// A line, or another event of the input.
 enum Next {
     Line(String),
     Signal(Signal),

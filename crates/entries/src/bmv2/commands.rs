@@ -155,7 +155,7 @@ const PORTS: &str = "an entries file does not change ports";
 const FILES: &str = "an entries file runs no program and writes no file";
 const PRINTS: &str = "this command only prints, and an entries file prints nothing";
 
-/// Number of lines in which a command is looked for, to tell the format of a file.
+/// Number of lines in which a command is looked for, to find the format of a file.
 const LINES_OF_FORMAT: usize = 20;
 
 /// Returns true if a text has commands, not statements of an entries file.
@@ -740,7 +740,7 @@ fn split_arrow<'a, 'l>(
     Ok((&words[..arrow], words[arrow + 1..].to_vec()))
 }
 
-/// Returns the arguments behind a leading `=>`, which BMv2 permits.
+/// Returns the arguments after a leading `=>`, which BMv2 permits.
 fn after_arrow<'a, 'l>(words: &'l [Word<'a>]) -> &'l [Word<'a>] {
     match words.first() {
         Some(first) if first.text == "=>" => &words[1..],

@@ -11,7 +11,7 @@ use crate::cells;
 use crate::error::EntriesError;
 use crate::ports;
 use crate::resolve::{self, Word};
-use crate::schema::{Schema, ValueSet};
+use crate::schema::{Object, Schema, ValueSet};
 use crate::update::{CounterValue, CrcSetting, MeterConfig, QueueSetting, Update, ValueSetMember};
 use crate::value;
 
@@ -60,18 +60,21 @@ impl DeviceCommands {
             "counter_write" => self.counter_write(schema, line)?,
             "counter_reset" => {
                 let [name] = line.exactly(["counter"])?;
+                check_not_direct(schema, name)?;
                 let (counter, ..) = cells::counter(schema, name)?;
                 self.forget(counter);
             }
             "meter_set_rates" => {
                 let names = ["meter", "index"];
                 let ([name, index], rates) = line.at_least(names, RATES)?;
+                check_not_direct(schema, name)?;
                 let (meter, size) = cells::meter(schema, name)?;
                 let index = self::index(index, size)?;
                 self.set_meter((meter, Some(index)), rates, line)?;
             }
             "meter_array_set_rates" => {
                 let ([name], rates) = line.at_least(["meter"], RATES)?;
+                check_not_direct(schema, name)?;
                 let (meter, _) = cells::meter(schema, name)?;
                 self.set_meter((meter, None), rates, line)?;
             }
@@ -137,6 +140,7 @@ impl DeviceCommands {
     ) -> Result<(), EntriesError> {
         let names = ["counter", "index", "packets", "bytes"];
         let [name, index, packets, bytes] = line.exactly(names)?;
+        check_not_direct(schema, name)?;
         let (counter, unit, size) = cells::counter(schema, name)?;
         let index = self::index(index, size)?;
         let mut value = CounterValue {
@@ -372,6 +376,20 @@ fn long_number(word: Word<'_>, what: &str) -> Result<u64, EntriesError> {
         let message = format!("{what} is expected here, not `{}`", word.text);
         EntriesError::new(word.at(), message)
     })
+}
+
+/// Refuses the name of a direct counter or meter, which is part of entries.
+fn check_not_direct(schema: &Schema, name: Word<'_>) -> Result<(), EntriesError> {
+    let is_other = |kind: &Object| matches!(kind, Object::Other).then_some(());
+    if resolve::instance(schema, name, "direct counter or meter", is_other).is_err() {
+        return Ok(());
+    }
+    let message = format!(
+        "the cells of `{}` belong to entries of its table",
+        name.text
+    );
+    let hint = "give them to the entry in an entries file: `meter cir ...`, `counter packets ...`";
+    Err(EntriesError::new(name.at(), message).hint(hint))
 }
 
 fn index(word: Word<'_>, size: u32) -> Result<u32, EntriesError> {

@@ -1,6 +1,6 @@
 //! Handles by which BMv2 numbers what commands add.
 
-/// What BMv2 does with the handle of a removed item.
+/// Treatment of the handle of a removed item in BMv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandleReuse {
     /// The next item gets it.

@@ -217,7 +217,7 @@ fn replicas(
     ports_of(schema, ports, instance)
 }
 
-/// Returns a copy to each port. Link aggregation groups, behind `|`, are refused.
+/// Returns a copy to each port. Link aggregation groups, after `|`, are refused.
 fn ports_of(
     schema: &Schema,
     words: &[Word<'_>],

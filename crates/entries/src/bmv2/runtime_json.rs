@@ -94,7 +94,7 @@ fn pair(at: &Range<usize>) -> (usize, usize) {
     (at.start, at.end)
 }
 
-/// Returns a value's text with its place. The place of a string is that behind its quote.
+/// Returns a value's text with its place. The place of a string begins after its quote.
 fn word(node: &JsonNode) -> Option<Word<'_>> {
     let quote = usize::from(node.text().is_some());
     Some(Word::new(node.word()?, node.at.start + quote))

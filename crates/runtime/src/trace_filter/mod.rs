@@ -178,7 +178,7 @@ pub struct PacketTracer {
     worker: usize,
     /// The filter; without one no packet is traced.
     filter: Option<Arc<PacketFilter>>,
-    /// Where the filter may be changed, and the number of changes that this tracer has seen.
+    /// Source of changes of the filter, and the number of changes that this tracer has seen.
     control: Option<(Arc<TraceControl>, u64)>,
     sample: SamplingRate,
     /// Number of matching packets to skip before the next trace.
@@ -370,6 +370,24 @@ mod tests {
         let traced: Vec<usize> = (0..100).filter(|_| watch.wants(&frame)).collect();
         assert_eq!(traced, [0, 10, 20]);
         assert_eq!(tally.counts(), (3, 0));
+    }
+
+    #[test]
+    fn a_controlled_tracer_follows_the_filter_that_is_set() {
+        let control = Arc::new(TraceControl::default());
+        let tally = Arc::new(TraceCounts::new(None));
+        let mut watch = PacketTracer::controlled(0, &control, &tally, |_| {});
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let mut is_traced = |filter: Option<PacketFilter>| {
+            control.set(filter);
+            watch.update();
+            watch.wants(&frame)
+        };
+        assert!(!is_traced(None));
+        assert!(is_traced(Some(PacketFilter(Condition::All))));
+        assert!(!is_traced("tcp".parse().ok()));
+        assert!(is_traced(Some(PacketFilter(Condition::All))));
+        assert!(!is_traced(None));
     }
 
     #[test]
