@@ -1,7 +1,7 @@
 //! `polyplane fabric up`: a network of real interfaces with a prompt, for people and for scripts.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -194,6 +194,9 @@ fn from_input(
     loop {
         if is_terminal {
             out::text("polyplane> ");
+            // A prompt has no line end, so it would stay in the buffer. A closed output is noticed
+            // at the next line.
+            let _ = std::io::stdout().flush();
         }
         match input.next(early)? {
             Next::Line(line) => {
