@@ -1,7 +1,7 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
 //! `reflex-linear`, `reflex-peers`, `split-programs`, `split-routes`, `figures`, `soak`,
-//! `sanitize`, `p4runtime-clients`. Each does all of its own set-up.
+//! `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -24,6 +24,8 @@ mod soak;
 mod split;
 mod split_programs;
 mod tidy;
+#[cfg(target_os = "linux")]
+mod tutorials;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -106,6 +108,10 @@ enum Task {
     /// never grow. Needs root for AF_XDP.
     #[cfg(target_os = "linux")]
     Soak(soak::Options),
+    /// Run the exercises of the P4 tutorials from a copy of p4lang/tutorials, with their own files
+    /// and scripts, and compare with their READMEs. Needs root for network namespaces.
+    #[cfg(target_os = "linux")]
+    Tutorials(tutorials::Options),
 }
 
 fn main() -> ExitCode {
@@ -136,6 +142,8 @@ fn main() -> ExitCode {
         Task::Figures(options) => figures::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::Soak(options) => soak::run(&root(), &options),
+        #[cfg(target_os = "linux")]
+        Task::Tutorials(options) => tutorials::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,11 +7,12 @@ use clap::Args;
 use p4rt::client::{ClientError, Code, Endpoint, Tls};
 
 use crate::args::{limits, read};
+use crate::fabric::served::find;
 
 /// Options that select a server and the output format.
 #[derive(Args, Clone)]
 pub(crate) struct Address {
-    /// Address of the server.
+    /// Address of the server, or the name of a switch of a running fabric.
     #[arg(
         long,
         global = true,
@@ -43,7 +44,8 @@ impl Address {
     /// One line that describes what is wrong with the options or files.
     pub(crate) fn endpoint(&self) -> Result<Endpoint, String> {
         Ok(Endpoint {
-            address: self.addr.clone(),
+            // A switch of a running fabric has a name.
+            address: find(&self.addr).unwrap_or_else(|| self.addr.clone()),
             tls: self.tls()?,
         })
     }

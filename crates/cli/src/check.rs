@@ -27,6 +27,9 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
 
 /// Reports the diagnostics of a program, or of a chain and each of its programs.
 pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
+    if compile::is_for_bmv2(source) {
+        return Ok(Ended::WithErrors);
+    }
     let (texts, joints) = match source.is_chain() {
         true => {
             let compiled = compile::chain(source)?;

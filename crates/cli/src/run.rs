@@ -502,6 +502,7 @@ impl Round {
             workers: habits,
             notifications: notifications(),
             tracing: options.trace.tracing(),
+            trace_control: None,
             inbox,
             filter: carried.filter,
             extension: carried.extension,

@@ -8,7 +8,7 @@ use passes::compose::Form;
 use terminal::out;
 
 use crate::args::{Format, Source};
-use crate::handlers;
+use crate::{handlers, mininet};
 
 /// Shows diagnostics on standard error (text) or standard output (JSON).
 fn show(diagnostics: &SourceDiagnostics, format: Format) {
@@ -39,9 +39,22 @@ pub fn show_all(texts: &[SourceDiagnostics], format: Format) {
     }
 }
 
+/// Returns true if the program's file is JSON, as p4c makes it for BMv2, and shows what to do
+/// instead.
+pub fn is_for_bmv2(source: &Source) -> bool {
+    let advice = mininet::advice_on_program(&source.program);
+    if let Some(advice) = &advice {
+        out::error(advice);
+    }
+    advice.is_some()
+}
+
 /// Compiles a program, or a chain of them, to verified IR. Shows all errors, and returns `None`
 /// if there are any.
 pub fn compile(source: &Source) -> Option<ir::Program> {
+    if is_for_bmv2(source) {
+        return None;
+    }
     if source.is_chain() {
         return compile_chain(source);
     }
@@ -56,6 +69,9 @@ pub fn compile(source: &Source) -> Option<ir::Program> {
 /// # Errors
 /// The file of C code cannot be read.
 pub fn compile_with_handlers(source: &Source) -> Result<Option<(ir::Program, Natives)>, String> {
+    if is_for_bmv2(source) {
+        return Ok(None);
+    }
     if source.is_chain() {
         let program = compile_chain(source);
         return Ok(program.map(|program| (program, Natives::default())));
@@ -82,6 +98,9 @@ pub fn compile_with_foreign(source: &Source) -> Option<(ir::Program, Vec<driver:
 /// Compiles a program that is described to controllers and does not run here. Otherwise as
 /// [`compile`].
 pub fn describe(source: &Source) -> Option<ir::Program> {
+    if is_for_bmv2(source) {
+        return None;
+    }
     if source.is_chain() {
         return compile_chain(source);
     }

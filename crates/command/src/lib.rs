@@ -19,6 +19,7 @@ pub mod compile;
 pub mod configure;
 pub mod engine;
 pub mod handlers;
+pub mod mininet;
 pub mod reductions;
 pub mod split_bed;
 pub mod split_text;

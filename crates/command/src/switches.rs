@@ -1,6 +1,7 @@
 //! Switches of a fabric: programs, each compiled once and loaded with its entries.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use aggregate::Plan;
@@ -216,12 +217,14 @@ impl Maker {
     fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
         let program = self.program(&function.program)?;
         let setup = Setup {
-            entries: function.entries.clone(),
+            entries: None,
             host_ports: Vec::new(),
             seed: self.seed,
         };
         let device = configure::load_on(self.engine.as_ref(), &program, &setup, Nanos::ZERO)?;
-        device.ok_or_else(|| WRONG_ENTRIES.to_owned())
+        let mut device = device.ok_or_else(|| WRONG_ENTRIES.to_owned())?;
+        add_files(&mut device, &function.entries)?;
+        Ok(device)
     }
 
     fn hypervisor(&mut self, shared: &SharedSpec) -> Result<TenantSwitch, String> {
@@ -259,10 +262,8 @@ impl Maker {
         });
         let loaded = created.and_then(|id| hypervisor.load(id, program).map(|()| id));
         let id = loaded.map_err(|why| at_line(vpdp.line, &why))?;
-        if let (Some(path), Some(device)) = (&vpdp.function.entries, hypervisor.device_mut(id)) {
-            if !configure::add_file(device, path)? {
-                return Err(WRONG_ENTRIES.to_owned());
-            }
+        if let Some(device) = hypervisor.device_mut(id) {
+            add_files(device, &vpdp.function.entries)?;
             device.publish();
         }
         Ok(())
@@ -282,6 +283,16 @@ impl Maker {
         self.programs.insert(spec.clone(), Arc::clone(&program));
         Ok(program)
     }
+}
+
+/// Reads entries files and applies them, in this order.
+fn add_files(device: &mut Device, files: &[PathBuf]) -> Result<(), String> {
+    for path in files {
+        if !configure::add_file(device, path)? {
+            return Err(WRONG_ENTRIES.to_owned());
+        }
+    }
+    Ok(())
 }
 
 fn at_line(line: usize, why: &dyn std::fmt::Display) -> String {

@@ -11,6 +11,7 @@ use support::amount;
 use terminal::live::{LiveLine, bar};
 
 use crate::args::{self, read_text};
+use crate::mininet;
 
 /// Width of the progress bar in characters.
 const BAR: usize = 30;
@@ -48,13 +49,33 @@ pub fn load_images(topology: &mut Topology) -> Result<(), String> {
     topology.load_images(&mut |path, memory_bytes| read_image(path, memory_bytes))
 }
 
-/// Reads a topology.
+/// Reads a topology: a file in TOML, or one of the P4 tutorials or of p4-utils in JSON.
 ///
 /// # Errors
 /// The file cannot be read, or is no topology.
 pub fn read(path: &Path) -> Result<Topology, String> {
+    read_with_program(path, None)
+}
+
+/// Reads a topology, with a program for switches without one of their own, if it is in JSON.
+///
+/// # Errors
+/// As for [`read`], and if the topology is in TOML and a program is given.
+pub fn read_with_program(path: &Path, program: Option<&Path>) -> Result<Topology, String> {
     let file = path.display().to_string();
     let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
+    if mininet::is_json(&text) {
+        let imported = mininet::import(path, &text, program)?;
+        let read = Topology::read(&file, &imported.toml, &imported.directory);
+        return read.map_err(|error| {
+            format!("{error}\n{file}: the lines are those that `polyplane fabric import` writes")
+        });
+    }
+    if program.is_some() {
+        return Err(format!(
+            "{file} names the program of each switch itself; leave --program away"
+        ));
+    }
     let directory = path.parent().unwrap_or(Path::new(""));
     Topology::read(&file, &text, directory).map_err(|error| error.to_string())
 }

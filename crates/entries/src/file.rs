@@ -10,6 +10,7 @@ use bits::Value;
 use ir::{KeyMatch, MatchKind, Program, TableId};
 use support::count::count;
 
+use crate::bmv2::{self, EntriesFormat};
 use crate::error::{EntriesError, EntryError};
 use crate::resolve::{self, Sought, Word};
 use crate::restriction;
@@ -44,7 +45,7 @@ pub(crate) enum Restrictions {
     LeftToServer,
 }
 
-/// Reads an entries file for a schema.
+/// Reads an entries file for a schema, in the format that its text has.
 pub(crate) fn read_file<'a>(
     schema: &Schema,
     file: &'a str,
@@ -52,6 +53,46 @@ pub(crate) fn read_file<'a>(
     restrictions: Restrictions,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let text = without_mark(text);
+    match EntriesFormat::of(text) {
+        EntriesFormat::Statements => read_statements(schema, file, text, restrictions),
+        format => {
+            let is_json = format == EntriesFormat::Json;
+            read_bmv2(schema, file, (text, is_json), restrictions)
+        }
+    }
+}
+
+/// Reads a text in one of BMv2's formats.
+fn read_bmv2<'a>(
+    schema: &Schema,
+    file: &'a str,
+    (text, is_json): (&'a str, bool),
+    restrictions: Restrictions,
+) -> Result<EntriesFile<'a>, Vec<EntryError>> {
+    let located = |faults: Vec<EntriesError>| {
+        let faults = faults.into_iter();
+        faults.map(|fault| fault.locate(file, text)).collect()
+    };
+    let all = bmv2::read(schema, text, is_json).map_err(located)?;
+    if restrictions == Restrictions::Enforced {
+        let faults = all.iter();
+        let faults =
+            faults.filter_map(|(update, at)| restriction::check(schema, update, *at).err());
+        let faults: Vec<EntriesError> = faults.collect();
+        if !faults.is_empty() {
+            return Err(located(faults));
+        }
+    }
+    let (updates, places) = all.into_iter().unzip();
+    Ok(EntriesFile::new(file, text, updates, places))
+}
+
+fn read_statements<'a>(
+    schema: &Schema,
+    file: &'a str,
+    text: &'a str,
+    restrictions: Restrictions,
+) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let mut reader = Reader {
         schema,
         text,

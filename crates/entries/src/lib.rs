@@ -1,5 +1,6 @@
 //! Crate `entries`: reads text that configures a device (entries files and STF tests) into checked
-//! updates.
+//! updates. Command files of BMv2's `simple_switch_CLI` and runtime JSON of the P4 tutorials are
+//! read as well.
 //!
 //! **In:** text, and the [`ir::Program`] to which its names refer, or a [`Schema`] that a
 //! controller built from a P4Info. **Out:** [`Update`]s with the program's ids, in file order, or
@@ -13,6 +14,7 @@
 //! The format of entries files is described in docs/reference/entries.md, that of STF in [`stf`].
 //! Tests: `tests/`.
 
+mod bmv2;
 mod cells;
 mod error;
 mod file;

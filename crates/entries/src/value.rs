@@ -208,8 +208,12 @@ pub(crate) fn key_match(
         )?;
         return prefix(kind, scalar(schema, ty, value)?, value, len, word);
     }
-    let value = scalar(schema, ty, word)?;
-    Ok(match kind {
+    Ok(exact_match(kind, scalar(schema, ty, word)?))
+}
+
+/// Returns the match of one value.
+pub(crate) fn exact_match(kind: MatchKind, value: Value) -> KeyMatch {
+    match kind {
         MatchKind::Lpm => {
             let width = value.width();
             KeyMatch::Lpm(value, width)
@@ -220,7 +224,7 @@ pub(crate) fn key_match(
         }
         MatchKind::Range => KeyMatch::Range(value.clone(), value),
         MatchKind::Exact | MatchKind::Optional | MatchKind::Selector => KeyMatch::Exact(value),
-    })
+    }
 }
 
 fn split<'a>(word: Word<'a>, by: &str) -> Option<(Word<'a>, Word<'a>)> {
@@ -298,7 +302,13 @@ fn as_written(like: &str, value: &Value) -> String {
     }
 }
 
-fn range(lo: Value, hi: Value, ty: ValueTy, word: Word<'_>) -> Result<KeyMatch, EntriesError> {
+/// Returns the match of a range, which must not be empty.
+pub(crate) fn range(
+    lo: Value,
+    hi: Value,
+    ty: ValueTy,
+    word: Word<'_>,
+) -> Result<KeyMatch, EntriesError> {
     let width = ty.width();
     let above = match ty.is_signed() {
         true => bits::limbs::cmp_signed(lo.limbs(), hi.limbs(), width).is_gt(),

@@ -37,7 +37,7 @@ pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
     PortDriver, Privilege, ProcessGroup, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
     TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface,
-    open_kept, pin_to_core, spread,
+    open_kept, pin_to_core, spread, start_in_foreground,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};

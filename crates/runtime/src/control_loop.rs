@@ -25,7 +25,9 @@ use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
 use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
-use crate::trace_filter::{PacketFilter, PacketTracer, SamplingRate, TraceCounts, TracedPacket};
+use crate::trace_filter::{
+    PacketFilter, PacketTracer, SamplingRate, TraceControl, TraceCounts, TracedPacket,
+};
 use crate::worker_pool::WorkerPool;
 use crate::worker_thread::{EventSender, WorkerConfig, WorkerEvent};
 
@@ -103,6 +105,8 @@ pub struct ForwarderOptions {
     pub notifications: NotificationLevel,
     /// Packets to trace, if any.
     pub tracing: Option<TraceSelection>,
+    /// Choice of the packets to trace while the switch runs, if `tracing` chooses none.
+    pub trace_control: Option<Arc<TraceControl>>,
     /// Queue of the controllers' requests.
     pub inbox: Option<Inbox>,
     /// Makes the filter of a worker's frames, if frames are filtered.
@@ -163,7 +167,8 @@ impl Forwarder {
         let mut readers = Vec::new();
         let (ask, asked) = channel();
         let crew = WorkerPool::new(ports, options.workers, |workers, events| {
-            let (counts, watches) = watches(options.tracing, workers, events);
+            let control = options.trace_control.as_ref();
+            let (counts, watches) = watches(options.tracing, control, workers, events);
             tally = counts;
             let mut fronts = Vec::new();
             if let Some(setup) = &options.offload {
@@ -447,17 +452,27 @@ impl Forwarder {
 /// Returns a tracer for each worker if tracing is enabled, and their common counters.
 fn watches(
     tracing: Option<TraceSelection>,
+    control: Option<&Arc<TraceControl>>,
     workers: usize,
     events: &EventSender,
 ) -> (Option<Arc<TraceCounts>>, Vec<Option<PacketTracer>>) {
+    let deliver = || {
+        let events = events.clone();
+        move |traced| events.send(WorkerEvent::Traced(Box::new(traced)))
+    };
     let Some(tracing) = tracing else {
-        return (None, (0..workers).map(|_| None).collect());
+        let Some(control) = control else {
+            return (None, (0..workers).map(|_| None).collect());
+        };
+        let tally = Arc::new(TraceCounts::new(None));
+        let watch = |number| Some(PacketTracer::controlled(number, control, &tally, deliver()));
+        let watches = (0..workers).map(watch).collect();
+        return (Some(tally), watches);
     };
     let tally = Arc::new(TraceCounts::new(tracing.count));
     let filter = Arc::new(tracing.filter);
     let watch = |number| {
-        let events = events.clone();
-        let deliver = move |traced| events.send(WorkerEvent::Traced(Box::new(traced)));
+        let deliver = deliver();
         Some(PacketTracer::new(
             number,
             &filter,

@@ -69,6 +69,14 @@ impl Loader for Compiler {
     }
 
     fn compile(&self, text: &str) -> Result<Program, String> {
+        // Neither P4 text nor IR begins so.
+        if text.trim_start().starts_with('{') {
+            return Err(
+                "the device config is JSON, as p4c makes it for BMv2; send what \
+                        `polyplane compile --device-config FILE` writes, or P4 text"
+                    .to_owned(),
+            );
+        }
         Ok(driver::compile_text("p4_device_config.p4", text)?)
     }
 

@@ -3,12 +3,18 @@
 //! The crate `fabric` has topologies and the simulation, and `command` loads programs into the
 //! switches. This module prints reports.
 
+mod capture;
 mod hosting;
+mod import;
+mod measure;
 mod namespaces;
+mod prompt;
 pub(crate) mod real;
 pub(crate) mod report;
+pub(crate) mod served;
 mod show;
 mod svg;
+mod up;
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +40,8 @@ use runtime::ProcessSetup;
         polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml\n  \
         polyplane fabric run examples/fabric/fat_tree/fat_tree.toml --scale 0.01\n  \
         polyplane fabric run examples/fabric/leaf_spine/leaf_spine.toml --real\n  \
-        polyplane fabric up examples/fabric/leaf_spine/leaf_spine.toml\n\n\
+        polyplane fabric up examples/fabric/leaf_spine/leaf_spine.toml\n  \
+        polyplane fabric up topology.json -c pingall\n\n\
         docs/reference/topology.md tells what a topology file may say. Exit status: 0 when all is done, 1 for errors in what was given or flows that are not \
         complete, 2 for wrong usage."
 )]
@@ -50,9 +57,11 @@ enum Command {
     /// Run its flows, pings, requests and workload in simulated time, where the same seed gives the
     /// same report; or run programs in its hosts for real.
     Run(RunOptions),
-    /// Set it up for real until a signal: switches that forward, and a network namespace for each
+    /// Set it up for real, with a prompt: switches that forward, and a network namespace for each
     /// host. Needs root.
-    Up(real::UpOptions),
+    Up(up::UpOptions),
+    /// Write a topology of the P4 tutorials or of p4-utils as one in TOML.
+    Import(import::Options),
 }
 
 #[derive(Args)]
@@ -94,7 +103,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             options.json,
         ),
         Command::Run(options) => simulate(options, early),
-        Command::Up(options) => real::up(options, early),
+        Command::Up(options) => up::up(options, early),
+        Command::Import(options) => import::run(options),
     }
 }
 
@@ -149,6 +159,13 @@ fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String>
         .map(|workload| workload.scaled(options.scale));
     topology.seed = options.seed.unwrap_or(topology.seed);
     load_images(&mut topology)?;
+    if sends_nothing(&topology) {
+        out::note(&format!(
+            "warning: {} has no [[flow]], [[ping]], [[traffic]] and [workload], so nothing is sent; \
+             `polyplane fabric up` runs it with a prompt",
+            topology.name
+        ));
+    }
     let mut maker = routing(options.choice, &mut topology)?;
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
@@ -169,6 +186,14 @@ fn simulate(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, String>
         }
         None => Ok(Ended::Well),
     }
+}
+
+/// Returns true if no host of a simulation has anything to send.
+fn sends_nothing(topology: &Topology) -> bool {
+    topology.flows.is_empty()
+        && topology.pings.is_empty()
+        && topology.traffic.is_empty()
+        && topology.workload.is_none()
 }
 
 /// Returns the message for a simulation that did not complete in its time. It suggests more time

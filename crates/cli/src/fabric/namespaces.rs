@@ -9,12 +9,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use fabric::Topology;
 use fabric::topology::{End, HostId, HostSpec, Link, LinkSpec, NodeId, SwitchId};
 use port::{FaultPort, FaultRates, Netns, NetnsError, OpenedPort, Port, PortDriver, Rtnl};
 use support::rng::Rng;
 
+use super::capture::LinkCaptures;
+use crate::out;
 use crate::veth::{disable_ipv6_autoconf, open_port};
 
 /// Directory in which `ip netns` finds namespaces.
@@ -29,6 +32,8 @@ pub(crate) struct Namespaces {
     hosts: Vec<Netns>,
     switches: Netns,
     names: Vec<PathBuf>,
+    /// True once a missing token bucket was reported.
+    has_warned: AtomicBool,
 }
 
 impl Namespaces {
@@ -42,6 +47,7 @@ impl Namespaces {
             hosts: hosts.collect::<Result<_, _>>()?,
             switches: silent()?,
             names: Vec::new(),
+            has_warned: AtomicBool::new(false),
         };
         for link in &topology.links {
             namespaces.plug(link)?;
@@ -73,14 +79,22 @@ impl Namespaces {
             .and_then(|()| rtnl.set_up(&here))
             .map_err(|error| error.to_string())?;
         let mut rtnl = self.rtnl_of(b)?;
-        let limited = match (b.node, link.spec.rate) {
-            // A switch's own queues have the rate of its links.
-            (NodeId::Host(_), Some(rate)) => rtnl.set_rate(&there, rate.0, waiting(&link.spec)),
-            _ => Ok(()),
-        };
-        limited
-            .and_then(|()| rtnl.set_up(&there))
-            .map_err(|error| error.to_string())
+        // A switch's own queues have the rate of its links.
+        if let (NodeId::Host(_), Some(rate)) = (b.node, link.spec.rate)
+            && let Err(error) = rtnl.set_rate(&there, rate.0, waiting(&link.spec))
+        {
+            self.warn_of_rate(&error.to_string());
+        }
+        rtnl.set_up(&there).map_err(|error| error.to_string())
+    }
+
+    /// Notes once that the kernel does not limit what hosts send.
+    fn warn_of_rate(&self, error: &str) {
+        if !self.has_warned.swap(true, Relaxed) {
+            out::note(&format!(
+                "warning: `rate` limits what switches send, but not what hosts send: {error}"
+            ));
+        }
     }
 
     fn rtnl_of(&self, end: End) -> Result<Rtnl, String> {
@@ -89,6 +103,23 @@ impl Namespaces {
             NodeId::Switch(_) | NodeId::Server(_) | NodeId::Nanopu(_) => &self.switches,
         };
         netns.rtnl().map_err(|error| error.to_string())
+    }
+
+    /// Takes a link down or up, at both of its ends.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn set_link(&self, link: &Link, is_up: bool) -> Result<(), String> {
+        for end in link.ends {
+            let mut rtnl = self.rtnl_of(end)?;
+            let name = interface(end);
+            let done = match is_up {
+                true => rtnl.set_up(&name),
+                false => rtnl.set_down(&name),
+            };
+            done.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     /// Opens all ports of a switch that have a link.
@@ -100,9 +131,10 @@ impl Namespaces {
         topology: &Topology,
         switch: SwitchId,
         io: PortDriver,
+        captures: &LinkCaptures,
     ) -> Result<Vec<OpenedPort>, String> {
         let mut opened = Vec::new();
-        for (number, link) in (0..).zip(&topology.links) {
+        for (number, link) in topology.links.iter().enumerate() {
             let [a, b] = link.ends;
             for (own, other) in [(a, b), (b, a)] {
                 if own.node != NodeId::Switch(switch) {
@@ -113,7 +145,9 @@ impl Namespaces {
                     .switches
                     .run(open)
                     .map_err(|error| error.to_string())??;
-                let seed = Rng::new(topology.seed.wrapping_add(number)).bits() ^ switch.0 as u64;
+                let port = captures.watch(port, (number, link), own);
+                let seed = topology.seed.wrapping_add(number as u64);
+                let seed = Rng::new(seed).bits() ^ switch.0 as u64;
                 opened.push(with_faults(port, (link.spec.faults, seed), other.node));
             }
         }
@@ -218,7 +252,7 @@ fn with_faults(
 
 /// Returns the name of an end's interface. It contains the switch's number, because the switch's
 /// name may be as long as an interface name.
-fn interface(end: End) -> String {
+pub(super) fn interface(end: End) -> String {
     match end.node {
         NodeId::Host(_) => HOST_INTERFACE.to_owned(),
         NodeId::Switch(switch) => format!("s{}p{}", switch.0, end.port),

@@ -1,27 +1,31 @@
 //! A real fabric: each switch has a worker thread between virtual links, each host is a network
 //! namespace for any program.
 
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use fabric::Topology;
-use fabric::topology::{CommandSpec, HostId, NodeId, SwitchId};
-use port::{OpenedPort, Poller, ProcessGroup};
-use runtime::report::{DeviceReport, PortReport};
+use fabric::topology::{CommandSpec, HostId, Link, NodeId, SwitchId};
+use port::{OpenedPort, ProcessGroup};
+use runtime::report::{DeviceReport, PortReport, TableReport};
+use runtime::trace_filter::{PacketFilter, TraceControl, TracedPacket};
 use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
 use serde::Serialize;
 use switch::{Change, Device, QueueConfig};
+use trace_format::PacketTrace;
 
+use super::capture::LinkCaptures;
 use super::namespaces::Namespaces;
+use super::served::{ServedSwitch, Servers};
 use super::{hosting, routing};
 use crate::args::Io;
 use crate::engine::Choice;
+use crate::trace::OwnFiles;
 use crate::{Ended, amount, out};
 use command::switches::{Maker, SwitchPlane};
 
@@ -30,18 +34,6 @@ const SERVERS_FIRST: Duration = Duration::from_millis(300);
 
 /// Interval at which a running program is checked.
 const LOOK: Duration = Duration::from_millis(20);
-
-#[derive(Args)]
-pub(super) struct UpOptions {
-    /// The topology (docs/reference/topology.md).
-    #[arg(value_name = "TOPO.toml")]
-    topology: PathBuf,
-    /// Packet I/O of the switches' ports.
-    #[arg(long, value_enum, default_value_t)]
-    io: Io,
-    #[command(flatten)]
-    choice: Choice,
-}
 
 /// Final report of a switch.
 #[derive(Serialize)]
@@ -72,12 +64,26 @@ struct Json {
 pub(crate) struct Running {
     namespaces: Namespaces,
     switches: Mutex<Vec<RunningSwitch>>,
+    extras: Extras,
+    /// The packets that all switches trace.
+    trace: Arc<TraceControl>,
+}
+
+/// Parts that only a network with a prompt has.
+#[derive(Default)]
+pub(super) struct Extras {
+    /// Servers for controllers.
+    pub(super) servers: Option<Servers>,
+    /// Captures of the links.
+    pub(super) captures: LinkCaptures,
 }
 
 /// A switch at work. It stops when its stream is closed.
 struct RunningSwitch {
     stream: UnixStream,
     thread: JoinHandle<Result<Switched, String>>,
+    /// The address of its P4Runtime server and its device number there, if it has one.
+    controllers: Option<(SocketAddr, u64)>,
 }
 
 impl RunningSwitch {
@@ -91,38 +97,11 @@ impl RunningSwitch {
     }
 }
 
-/// Runs a topology until a stop signal.
-///
-/// # Errors
-/// The process may not create namespaces, or a switch cannot be created.
-pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let mut topology = super::read_real(&options.topology)?;
-    early.begin_work();
-    let maker = routing(options.choice, &mut topology)?;
-    let running = Running::start(&topology, options.io, maker)?;
-    for host in &topology.hosts {
-        out::line(&format!(
-            "{}: ip netns exec {} COMMAND",
-            host.address, host.name
-        ));
-    }
-    out::note(&format!("{} is up until SIGINT or SIGTERM", topology.name));
-    let mut poller = Poller::new();
-    while early.take_signal().is_none() {
-        let waited = poller.wait(early.signal_fd(), Duration::from_secs(1));
-        waited.map_err(|error| format!("cannot wait for signals: {error}"))?;
-    }
-    for switched in running.stop()? {
-        tell(&switched);
-    }
-    Ok(Ended::Well)
-}
-
 /// Runs the programs of a topology in its hosts: starts the servers, then all other programs at
 /// once, and waits for these.
 ///
 /// # Errors
-/// As for [`up`]. Also if there is no program, or one cannot be started.
+/// As for [`Running::start`]. Also if there is no program, or one cannot be started.
 pub(super) fn run(
     mut topology: Topology,
     io: Io,
@@ -157,11 +136,24 @@ pub(super) fn run(
 }
 
 impl Running {
-    /// Creates hosts and links, and starts the switches.
+    /// Creates hosts and links, and starts the switches, without controllers.
     ///
     /// # Errors
     /// The process may not create namespaces, or a switch cannot be created.
-    pub(crate) fn start(topology: &Topology, io: Io, mut maker: Maker) -> Result<Running, String> {
+    pub(crate) fn start(topology: &Topology, io: Io, maker: Maker) -> Result<Running, String> {
+        Running::start_with(topology, io, maker, Extras::default())
+    }
+
+    /// Creates hosts and links, and starts the switches, with servers and captures.
+    ///
+    /// # Errors
+    /// As for [`Running::start`], and if the address of a server is in use.
+    pub(super) fn start_with(
+        topology: &Topology,
+        io: Io,
+        mut maker: Maker,
+        extras: Extras,
+    ) -> Result<Running, String> {
         if let Some(server) = topology.servers.first() {
             return Err(format!(
                 "{}: [split] and [[server]] are only simulated; run the halves by `polyplane split \
@@ -172,6 +164,8 @@ impl Running {
         let running = Running {
             namespaces: Namespaces::make(topology)?,
             switches: Mutex::default(),
+            extras,
+            trace: Arc::default(),
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
@@ -197,10 +191,45 @@ impl Running {
         if let SwitchPlane::Alone(device) = &mut plane {
             set_queues(device, topology, switch)?;
         }
-        let ports = self.namespaces.open(topology, switch, io.into())?;
+        let captures = &self.extras.captures;
+        let ports = self
+            .namespaces
+            .open(topology, switch, io.into(), captures)?;
         let name = topology.switches[switch.0].name.clone();
-        let (stream, thread) = begin(name, plane, ports)?;
-        Ok(RunningSwitch { stream, thread })
+        let served = match (&self.extras.servers, &plane) {
+            (Some(servers), SwitchPlane::Alone(device)) => {
+                Some(servers.serve(topology, switch, device)?)
+            }
+            _ => None,
+        };
+        let controllers = served
+            .as_ref()
+            .map(|served| (served.address, served.device));
+        let (stream, thread) = begin(name, plane, ports, (served, Arc::clone(&self.trace)))?;
+        Ok(RunningSwitch {
+            stream,
+            thread,
+            controllers,
+        })
+    }
+
+    /// Returns the address of a switch's P4Runtime server and its device number there, if it has
+    /// a server.
+    pub(super) fn controllers(&self, switch: SwitchId) -> Option<(SocketAddr, u64)> {
+        self.lock().get(switch.0)?.controllers
+    }
+
+    /// Sets which packets all switches trace, from now on.
+    pub(super) fn set_trace(&self, filter: Option<PacketFilter>) {
+        self.trace.set(filter);
+    }
+
+    /// Takes a link down or up.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub(super) fn set_link(&self, link: &Link, is_up: bool) -> Result<(), String> {
+        self.namespaces.set_link(link, is_up)
     }
 
     /// Stops a switch, and starts it with another program. Frames that it holds are lost.
@@ -228,7 +257,9 @@ impl Running {
     pub(crate) fn stop(self) -> Result<Vec<Switched>, String> {
         let switches = self.switches.into_inner();
         let switches = switches.unwrap_or_else(PoisonError::into_inner);
-        switches.into_iter().map(RunningSwitch::stop).collect()
+        let stopped = switches.into_iter().map(RunningSwitch::stop).collect();
+        self.extras.captures.finish();
+        stopped
     }
 
     fn commands(&self, topology: &Topology, early: &ProcessSetup) -> Result<Vec<Done>, String> {
@@ -361,12 +392,13 @@ fn begin(
     name: String,
     plane: SwitchPlane,
     ports: Vec<OpenedPort>,
+    (served, trace): (Option<ServedSwitch>, Arc<TraceControl>),
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
         UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
     let thread = std::thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || match plane {
-        SwitchPlane::Alone(device) => carry(name, *device, ports, &done),
+        SwitchPlane::Alone(device) => carry(name, *device, (ports, served), trace, &done),
         SwitchPlane::Shared(hypervisor) => hosting::carry(name, *hypervisor, ports, &done),
     });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -377,19 +409,38 @@ fn begin(
 fn carry(
     name: String,
     device: Device,
-    ports: Vec<OpenedPort>,
+    (mut ports, served): (Vec<OpenedPort>, Option<ServedSwitch>),
+    trace: Arc<TraceControl>,
     done: &UnixStream,
 ) -> Result<Switched, String> {
-    let mut forwarder = Forwarder::new(device, ports, ForwarderOptions::default())?;
+    let sources = OwnFiles::of(device.program());
+    let mut options = ForwarderOptions {
+        trace_control: Some(trace),
+        ..ForwarderOptions::default()
+    };
+    let mut controllers = None;
+    let mut _name = None;
+    if let Some(served) = served {
+        options.inbox = Some(served.channel.inbox);
+        ports.push(served.channel.port);
+        controllers = Some(served.controllers);
+        _name = Some(served.name);
+    }
+    let mut forwarder = Forwarder::new(device, ports, options)?;
     let early = ProcessSetup::default();
     let stop = StopSources {
         process: &early,
         done: Some(done.as_fd()),
     };
-    forwarder.run(&stop, Duration::from_secs(1), &mut |event| {
-        if let ForwarderEvent::Notice(notice) = event {
-            out::note(&format!("{name}: {notice}"));
+    forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
+        ForwarderEvent::Notice(notice) => out::note(&format!("{name}: {notice}")),
+        ForwarderEvent::Link(port, is_up) => {
+            if let Some(controllers) = &controllers {
+                controllers.port_changed(port, is_up);
+            }
         }
+        ForwarderEvent::Traced(device, traced) => show_trace(&name, device, &traced, &sources),
+        ForwarderEvent::Tick(_) => {}
     })?;
     forwarder.check_conservation()?;
     Ok(Switched {
@@ -397,6 +448,19 @@ fn carry(
         device: forwarder.device_report(),
         name,
     })
+}
+
+/// Prints the steps of a packet.
+fn show_trace(name: &str, device: &Device, traced: &TracedPacket, sources: &OwnFiles) {
+    if !Arc::ptr_eq(&traced.program, device.program()) {
+        return out::note(&format!("{name}: a packet of the program before this one"));
+    }
+    let packet = (traced.port.0, &traced.bytes[..]);
+    let trace = PacketTrace::new(device.configuration(), packet, &traced.events, &|file| {
+        sources.read(file)
+    });
+    let text = trace.without_middle_rounds().text(out::colours());
+    out::note(&format!("{name}:\n{}", text.trim_end()));
 }
 
 fn tell_command(done: &Done) {
@@ -413,7 +477,8 @@ fn tell_command(done: &Done) {
     ));
 }
 
-fn tell(switched: &Switched) {
+/// Prints what a switch has done: frames, drops by reason, and lookups of its tables.
+pub(super) fn tell(switched: &Switched) {
     let sum = |count: fn(&PortReport) -> u64| switched.ports.iter().map(count).sum::<u64>();
     let (received, sent) = (
         sum(|port| port.received.packets),
@@ -424,4 +489,17 @@ fn tell(switched: &Switched) {
         switched.name,
         amount::count(received, "packet")
     ));
+    let drops = switched.ports.iter().flat_map(|port| &port.dropped);
+    for drop in drops.chain(&switched.device.dropped) {
+        let packets = amount::count(drop.packets, "packet");
+        out::line(&format!("  dropped: {packets}, {}", drop.reason));
+    }
+    let used = |table: &&TableReport| table.hits + table.misses > 0;
+    for table in switched.device.tables.iter().filter(used) {
+        let (hits, misses) = (amount::count(table.hits, "hit"), table.misses);
+        out::line(&format!(
+            "  table {}: {hits}, {misses} without an entry",
+            table.name
+        ));
+    }
 }

@@ -160,7 +160,7 @@ struct SplitJson<'a> {
 #[derive(Serialize)]
 struct FunctionJson {
     program: String,
-    entries: Option<String>,
+    entries: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -376,9 +376,11 @@ fn ports(vpdp: &VpdpSpec) -> Vec<String> {
 }
 
 fn function_text(function: &FunctionSpec) -> String {
-    let entries = function.entries.as_ref();
-    let entries = entries.map_or(String::new(), |path| format!(" with {}", path.display()));
-    format!("{}{entries}", function.program)
+    let entries: Vec<String> = paths(&function.entries);
+    match entries.is_empty() {
+        true => function.program.to_string(),
+        false => format!("{} with {}", function.program, entries.join(" and ")),
+    }
 }
 
 /// Formats a start time; nothing for that of the simulation.
@@ -405,11 +407,17 @@ fn link_text(spec: &LinkSpec) -> String {
 }
 
 fn function_json(function: &FunctionSpec) -> FunctionJson {
-    let entries = function.entries.as_ref();
     FunctionJson {
         program: function.program.to_string(),
-        entries: entries.map(|path| path.display().to_string()),
+        entries: paths(&function.entries),
     }
+}
+
+fn paths(files: &[PathBuf]) -> Vec<String> {
+    files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 fn split_json(split: &SplitSpec) -> SplitJson<'_> {

@@ -238,6 +238,10 @@ impl Check<'_> {
                 let device = self.number(&switch.device, 0, 1);
                 (server.get_ref().clone(), device)
             }),
+            cpu_port: switch
+                .cpu_port
+                .as_ref()
+                .map(|_| PortId(self.number(&switch.cpu_port, 0, 0))),
             hosts_tenants: self.hosts_tenants(switch),
         }
     }
@@ -282,6 +286,7 @@ impl Check<'_> {
             agent: host.agent.as_ref().map(|agent| agent.get_ref().clone()),
             gateway,
             neighbours,
+            setup: host.setup.clone(),
         }
     }
 
@@ -491,10 +496,12 @@ impl Check<'_> {
         PerMillion((share * 1e6).round() as u32)
     }
 
-    /// Parses a link's end: `h1` or `s1:2`.
+    /// Parses a link's end: `h1` or `s1:2`, or `s1-p2` as Mininet's topologies write it.
     fn end(&mut self, text: &Text) -> Option<End> {
         let written = text.get_ref();
-        let (name, port) = match written.split_once(':') {
+        let is_name = self.names.contains_key(written);
+        let mininet = written.rsplit_once("-p").filter(|_| !is_name);
+        let (name, port) = match written.split_once(':').or(mininet) {
             Some((name, port)) => (name, Some(port)),
             None => (written.as_str(), None),
         };

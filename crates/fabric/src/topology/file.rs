@@ -74,13 +74,15 @@ pub(super) struct SwitchParts {
 pub(super) struct Switch {
     pub(super) name: Text,
     pub(super) program: Option<Text>,
-    pub(super) entries: Option<Text>,
+    pub(super) entries: Option<Spanned<EntriesFiles>>,
     /// Slots for reductions, of a switch without a program of its own.
     pub(super) slots: Option<Spanned<i64>>,
     /// Its P4Runtime server, if it is a real switch.
     pub(super) p4runtime: Option<Text>,
     /// Its device number there.
     pub(super) device: Option<Spanned<i64>>,
+    /// Its port for controllers' packets.
+    pub(super) cpu_port: Option<Spanned<i64>>,
     /// True if the real switch hosts tenants, and reductions become virtual data planes there.
     pub(super) tenants: Option<Spanned<bool>>,
     pub(super) service: Option<Text>,
@@ -94,6 +96,14 @@ pub(super) struct Switch {
     pub(super) rules: Vec<Text>,
 }
 
+/// One entries file, or several that are read in this order.
+#[derive(Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum EntriesFiles {
+    One(String),
+    Several(Vec<String>),
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Vpdp {
@@ -101,7 +111,7 @@ pub(super) struct Vpdp {
     pub(super) id: Option<Spanned<i64>>,
     pub(super) ports: Vec<Spanned<VirtualPort>>,
     pub(super) program: Text,
-    pub(super) entries: Option<Text>,
+    pub(super) entries: Option<Spanned<EntriesFiles>>,
 }
 
 /// Connection of a virtual port: the number of a physical port, or the words of
@@ -124,6 +134,9 @@ pub(super) struct Host {
     pub(super) gateway: Option<Text>,
     #[serde(default)]
     pub(super) neighbours: BTreeMap<String, Text>,
+    /// Shell commands that set up a host that is a network namespace.
+    #[serde(default)]
+    pub(super) setup: Vec<String>,
 }
 
 /// A nanoPU.

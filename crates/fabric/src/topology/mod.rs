@@ -93,6 +93,8 @@ pub struct SwitchSpec {
     pub service: ServiceSpec,
     /// The address of its P4Runtime server, and its device number there, if it is a real switch.
     pub p4runtime: Option<(String, u64)>,
+    /// Its port for controllers' packets; `None` for the usual one.
+    pub cpu_port: Option<PortId>,
     /// True if the real switch hosts tenants: a reduction is a virtual data plane there.
     pub hosts_tenants: bool,
 }
@@ -128,8 +130,8 @@ impl PlaneSpec {
 pub struct FunctionSpec {
     /// Its program.
     pub program: ProgramSpec,
-    /// Path of its entries file.
-    pub entries: Option<PathBuf>,
+    /// Paths of its entries files, in the order in which they are read.
+    pub entries: Vec<PathBuf>,
 }
 
 /// A program, or a policy that chains several programs.
@@ -306,6 +308,8 @@ pub struct HostSpec {
     pub gateway: Option<Ipv4Addr>,
     /// Static neighbor entries.
     pub neighbours: Vec<(Ipv4Addr, [u8; 6])>,
+    /// Shell commands that set it up, if it is a network namespace.
+    pub setup: Vec<String>,
 }
 
 /// A link, with equal properties in both directions.

@@ -66,14 +66,17 @@ impl Check<'_> {
         let switch = switch.get_ref();
         let name = switch.name.get_ref();
         let vpdps = switch.vpdps.iter().map(|vpdp| &vpdp.get_ref().name);
-        for text in switch.program.iter().chain(&switch.entries).chain(vpdps) {
-            let message =
-                format!("{name} runs the switch half of [split] and a program of its own");
-            self.mistake(text, message, "remove one of the two");
+        let message = format!("{name} runs the switch half of [split] and a program of its own");
+        let mend = "remove one of the two";
+        for text in switch.program.iter().chain(vpdps) {
+            self.mistake(text, message.clone(), mend);
+        }
+        if let Some(entries) = &switch.entries {
+            self.mistake(entries, message, mend);
         }
         PlaneSpec::Alone(FunctionSpec {
             program: ProgramSpec::File(self.directory.to_path_buf()),
-            entries: None,
+            entries: Vec::new(),
         })
     }
 

@@ -2,13 +2,14 @@
 //! syntax of `polyplane tenant`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use packet::PortId;
 use tenancy::{Connection, Rule, VpdpId};
 use toml_file::{Spanned, Text};
 
 use super::check::Check;
-use super::file::{self, VirtualPort};
+use super::file::{self, EntriesFiles, VirtualPort};
 use super::{
     End, FunctionSpec, NodeId, Placed, PlaneSpec, ProgramSpec, SharedSpec, SwitchId, VpdpSpec,
 };
@@ -65,11 +66,14 @@ impl Check<'_> {
 
     /// Refuses a program beside `others`, because it would receive no packets.
     fn check_no_program(&mut self, switch: &file::Switch, others: &str) {
-        for text in switch.program.iter().chain(&switch.entries) {
-            let name = switch.name.get_ref();
-            let message = format!("{name} has {others} and a program of its own");
-            let mend = "give the program to a [[switch.vpdp]], or leave it away";
-            self.mistake(text, message, mend);
+        let name = switch.name.get_ref();
+        let message = format!("{name} has {others} and a program of its own");
+        let mend = "give the program to a [[switch.vpdp]], or leave it away";
+        if let Some(program) = &switch.program {
+            self.mistake(program, message.clone(), mend);
+        }
+        if let Some(entries) = &switch.entries {
+            self.mistake(entries, message, mend);
         }
     }
 
@@ -92,8 +96,13 @@ impl Check<'_> {
         }
     }
 
-    fn entries(&self, text: Option<&Text>) -> Option<std::path::PathBuf> {
-        text.map(|entries| self.directory.join(entries.get_ref()))
+    fn entries(&self, files: Option<&Spanned<EntriesFiles>>) -> Vec<PathBuf> {
+        let path = |file: &String| self.directory.join(file);
+        match files.map(Spanned::get_ref) {
+            None => Vec::new(),
+            Some(EntriesFiles::One(file)) => vec![path(file)],
+            Some(EntriesFiles::Several(files)) => files.iter().map(path).collect(),
+        }
     }
 
     fn shared(&mut self, switch: &file::Switch) -> SharedSpec {

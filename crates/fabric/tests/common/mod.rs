@@ -57,7 +57,7 @@ pub fn make(spec: &SwitchSpec, engine: &dyn Engine) -> Result<Box<dyn Node>, Str
     let program = Arc::new(compile(program)?);
     let device = Device::new(program, engine, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
-    if let Some(path) = &function.entries {
+    for path in &function.entries {
         add_entries(&mut device, path)?;
     }
     Ok(Box::new(SwitchNode::new(device, spec.service)))

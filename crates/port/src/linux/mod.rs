@@ -31,7 +31,7 @@ pub use keep::open_kept;
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;
-pub use process::ProcessGroup;
+pub use process::{ProcessGroup, start_in_foreground};
 pub use rtnl::{Rtnl, RtnlError, Tunnel};
 pub use signal::{Signal, StopSignals};
 pub use software_rss::spread;

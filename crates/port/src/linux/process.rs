@@ -35,6 +35,16 @@ impl ProcessGroup {
     }
 }
 
+/// Starts a program in this process's own group, so that it has the terminal and gets its signals.
+/// It receives all signals, also those that this process has blocked to catch them.
+///
+/// # Errors
+/// Those of [`Command::spawn`].
+pub fn start_in_foreground(command: &mut Command) -> io::Result<Child> {
+    sys::unblock_signals(command);
+    command.spawn()
+}
+
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // The number is not taken by another group while the program is not waited for, or a

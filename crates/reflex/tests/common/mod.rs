@@ -139,10 +139,10 @@ fn set_programs(plane: &mut ReflexPlane, folder: &Path) {
 }
 
 /// Loads a program with its entries.
-fn loaded(program: Arc<Program>, entries: Option<&Path>) -> Device {
+fn loaded<'p>(program: Arc<Program>, entries: impl IntoIterator<Item = &'p Path>) -> Device {
     let device = Device::new(program, &Interp, &DeviceConfig::default());
     let mut device = device.unwrap_or_else(|error| panic!("{error}"));
-    if let Some(path) = entries {
+    for path in entries {
         let program = Arc::clone(device.program());
         let (file, text) = (path.display().to_string(), read(path));
         let entries = entries::read(&program, &file, &text);
@@ -181,7 +181,8 @@ fn device(spec: &SwitchSpec) -> Device {
     let ProgramSpec::File(path) = &function.program else {
         panic!("the example has chains");
     };
-    loaded(program(path), function.entries.as_deref())
+    let entries = function.entries.iter().map(PathBuf::as_path);
+    loaded(program(path), entries)
 }
 
 /// A frame that a [`Generator`] received.

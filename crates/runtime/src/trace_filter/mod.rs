@@ -5,8 +5,11 @@ mod filter;
 mod parse;
 
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::TraceEvent;
 use ir::Program;
@@ -148,10 +151,35 @@ impl TraceCounts {
     }
 }
 
+/// Filter of the tracers of a running switch, which may be set at any time.
+#[derive(Debug, Default)]
+pub struct TraceControl {
+    /// Number of changes so far. Tracers compare it once a burst.
+    changes: AtomicU64,
+    filter: Mutex<Option<Arc<PacketFilter>>>,
+}
+
+impl TraceControl {
+    /// Sets the filter: packets that match are traced from the next burst on. Without a filter none
+    /// is traced.
+    pub fn set(&self, filter: Option<PacketFilter>) {
+        *self.lock() = filter.map(Arc::new);
+        self.changes.fetch_add(1, Release);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<PacketFilter>>> {
+        // A filter is replaced as a whole.
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Packet tracer of one worker.
 pub struct PacketTracer {
     worker: usize,
-    filter: Arc<PacketFilter>,
+    /// The filter; without one no packet is traced.
+    filter: Option<Arc<PacketFilter>>,
+    /// Source of changes of the filter, and the number of changes that this tracer has seen.
+    control: Option<(Arc<TraceControl>, u64)>,
     sample: SamplingRate,
     /// Number of matching packets to skip before the next trace.
     until_next: u64,
@@ -172,12 +200,44 @@ impl PacketTracer {
     ) -> PacketTracer {
         PacketTracer {
             worker,
-            filter: Arc::clone(filter),
+            filter: Some(Arc::clone(filter)),
+            control: None,
             sample,
             until_next: 0,
             is_over: false,
             tally: Arc::clone(tally),
             deliver: Box::new(deliver),
+        }
+    }
+
+    /// Returns a tracer for this worker that traces what `control` is set to.
+    pub fn controlled(
+        worker: usize,
+        control: &Arc<TraceControl>,
+        tally: &Arc<TraceCounts>,
+        deliver: impl FnMut(TracedPacket) + Send + 'static,
+    ) -> PacketTracer {
+        PacketTracer {
+            worker,
+            filter: None,
+            control: Some((Arc::clone(control), 0)),
+            sample: SamplingRate::EVERY,
+            until_next: 0,
+            is_over: false,
+            tally: Arc::clone(tally),
+            deliver: Box::new(deliver),
+        }
+    }
+
+    /// Takes the filter that was set since the last burst, if any.
+    #[inline]
+    fn update(&mut self) {
+        if let Some((control, seen)) = &mut self.control {
+            let changes = control.changes.load(Acquire);
+            if changes != *seen {
+                *seen = changes;
+                self.filter = control.lock().clone();
+            }
         }
     }
 
@@ -189,6 +249,10 @@ impl PacketTracer {
         now: Nanos,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        self.update();
+        if self.filter.is_none() {
+            return worker.forward(frames, now, sent);
+        }
         let mut rest = frames;
         while let Some(at) = rest.iter().position(|frame| self.wants(frame)) {
             let (before, from) = rest.split_at_mut(at);
@@ -206,7 +270,13 @@ impl PacketTracer {
 
     /// Returns true if a packet may be traced.
     pub(crate) fn may_want(&self, frame: &Frame) -> bool {
-        !self.is_over && self.filter.matches(frame)
+        !self.is_over && self.matches(frame)
+    }
+
+    fn matches(&self, frame: &Frame) -> bool {
+        self.filter
+            .as_ref()
+            .is_some_and(|filter| filter.matches(frame))
     }
 
     /// Traces a packet that the model NIC has taken, if it must be traced.
@@ -243,7 +313,7 @@ impl PacketTracer {
     /// Returns true if a packet must be traced.
     #[inline]
     fn wants(&mut self, frame: &Frame) -> bool {
-        !self.is_over && self.filter.matches(frame) && self.takes()
+        !self.is_over && self.matches(frame) && self.takes()
     }
 
     #[cold]
@@ -300,6 +370,24 @@ mod tests {
         let traced: Vec<usize> = (0..100).filter(|_| watch.wants(&frame)).collect();
         assert_eq!(traced, [0, 10, 20]);
         assert_eq!(tally.counts(), (3, 0));
+    }
+
+    #[test]
+    fn a_controlled_tracer_follows_the_filter_that_is_set() {
+        let control = Arc::new(TraceControl::default());
+        let tally = Arc::new(TraceCounts::new(None));
+        let mut watch = PacketTracer::controlled(0, &control, &tally, |_| {});
+        let frame = Frame::from_bytes(&[0; 60]).unwrap();
+        let mut is_traced = |filter: Option<PacketFilter>| {
+            control.set(filter);
+            watch.update();
+            watch.wants(&frame)
+        };
+        assert!(!is_traced(None));
+        assert!(is_traced(Some(PacketFilter(Condition::All))));
+        assert!(!is_traced("tcp".parse().ok()));
+        assert!(is_traced(Some(PacketFilter(Condition::All))));
+        assert!(!is_traced(None));
     }
 
     #[test]

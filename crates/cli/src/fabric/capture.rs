@@ -1,0 +1,156 @@
+//! Captures of the links of a real fabric, one file a link.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fabric::Topology;
+use fabric::topology::{End, Link, NodeId};
+use packet::{Batch, Frame, Nanos, PortId};
+use port::{LinkState, OpenedPort, PcapWriter, Port, PortError, PortStats, TxOutcome};
+
+use crate::out;
+
+/// The file of a link, until it is complete or cannot be written.
+type CaptureFile = Arc<Mutex<Option<PcapWriter>>>;
+
+/// The files of all links; none without `--pcap`.
+#[derive(Default)]
+pub(super) struct LinkCaptures(Vec<CaptureFile>);
+
+impl LinkCaptures {
+    /// Creates a file for each link in a directory, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// A file cannot be created.
+    pub(super) fn create(directory: &Path, topology: &Topology) -> Result<LinkCaptures, String> {
+        let made = std::fs::create_dir_all(directory);
+        made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        let files = topology.links.iter().map(|link| {
+            let path = directory.join(file_name(topology, link));
+            let writer = PcapWriter::create(&path).map_err(|error| error.to_string())?;
+            Ok(Arc::new(Mutex::new(Some(writer))))
+        });
+        let files: Result<Vec<CaptureFile>, String> = files.collect();
+        Ok(LinkCaptures(files?))
+    }
+
+    /// Returns the port with a capture of its frames, if it is the end of the link that captures.
+    pub(super) fn watch(
+        &self,
+        mut port: OpenedPort,
+        (number, link): (usize, &Link),
+        own: End,
+    ) -> OpenedPort {
+        let Some(file) = self.0.get(number).filter(|_| capturing_end(link) == own) else {
+            return port;
+        };
+        let shares = port.shares.into_iter().map(|share| {
+            let file = Arc::clone(file);
+            Box::new(CapturingPort { port: share, file }) as Box<dyn Port>
+        });
+        port.shares = shares.collect();
+        port
+    }
+
+    /// Completes the files. One that cannot be written is reported.
+    pub(super) fn finish(&self) {
+        for file in &self.0 {
+            let writer = file.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(Err(error)) = writer.map(PcapWriter::finish) {
+                out::note(&error.to_string());
+            }
+        }
+    }
+}
+
+/// Returns the end at which a link is captured: the first one of a switch, which sees all frames.
+fn capturing_end(link: &Link) -> End {
+    let [first, second] = link.ends;
+    match first.node {
+        NodeId::Switch(_) => first,
+        NodeId::Host(_) | NodeId::Server(_) => second,
+    }
+}
+
+/// Returns the name of a link's file: `h1_s1-p1.pcap`.
+fn file_name(topology: &Topology, link: &Link) -> String {
+    let ends = link.ends.map(|end| {
+        let name = topology.name_of(end.node);
+        match end.node {
+            NodeId::Switch(_) => format!("{name}-p{}", end.port),
+            NodeId::Host(_) | NodeId::Server(_) => name.to_owned(),
+        }
+    });
+    format!("{}.pcap", ends.join("_"))
+}
+
+/// A port of which all frames are captured.
+struct CapturingPort {
+    port: Box<dyn Port>,
+    file: CaptureFile,
+}
+
+impl CapturingPort {
+    /// Writes frames. After an error, which is reported, no more are written.
+    fn write<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = Nanos::from(now.unwrap_or_default());
+        for bytes in frames {
+            let written = file.as_mut().map(|writer| writer.write(bytes, now));
+            if let Some(Err(error)) = written {
+                out::note(&format!("{error}; the link is captured no more"));
+                *file = None;
+            }
+        }
+    }
+}
+
+impl Port for CapturingPort {
+    fn id(&self) -> PortId {
+        self.port.id()
+    }
+
+    fn second_id(&self) -> Option<PortId> {
+        self.port.second_id()
+    }
+
+    fn name(&self) -> &str {
+        self.port.name()
+    }
+
+    fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
+        let before = batch.len();
+        let received = self.port.rx(batch, now);
+        let frames = batch.frames().get(before..).unwrap_or_default();
+        if !frames.is_empty() {
+            self.write(frames.iter().map(Frame::bytes));
+        }
+        received
+    }
+
+    fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+        let outcome = self.port.tx(frames);
+        // Frames are sent in order, so those that are dropped are the last ones.
+        self.write(frames.iter().take(outcome.sent as usize).map(Frame::bytes));
+        outcome
+    }
+
+    fn stats(&mut self) -> PortStats {
+        self.port.stats()
+    }
+
+    fn link(&self) -> LinkState {
+        self.port.link()
+    }
+
+    fn comes_back(&mut self, now: Nanos) -> Option<String> {
+        self.port.comes_back(now)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.port.poll_fd()
+    }
+}

@@ -1,0 +1,74 @@
+//! Throughput of TCP between two hosts.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Time that a connection may take.
+pub(super) const CONNECT: Duration = Duration::from_secs(5);
+
+/// Time after which a reader or writer without progress looks at the clock.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Bytes of one write.
+const CHUNK: usize = 64 << 10;
+
+/// Sends for a time by a stream to the listener. Returns the bits a second that arrived.
+///
+/// # Errors
+/// The connection is broken.
+pub(super) fn throughput(
+    listener: &TcpListener,
+    stream: TcpStream,
+    time: Duration,
+) -> Result<f64, String> {
+    let failed = |error: std::io::Error| format!("the connection is broken: {error}");
+    let (receiver, _) = listener.accept().map_err(failed)?;
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || send(stream, start, time));
+        let received = receive(receiver, start, time).map_err(failed)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let sent = sending.join();
+        match sent {
+            Ok(sent) => sent.map_err(failed)?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        Ok(received as f64 * 8.0 / seconds)
+    })
+}
+
+fn send(mut stream: TcpStream, start: Instant, time: Duration) -> std::io::Result<()> {
+    stream.set_write_timeout(Some(TURN))?;
+    let chunk = vec![0; CHUNK];
+    while start.elapsed() < time {
+        match stream.write(&chunk) {
+            Ok(_) => {}
+            Err(error) if is_timeout(error.kind()) => {}
+            // The receiver has closed first, at the same time.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn receive(mut stream: TcpStream, start: Instant, time: Duration) -> std::io::Result<u64> {
+    stream.set_read_timeout(Some(TURN))?;
+    let mut chunk = vec![0; CHUNK];
+    let mut received = 0;
+    while start.elapsed() < time {
+        match stream.read(&mut chunk) {
+            Ok(0) => return Ok(received),
+            Ok(count) => received += count as u64,
+            Err(error) if is_timeout(error.kind()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(received)
+}
+
+fn is_timeout(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
