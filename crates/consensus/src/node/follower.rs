@@ -183,12 +183,11 @@ impl RaftNode {
         self.finish_reads();
     }
 
-    /// Ends the reads that wait too long for the leader.
+    /// Ends the reads that wait too long for the leader that was asked. This node may lead itself
+    /// meanwhile.
     pub(super) fn expire_reads(&mut self) {
-        if self.role != RaftRole::Leader {
-            let now = self.now;
-            self.reads.expire(now, &mut self.events);
-        }
+        let now = self.now;
+        self.reads.expire(now, &mut self.events);
     }
 }
 
