@@ -77,8 +77,8 @@ enum Task {
     /// Measure committed writes of the replicated log and of raft-rs by turns. Skipped where
     /// raft-rs cannot be built: it needs `protoc`.
     ReflexPeers(consensus::PeerOptions),
-    /// Kill and stop real members of a store under load, and fill their disks: no acknowledged write
-    /// is lost, and histories are linearizable.
+    /// Kill and stop real members of a store under load, and fill their disks: no acknowledged
+    /// write is lost, and histories are linearizable.
     ReflexSoak(consensus::SoakOptions),
     /// Run emitted programs of reductions on BMv2, and compare its frames with those of both
     /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.

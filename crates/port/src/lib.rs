@@ -70,8 +70,9 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// [`PortError::Down`], [`PortError::NoCarrier`] or [`PortError::RingEnded`] once each time
-    /// that the link goes down, after the frames received before. The port recovers by itself. [`PortError::Gone`] if it
-    /// does not recover, except by [`Port::comes_back`]. An error loses no frame.
+    /// that the link goes down, after the frames received before. The port recovers by itself.
+    /// [`PortError::Gone`] if it does not recover, except by [`Port::comes_back`]. An error loses no
+    /// frame.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
     /// Sends the frames, in order. The outcome accounts for each. Frames that cannot be sent,

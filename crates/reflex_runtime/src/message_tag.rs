@@ -1,8 +1,8 @@
 //! Keyed tag of messages between members: HMAC-SHA-256 (RFC 2104), cut to 16 bytes, after the
 //! message.
 //!
-//! The tag covers the whole message: cluster, sender, receiver, term and contents. A process without
-//! the key can change or invent no message. It can hold messages up or repeat them, as a network
+//! The tag covers the whole message: cluster, sender, receiver, term and contents. A process
+//! without the key can change or invent no message. It can hold messages up or repeat them, as a network
 //! does, which the protocol of the store allows for.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The follower: entries and snapshots of a leader.
 
-use super::{NodeEvent, RaftNode, RaftRole};
+use super::{NodeEvent, RaftNode};
 use crate::entry::{Entry, Payload};
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::message::{Entries, MessageBody, PeerMessage};

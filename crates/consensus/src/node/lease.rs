@@ -11,7 +11,7 @@
 use super::{RaftNode, RaftRole, ReadMode};
 use crate::mistake::Mistake;
 
-/// Rounds whose begin is remembered. A heartbeat begins one, and an election timeout has about ten.
+/// Rounds of which the begin is remembered. A heartbeat begins one, and an election timeout has about ten.
 const ROUNDS: usize = 16;
 
 /// Times at which the newest rounds began.
@@ -45,7 +45,7 @@ impl RaftNode {
     /// Returns true if this node gives no vote, because a leader may have a lease or is heard.
     pub(super) fn hears_leader(&self) -> bool {
         let since = self.now.saturating_sub(self.heard);
-        // A lease also holds while this node does not know whose it is.
+        // A lease also holds while this node does not know the leader.
         let is_bound = self.leader.is_some() || matches!(self.config.reads, ReadMode::Lease(_));
         self.role == RaftRole::Leader || is_bound && since < self.config.election_timeout
     }

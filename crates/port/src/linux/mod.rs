@@ -1,4 +1,5 @@
-//! Ports on Linux: network interfaces, TAP devices, rings in shared memory, and network namespaces for tests.
+//! Ports on Linux: network interfaces, TAP devices, rings in shared memory, and network namespaces
+//! for tests.
 
 mod af_packet;
 mod af_xdp;

@@ -47,7 +47,7 @@ impl ReplicaGroup {
             }
             (Some(_), Some(MemberRole::Voter)) => MembershipChange::Remove(old),
         };
-        // The leader refuses a change while another one is under way, or the learner has too little.
+        // It is refused while another change is under way, or the learner has too little.
         let _ = node.change_members(now.0, change);
         ReplaceProgress::UnderWay
     }

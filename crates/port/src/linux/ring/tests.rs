@@ -1,3 +1,5 @@
+//! Tests of ring ports: ends that meet, part, sleep, and write what cannot be.
+
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
