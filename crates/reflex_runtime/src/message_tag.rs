@@ -2,8 +2,8 @@
 //! message.
 //!
 //! The tag covers the whole message: cluster, sender, receiver, term and contents. A process
-//! without the key can change or invent no message. It can hold messages up or repeat them, as a network
-//! does, which the protocol of the store allows for.
+//! without the key can change or invent no message. It can hold messages up or repeat them, as a
+//! network does, which the protocol of the store allows for.
 
 use std::fmt;
 use std::path::Path;

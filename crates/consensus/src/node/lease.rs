@@ -11,7 +11,8 @@
 use super::{RaftNode, RaftRole, ReadMode};
 use crate::mistake::Mistake;
 
-/// Rounds of which the begin is remembered. A heartbeat begins one, and an election timeout has about ten.
+/// Rounds of which the begin is remembered. A heartbeat begins one, and an election timeout has
+/// about ten.
 const ROUNDS: usize = 16;
 
 /// Times at which the newest rounds began.
