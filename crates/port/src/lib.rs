@@ -68,7 +68,8 @@ pub trait Port: Send {
     /// Appends received frames to `batch` until it is full, with `now` as their arrival time.
     /// Returns their number. If the batch is full afterwards, call again before waiting.
     ///
-    /// # Errors [`PortError::Down`], [`PortError::NoCarrier`] or [`PortError::RingEnded`] once
+    /// # Errors
+    /// [`PortError::Down`], [`PortError::NoCarrier`] or [`PortError::RingEnded`] once
     /// each time that the link goes down, after the frames received before. The port recovers by
     /// itself. [`PortError::Gone`] if it does not recover, except by [`Port::comes_back`]. An
     /// error loses no frame.
