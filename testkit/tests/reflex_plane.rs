@@ -3,7 +3,7 @@
 
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, Membership, NodeEvent, NodeId, Operation, RaftNode,
-    RaftRole, Request, RequestAnswer, StoredValue,
+    RaftRole, ReadMode, Request, RequestAnswer, StoredValue,
 };
 use packet::Nanos;
 use reflex::{AcceptingElement, CommandTarget, Decision, Loops, Outcome, PlaneDriver};
@@ -110,6 +110,7 @@ impl Cluster {
             log_entries: 256,
             window: 64,
             max_batch: 16,
+            reads: ReadMode::Index,
             max_reads: 16,
             capacity: Capacity {
                 keys: 64,

@@ -1,5 +1,6 @@
 //! `cargo xtask consensus`: simulated clusters with faults, or all states of a small one.
 //! `cargo xtask reflex-linear`: histories judged by our checker and by porcupine.
+//! `cargo xtask reflex-soak`: real processes of members that are killed under load.
 
 use std::io::Write;
 use std::path::Path;
@@ -236,4 +237,42 @@ fn median_of(program: &Path) -> Result<f64, String> {
         word.parse().ok()
     });
     number.ok_or_else(|| format!("{} says {text}", program.display()))
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SoakOptions {
+    /// Number of kills, and of stops, for each way of messages: UDP and rings. A disk is filled for
+    /// each twenty of them.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    faults: u32,
+}
+
+/// Runs members of a store as processes under faults. Disks are filled only with the right to mount
+/// file systems.
+pub(crate) fn run_soak(options: &SoakOptions) -> Outcome {
+    let words = [
+        "test",
+        "--release",
+        "--package",
+        "cli",
+        "--test",
+        "reflex_soak",
+        "--",
+        "--include-ignored",
+        "--nocapture",
+        "--test-threads=1",
+        "members_over",
+    ];
+    let status = Command::new(env!("CARGO"))
+        .args(words)
+        .env("POLYPLANE_SOAK_FAULTS", options.faults.to_string())
+        .current_dir(crate::root())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => {
+            Err("a write is lost, a history is not linearizable, or there is no leader".to_owned())
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
-//! `reflex-linear`, `reflex-peers`, `split-programs`, `split-routes`, `figures`, `soak`,
-//! `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of its own set-up.
+//! `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`, `split-routes`, `figures`,
+//! `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -81,6 +81,9 @@ enum Task {
     /// Measure committed writes of the replicated log and of raft-rs by turns. Skipped where
     /// raft-rs cannot be built: it needs `protoc`.
     ReflexPeers(consensus::PeerOptions),
+    /// Kill and stop real members of a store under load, and fill their disks: no acknowledged
+    /// write is lost, and histories are linearizable.
+    ReflexSoak(consensus::SoakOptions),
     /// Run emitted programs of reductions on BMv2, and compare its frames with those of both
     /// engines. Needs root for network namespaces, and p4c and BMv2; without them it is skipped.
     #[cfg(target_os = "linux")]
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Task::Aggregate(options) => aggregate::run(&options),
         Task::Consensus(options) => consensus::run(&options),
         Task::ReflexPeers(options) => consensus::run_peers(&root(), &options),
+        Task::ReflexSoak(options) => consensus::run_soak(&options),
         Task::ReflexLinear(options) => consensus::run_linear(&root(), &options),
         Task::Kernel(options) => kernel::run(&root(), &options),
         Task::Nanopu(options) => nanopu::run(&root(), &options),

@@ -43,6 +43,8 @@ impl Sanitizer {
                 &["-p", "packet"],
                 &["-p", "table", "--lib"],
                 &["-p", "exec", "--lib"],
+                // Both sides of a ring's queues, with the reorderings of a weak memory model.
+                &["-p", "port", "--lib", "ring::lane"],
             ],
             Self::Address => &[
                 &["-p", "packet", "-p", "table", "-p", "jit"],

@@ -45,8 +45,8 @@ pub(crate) struct Options {
     address: SocketAddr,
     #[command(flatten)]
     guard: Guard,
-    /// A port of the switch and its interface; `tap:NAME` creates a TAP device. Give one for each
-    /// port.
+    /// A port of the switch and its interface; `tap:NAME` creates a TAP device, `ring:NAME` is
+    /// shared memory with another process. Give one for each port.
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
     ports: Vec<PortSpec>,
     /// Packet I/O of ports on interfaces.

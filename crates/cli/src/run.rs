@@ -60,7 +60,8 @@ const PORTS_SHOWN: usize = 4;
 pub(crate) struct Options {
     #[command(flatten)]
     source: Source,
-    /// A switch port and its interface; `tap:NAME` creates a TAP device. Give one for each port.
+    /// A switch port and its interface; `tap:NAME` creates a TAP device, `ring:NAME` is shared
+    /// memory with another process. Give one for each port.
     #[arg(
         long = "port",
         value_name = "NUMBER=INTERFACE",

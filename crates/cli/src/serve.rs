@@ -51,9 +51,9 @@ pub(crate) struct Options {
     devices: Vec<DeviceSpec>,
     #[command(flatten)]
     cpu: Cpu,
-    /// A switch port and its interface; `tap:NAME` creates a TAP device. Give one for each port;
-    /// without any there is the port for controllers alone. With several devices, a port begins
-    /// with its device's number.
+    /// A switch port and its interface; `tap:NAME` creates a TAP device, `ring:NAME` is shared
+    /// memory with another process. Give one for each port; without any there is the port for
+    /// controllers alone. With several devices, a port begins with its device's number.
     #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
     ports: Vec<DevicePort>,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
-    RaftNode, RaftRole, Refusal, Request, RequestAnswer, StoredValue,
+    RaftNode, RaftRole, ReadMode, Refusal, Request, RequestAnswer, StoredValue,
 };
 
 const NODES: u64 = 3;
@@ -36,6 +36,7 @@ impl Cluster {
             log_entries: 4096,
             window: 1024,
             max_batch: 64,
+            reads: ReadMode::Index,
             max_reads: 64,
             capacity: Capacity {
                 keys: 1024,

@@ -56,7 +56,10 @@ pub use fence::{Admission, Fence};
 pub use ids::{ClientId, LogIndex, NodeId, Term};
 pub use members::{MAX_MEMBERS, MemberRole, Membership, MembershipChange};
 pub use message::{
-    Entries, HEADER, MAX_MESSAGE, MessageBody, MessageError, PeerMessage, VoteKind, crc32c,
+    Entries, HEADER, MAX_MESSAGE, MessageBody, MessageError, PeerMessage, TAG_BYTES, VoteKind,
+    crc32c,
 };
-pub use node::{Ack, Config, Counts, Keep, NodeEvent, Persist, RaftNode, RaftRole, Refusal, Saved};
+pub use node::{
+    Ack, Config, Counts, Keep, NodeEvent, Persist, RaftNode, RaftRole, ReadMode, Refusal, Saved,
+};
 pub use state::{Capacity, ElementChange, MAX_SESSIONS, RequestAnswer, Snapshot};

@@ -7,8 +7,10 @@ use crate::entry::Entry;
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::wire::{Reader, Write};
 
-/// Bytes of a message at most.
-pub const MAX_MESSAGE: usize = 2048;
+/// Bytes of a keyed tag that the caller may send after a message.
+pub const TAG_BYTES: usize = 16;
+/// Bytes of a message at most: 2,048 with its tag.
+pub const MAX_MESSAGE: usize = 2048 - TAG_BYTES;
 /// Bytes of the header.
 pub const HEADER: usize = 40;
 /// Bytes of the entries of one message at most: what other fields of [`MessageBody::Append`] leave.

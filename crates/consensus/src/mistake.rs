@@ -34,6 +34,9 @@ pub(crate) enum Mistake {
     CountsUnsynced,
     CountsPreVotes,
     SkipsFence,
+    LeasesWithoutDrift,
+    LeasesAfterTransfer,
+    VotesAfterRestart,
 }
 
 /// At most one mistake.

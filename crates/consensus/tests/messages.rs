@@ -2,8 +2,8 @@
 
 use consensus::{
     Ack, Capacity, ClientId, Config, Entries, Keep, LogIndex, MAX_MESSAGE, Membership, MessageBody,
-    MessageError, NodeId, Operation, PeerMessage, RaftNode, Request, StoredValue, Term, VoteKind,
-    crc32c,
+    MessageError, NodeId, Operation, PeerMessage, RaftNode, ReadMode, Request, StoredValue, Term,
+    VoteKind, crc32c,
 };
 use proptest::prelude::*;
 use support::rng::Rng;
@@ -85,6 +85,7 @@ fn node() -> RaftNode {
         log_entries: 16,
         window: 8,
         max_batch: 8,
+        reads: ReadMode::Index,
         max_reads: 8,
         capacity: Capacity {
             keys: 16,

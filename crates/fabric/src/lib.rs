@@ -20,6 +20,7 @@
 //!
 //! Tests: `tests/`. Tests of private items are beside the code.
 
+mod clocked_node;
 mod events;
 mod halves;
 mod host;

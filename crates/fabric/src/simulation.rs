@@ -8,6 +8,7 @@ use packet::{FramePool, Nanos};
 use support::count::{are, count};
 use support::rng::Rng;
 
+use crate::clocked_node::ClockedNode;
 use crate::events::Events;
 use crate::halves::SplitCounts;
 use crate::host::{HostNode, Receipt};
@@ -15,8 +16,8 @@ use crate::link_direction::{Delivery, LinkDirection};
 use crate::nanopus::{NanopuNode, RequestSender};
 use crate::node::{Node, NodeCounts};
 use crate::topology::{
-    End, FaultKind, FlowSpec, HostId, NanopuIndex, NodeId, PingSpec, RequestsSpec, ServerIndex,
-    SwitchId, SwitchSpec, Topology, TrafficSpec,
+    End, FaultKind, FaultSpec, FlowSpec, HostId, NanopuIndex, NodeId, PingSpec, RequestsSpec,
+    ServerIndex, SwitchId, SwitchSpec, Topology, TrafficSpec,
 };
 use crate::traffic::Stream;
 
@@ -248,7 +249,7 @@ impl Simulation {
                 why,
             })?;
             servers.extend(switch.take_servers());
-            switches.push(switch);
+            switches.push(with_clock(&topology, SwitchId(switches.len()), switch));
         }
         debug_assert_eq!(
             servers.len(),
@@ -355,12 +356,9 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Simulation::run_until`].
-    pub fn replace_switch(
-        &mut self,
-        id: SwitchId,
-        mut node: Box<dyn Node>,
-    ) -> Result<(), FabricError> {
+    pub fn replace_switch(&mut self, id: SwitchId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Switch(id);
+        let mut node = with_clock(&self.topology, id, node);
         self.wires.attach(own, node.as_mut());
         let before = std::mem::replace(&mut self.switches[id.0], node);
         let mut counts = before.tally();
@@ -457,7 +455,7 @@ impl Simulation {
                     self.settle(node, cause)?;
                 }
                 Event::Wake(_) => {}
-                Event::Fault(fault, begins) => self.set_fault(fault, begins),
+                Event::Fault(fault, begins) => self.set_fault(fault, begins)?,
             }
         }
         Ok(false)
@@ -487,9 +485,23 @@ impl Simulation {
         Ok(())
     }
 
-    fn set_fault(&mut self, number: usize, begins: bool) {
+    fn set_fault(&mut self, number: usize, begins: bool) -> Result<(), FabricError> {
         let fault = &self.topology.faults[number];
         match &fault.kind {
+            FaultKind::Clock {
+                switch,
+                ahead,
+                drift,
+            } => {
+                let (ahead, drift) = match begins {
+                    true => (*ahead, *drift),
+                    false => (Nanos::ZERO, 0),
+                };
+                let (now, node) = (self.now, NodeId::Switch(*switch));
+                self.node(node).set_clock(now, ahead, drift);
+                // What is due by the new time is due now.
+                self.wake(node)?;
+            }
             FaultKind::Link { link, from, during } => {
                 let spec = match begins {
                     true => during,
@@ -510,6 +522,7 @@ impl Simulation {
                 self.paused.remove(node);
             }
         }
+        Ok(())
     }
 
     /// Returns the end of the pause of the node that a link direction leads to.
@@ -861,6 +874,16 @@ impl Wires {
         let hops = if is_now { hops } else { 0 };
         self.events.push(arrival, Event::Arrival(id, hops));
         is_now.then_some(id)
+    }
+}
+
+/// Gives a switch a clock of its own if a fault lets it deviate.
+fn with_clock(topology: &Topology, id: SwitchId, node: Box<dyn Node>) -> Box<dyn Node> {
+    let is_own =
+        |fault: &FaultSpec| matches!(fault.kind, FaultKind::Clock { switch, .. } if switch == id);
+    match topology.faults.iter().any(is_own) {
+        true => Box::new(ClockedNode::new(node)),
+        false => node,
     }
 }
 

@@ -295,6 +295,55 @@ fn a_fault_from_one_end_loses_the_frames_of_that_end_alone() {
 }
 
 #[test]
+fn a_switch_with_a_fast_clock_takes_less_time_and_one_set_ahead_takes_as_much() {
+    let ping = "[[ping]]\nfrom = \"h1\"\nto = \"h2\"\ncount = 4\ninterval = \"20 ms\"\n";
+    let last = |fault: &str| {
+        let text = routed("", &format!("{ping}{fault}")).replace("\"2 us\"", "\"3 ms\"");
+        let mut simulation = simulation(topology(&text));
+        simulation.run_until(Nanos::from_secs(1)).unwrap();
+        simulation.check_conservation().unwrap();
+        let times = &simulation.report().pings[0].microseconds;
+        times.last().expect("a ping is answered").round() as u64
+    };
+    let fault = |deviation| format!("[[fault]]\nclock = \"r\"\nat = \"5 ms\"\n{deviation}\n");
+    // A request and its answer take the switch 3 ms each, by its clock.
+    let right = last("");
+    assert!((6_000..7_000).contains(&right), "{right}");
+    let fast = last(&fault("drift = 0.5"));
+    assert!((right - fast).abs_diff(2_000) < 2, "{fast}");
+    assert_eq!(last(&fault("ahead = \"7 ms\"")), right);
+}
+
+#[test]
+fn a_partition_loses_the_frames_between_both_sides_in_the_given_ways() {
+    // The requests of 25, 35 and 45 ms are lost at the side of the asker, or their answers.
+    for (nodes, way, lost) in [
+        ("a", "out", [3, 0]),
+        ("a", "in", [0, 3]),
+        ("b", "out", [0, 3]),
+        ("b", "in", [3, 0]),
+        // No request arrives, so there is no answer to lose.
+        ("b", "both", [3, 0]),
+    ] {
+        let fault = format!(
+            "{REGULAR}[[fault]]\npartition = [\"{nodes}\"]\nway = \"{way}\"\nat = \"22 ms\"\n\
+             until = \"52 ms\"\n"
+        );
+        let mut simulation = simulation(topology(&cable("delay = \"1 ms\"", &fault)));
+        simulation.run_until(Nanos::from_secs(1)).unwrap();
+        simulation.check_conservation().unwrap();
+        let report = simulation.report();
+        assert_eq!(report.pings[0].microseconds.len(), 7, "{nodes} {way}");
+        let of = |end: &str| report.links.iter().find(|link| link.from == end);
+        assert_eq!(
+            ["a", "b"].map(|end| of(end).unwrap().lost),
+            lost,
+            "{nodes} {way}"
+        );
+    }
+}
+
+#[test]
 fn what_comes_while_a_node_pauses_is_done_after_the_pause_in_order() {
     let pause = |node| {
         format!("{REGULAR}[[fault]]\npause = \"{node}\"\nat = \"22 ms\"\nuntil = \"52 ms\"\n")

@@ -87,6 +87,20 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ),
         (
             "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\npartition = [\"a\", \"s\", \"b\"]\nat = \"1 ms\"",
+            17,
+            "no link leads from these nodes to others",
+            "name the nodes of one side",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[fault]]\npartition = [\"a\"]\nway = \"up\"\nat = \"1 ms\"",
+            17,
+            "\"up\" is no way of frames",
+            "write \"in\", \"out\" or \"both\"",
+        ),
+        (
+            "\"s:2\"]",
             "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"",
             17,
             "the fault changes nothing",
@@ -103,7 +117,7 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
             "\"s:2\"]",
             "\"s:2\"]\n[[fault]]\nat = \"1 ms\"",
             17,
-            "a fault is of a link or of a node",
+            "a fault is of a link or of nodes",
             "`pause = ",
         ),
         (

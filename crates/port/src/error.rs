@@ -56,6 +56,16 @@ pub enum PortError {
         /// The reason, and advice.
         because: String,
     },
+    /// The text is not the name of a ring.
+    RingName {
+        /// The text.
+        name: String,
+    },
+    /// The other end of a ring is gone. The port works again when there is another one.
+    RingEnded {
+        /// The ring.
+        name: String,
+    },
     /// A system call failed for another reason.
     System {
         /// The attempted operation.
@@ -69,7 +79,10 @@ impl PortError {
     /// Returns true if the port still works, or will recover by itself. The caller goes on polling
     /// it.
     pub fn is_recoverable(&self) -> bool {
-        matches!(self, PortError::Down { .. } | PortError::NoCarrier { .. })
+        matches!(
+            self,
+            PortError::Down { .. } | PortError::NoCarrier { .. } | PortError::RingEnded { .. }
+        )
     }
 }
 
@@ -120,6 +133,16 @@ impl fmt::Display for PortError {
             PortError::NoXdp { name, because } => {
                 write!(f, "{name} cannot be used by AF_XDP: {because}")
             }
+            PortError::RingName { name } => write!(
+                f,
+                "\"{name}\" is no name of a ring: write 1 to {} letters, digits, '.', '-' and '_'",
+                crate::spec::MAX_RING_NAME
+            ),
+            PortError::RingEnded { name } => write!(
+                f,
+                "{name} has no other end any more: frames to it are dropped until a process opens \
+                 it again"
+            ),
             PortError::System { doing, source } => write!(f, "{doing}: {source}"),
         }
     }

@@ -1,6 +1,6 @@
 //! Crate `port`: packet I/O. Receives and transmits the frames of a device.
 //!
-//! - **In:** interface names, capture files, and [`packet::Frame`]s to transmit.
+//! - **In:** interface names, names of rings, capture files, and [`packet::Frame`]s to transmit.
 //! - **Out:** received frames in wire format. VLAN tags are in place, checksums are complete, no
 //!   frame exceeds the MTU, and frames sent by this host are filtered out. A [`Generator`] makes
 //!   frames for benchmarks.
@@ -35,9 +35,9 @@ pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Te
 #[cfg(target_os = "linux")]
 pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
-    PortDriver, Privilege, ProcessGroup, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
-    TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces, open_interface,
-    open_kept, pin_to_core, spread, start_in_foreground,
+    PortDriver, Privilege, ProcessGroup, RingLink, RingPort, Rtnl, RtnlError, Signal, StopSignals,
+    TapPort, Testbed, TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces,
+    open_interface, open_kept, pin_to_core, spread, start_in_foreground,
 };
 pub use memory::MemoryPort;
 pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
@@ -69,9 +69,10 @@ pub trait Port: Send {
     /// Returns their number. If the batch is full afterwards, call again before waiting.
     ///
     /// # Errors
-    /// [`PortError::Down`] or [`PortError::NoCarrier`] once each time that the link goes down,
-    /// after the frames received before. The port recovers by itself. [`PortError::Gone`] if it
-    /// does not recover, except by [`Port::comes_back`]. An error loses no frame.
+    /// [`PortError::Down`], [`PortError::NoCarrier`] or [`PortError::RingEnded`] once
+    /// each time that the link goes down, after the frames received before. The port recovers by
+    /// itself. [`PortError::Gone`] if it does not recover, except by [`Port::comes_back`]. An
+    /// error loses no frame.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
     /// Sends the frames, in order. The outcome accounts for each. Frames that cannot be sent,

@@ -1,4 +1,4 @@
-//! Port specifications of the command line: `0=eth0`, `1=tap:tap0`.
+//! Port specifications of the command line: `0=eth0`, `1=tap:tap0`, `2=ring:reports`.
 
 use packet::PortId;
 use std::fmt;
@@ -14,6 +14,8 @@ pub enum PortTarget {
     Interface(String),
     /// A TAP device. It is created if it does not exist.
     Tap(String),
+    /// An end of a ring: shared memory with another thread or process.
+    Ring(String),
 }
 
 /// One switch port and its interface or device.
@@ -52,9 +54,21 @@ pub enum PortSpecError {
         /// The number.
         id: PortId,
     },
+    /// The text after `ring:` is not a valid name of a ring.
+    BadRing {
+        /// The whole text.
+        spec: String,
+        /// The name.
+        name: String,
+    },
     /// Two specifications have the same interface.
     SameInterface {
         /// The interface.
+        name: String,
+    },
+    /// More than two specifications have the same ring.
+    SameRing {
+        /// The ring.
         name: String,
     },
 }
@@ -63,7 +77,15 @@ impl PortSpec {
     /// Returns the name of the interface or device.
     pub fn name(&self) -> &str {
         match &self.target {
-            PortTarget::Interface(name) | PortTarget::Tap(name) => name,
+            PortTarget::Interface(name) | PortTarget::Tap(name) | PortTarget::Ring(name) => name,
+        }
+    }
+
+    /// Returns the name of the network interface, which a ring has not.
+    fn interface(&self) -> Option<&str> {
+        match &self.target {
+            PortTarget::Interface(name) | PortTarget::Tap(name) => Some(name),
+            PortTarget::Ring(_) => None,
         }
     }
 
@@ -81,16 +103,21 @@ impl PortSpec {
         PortSpec::check_interfaces(specs)
     }
 
-    /// Checks that no two specifications, of one device or of several, have the same interface.
+    /// Checks that no two specifications, of one device or of several, have the same interface,
+    /// and that no ring has more than its two ends.
     ///
     /// # Errors
-    /// [`PortSpecError::SameInterface`] for the first conflict.
+    /// [`PortSpecError::SameInterface`] or [`PortSpecError::SameRing`] for the first conflict.
     pub fn check_interfaces(specs: &[PortSpec]) -> Result<(), PortSpecError> {
         for (i, spec) in specs.iter().enumerate() {
-            let name = spec.name();
-            if specs[..i].iter().any(|earlier| earlier.name() == name) {
-                let name = name.to_owned();
-                return Err(PortSpecError::SameInterface { name });
+            let earlier = &specs[..i];
+            let name = spec.name().to_owned();
+            if let Some(interface) = spec.interface() {
+                if earlier.iter().any(|it| it.interface() == Some(interface)) {
+                    return Err(PortSpecError::SameInterface { name });
+                }
+            } else if earlier.iter().filter(|it| it.target == spec.target).count() > 1 {
+                return Err(PortSpecError::SameRing { name });
             }
         }
         Ok(())
@@ -112,6 +139,19 @@ impl FromStr for PortSpec {
                 number: number.to_owned(),
             });
         };
+        if let Some(name) = target.strip_prefix("ring:") {
+            let name = name.to_owned();
+            return match is_ring_name(&name) {
+                true => Ok(PortSpec {
+                    id: PortId(id),
+                    target: PortTarget::Ring(name),
+                }),
+                false => Err(PortSpecError::BadRing {
+                    spec: spec.to_owned(),
+                    name,
+                }),
+            };
+        }
         let (name, tap) = match target.strip_prefix("tap:") {
             Some(name) => (name, true),
             None => (target, false),
@@ -146,6 +186,15 @@ fn parse_number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok()
 }
 
+/// Maximum length of a ring's name, in bytes: an abstract socket has room for 107, with a prefix.
+pub(crate) const MAX_RING_NAME: usize = 64;
+
+/// Returns true if `name` is the name of a ring.
+pub(crate) fn is_ring_name(name: &str) -> bool {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    (1..=MAX_RING_NAME).contains(&name.len()) && name.chars().all(is_plain)
+}
+
 /// Returns true if Linux accepts `name` as an interface name. A ':' is refused: it would name an
 /// alias, or a target type that this version does not have.
 fn is_interface_name(name: &str) -> bool {
@@ -159,7 +208,8 @@ fn is_interface_name(name: &str) -> bool {
 
 impl fmt::Display for PortSpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const FORM: &str = "write NUMBER=INTERFACE or NUMBER=tap:NAME, as in 0=eth0 or 1=tap:tap0";
+        const FORM: &str = "write NUMBER=INTERFACE, NUMBER=tap:NAME or NUMBER=ring:NAME, as in \
+                            0=eth0, 1=tap:tap0 or 2=ring:reports";
         match self {
             PortSpecError::NoNumber { spec } => {
                 write!(f, "\"{spec}\" does not say which port it is: {FORM}")
@@ -174,6 +224,15 @@ impl fmt::Display for PortSpecError {
                 f,
                 "\"{name}\" in \"{spec}\" is no interface name (1 to {MAX_NAME} bytes, no space, \
                  '/', ':' or '%'): {FORM}"
+            ),
+            PortSpecError::BadRing { spec, name } => write!(
+                f,
+                "\"{name}\" in \"{spec}\" is no name of a ring: write 1 to {MAX_RING_NAME} \
+                 letters, digits, '.', '-' and '_'"
+            ),
+            PortSpecError::SameRing { name } => write!(
+                f,
+                "ring \"{name}\" is given more than twice: it has two ends"
             ),
             PortSpecError::SameNumber { id } => {
                 write!(
@@ -199,6 +258,7 @@ impl fmt::Display for PortSpec {
         match &self.target {
             PortTarget::Interface(name) => write!(f, "{}={name}", self.id),
             PortTarget::Tap(name) => write!(f, "{}=tap:{name}", self.id),
+            PortTarget::Ring(name) => write!(f, "{}=ring:{name}", self.id),
         }
     }
 }
@@ -220,6 +280,15 @@ mod tests {
         check("0=eth0", "0=eth0");
         check("511=tap:t0", "511=tap:t0");
         check("0x1F=eth0.100", "31=eth0.100");
+        check("2=ring:reports-1", "2=ring:reports-1");
+        check(
+            "2=ring:",
+            "\"\" in \"2=ring:\" is no name of a ring: write 1 to 64",
+        );
+        check(
+            "2=ring:a/b",
+            "\"a/b\" in \"2=ring:a/b\" is no name of a ring",
+        );
         check(
             "eth0",
             "\"eth0\" does not say which port it is: write NUMBER=INTERFACE",
@@ -251,6 +320,12 @@ mod tests {
         assert_eq!(
             distinct(&["0=a", "1=tap:a"]),
             Err(PortSpecError::SameInterface { name: "a".into() })
+        );
+        // A ring has two ends, which may be in one process; its name is no interface.
+        assert_eq!(distinct(&["0=a", "1=ring:a", "2=ring:a"]), Ok(()));
+        assert_eq!(
+            distinct(&["0=ring:a", "1=ring:a", "2=ring:a"]),
+            Err(PortSpecError::SameRing { name: "a".into() })
         );
     }
 }

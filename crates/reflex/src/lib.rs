@@ -51,10 +51,10 @@ pub use fabric_node::{
 };
 pub use loops::{
     BurstFlows, ChangeSpec, Compare, DetourNode, ElementDevice, ElementIndex, ElementSpec,
-    EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex,
-    MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ProgramSpec, RateLimitSpec,
-    ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec, SpreaderSpec,
-    StoreSpec, TuningSpec,
+    EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MemberTransport, MicroburstSpec,
+    MonitorIndex, MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ProgramSpec,
+    RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec,
+    SpreaderSpec, StoreSpec, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor, PathSample};
@@ -62,7 +62,7 @@ pub use monitor::program::ProgramMonitor;
 pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{
-    CAPACITY, LogDisk, LogDiskError, ReplicaGroup, ReplicaState, RequestId, StoreEvent,
-    StoreRefusal, StoredNode, cluster_name,
+    CAPACITY, LogDisk, LogDiskError, ReplaceProgress, ReplicaGroup, ReplicaState, RequestId,
+    StoreEvent, StoreRefusal, StoredNode, cluster_name,
 };
 pub use write::{ElementWrite, EntryKey, KeyBytes, Setting, WritePlace};

@@ -1,6 +1,9 @@
 //! The replicated store of a plane: its replicas in this process, with messages in memory between
 //! them, and messages for those in other processes. It does no I/O.
 
+mod reads;
+mod replace;
+
 use std::collections::{HashMap, VecDeque};
 
 use consensus::{
@@ -11,6 +14,9 @@ use consensus::{
 use packet::Nanos;
 use support::rng::mix;
 
+pub use self::replace::ReplaceProgress;
+
+use self::reads::WaitingRead;
 use crate::loops::StoreSpec;
 
 /// Sessions of the plane: requests that can be under way.
@@ -172,6 +178,7 @@ pub struct ReplicaGroup {
     heartbeat: Nanos,
     sessions: Vec<Session>,
     waiting: VecDeque<Waiting>,
+    reads: Vec<WaitingRead>,
     next_request: u64,
     /// Number of the next thing that is asked.
     next_asked: u64,
@@ -227,8 +234,8 @@ impl ReplicaGroup {
         now: Nanos,
         nodes: Vec<(usize, Option<StoredNode>)>,
     ) -> Option<ReplicaGroup> {
-        let voters: Vec<NodeId> = (0..spec.nodes.len()).map(node_id).collect();
-        let members = Membership::of_voters(&voters)?;
+        let voters: Vec<NodeId> = (0..spec.voters).map(node_id).collect();
+        let voters = Membership::of_voters(&voters)?;
         let heartbeat = Nanos(spec.election_timeout.0 / 10);
         let replicas = nodes.into_iter().map(|(place, stored)| {
             let config = Config {
@@ -246,12 +253,18 @@ impl ReplicaGroup {
                 log_entries: LOG_ENTRIES,
                 window: 1024,
                 max_batch: 64,
+                reads: spec.reads,
                 max_reads: 16,
                 capacity: CAPACITY,
             };
             let (saved, disk) = match stored {
                 Some(StoredNode { saved, disk }) => (saved, Some(disk)),
                 None => (None, None),
+            };
+            // A spare node gets its members when it joins.
+            let members = match place < spec.voters {
+                true => voters,
+                false => Membership::default(),
             };
             let node = match saved {
                 Some(saved) => RaftNode::restore(config, members, saved, now.0),
@@ -266,10 +279,11 @@ impl ReplicaGroup {
         Some(ReplicaGroup {
             cluster: cluster_name(seed, &spec.nodes),
             replicas: replicas.collect(),
-            nodes: voters.len(),
+            nodes: spec.nodes.len(),
             heartbeat,
             sessions: vec![Session::default(); SESSIONS],
             waiting: VecDeque::with_capacity(MAX_WAITING),
+            reads: Vec::new(),
             next_request: 0,
             // Answers to an earlier start of this process are not taken.
             next_asked: mix(start) >> 16,
@@ -329,18 +343,26 @@ impl ReplicaGroup {
             None if self.other_leader().is_some() => {}
             None => return Err(StoreRefusal::NoLeader),
         }
-        if self.waiting.len() >= MAX_WAITING {
+        if self.waiting.len() + self.reads.len() >= MAX_WAITING {
             return Err(StoreRefusal::Busy);
         }
         self.next_request += 1;
         let id = RequestId(self.next_request);
-        self.waiting.push_back(Waiting { id, operation });
+        match operation {
+            Operation::Get(key) => self.reads.push(WaitingRead {
+                id,
+                key,
+                asked: None,
+            }),
+            _ => self.waiting.push_back(Waiting { id, operation }),
+        }
         Ok(id)
     }
 
     /// Gives up a request that waits, or that is under way: then its outcome is not known.
     pub fn forget(&mut self, id: RequestId) {
         self.waiting.retain(|waiting| waiting.id != id);
+        self.reads.retain(|read| read.id != id);
         for session in &mut self.sessions {
             if session.current.is_some_and(|current| current.id == id) {
                 session.current = None;
@@ -435,6 +457,7 @@ impl ReplicaGroup {
         }
         for _ in 0..MAX_ROUNDS {
             self.propose(now);
+            self.ask_reads(now);
             let is_quiet = !self.exchange(now);
             let is_answered = self.take_events(now);
             if is_quiet && !is_answered {
@@ -665,9 +688,10 @@ impl ReplicaGroup {
                         goes_on = true;
                         self.events.push_back(StoreEvent::Leading);
                     }
-                    NodeEvent::Leading { .. }
-                    | NodeEvent::Read { .. }
-                    | NodeEvent::ReadFailed { .. } => {}
+                    NodeEvent::Leading { .. } => {}
+                    event @ (NodeEvent::Read { .. } | NodeEvent::ReadFailed { .. }) => {
+                        self.take_read(&event);
+                    }
                 }
             }
         }
@@ -718,15 +742,23 @@ impl ReplicaGroup {
 
 #[cfg(test)]
 mod tests {
-    use consensus::Ack;
+    use consensus::{Ack, ReadMode, StoredValue};
 
     use super::*;
+    use crate::loops::MemberTransport;
 
     fn group(nodes: usize) -> ReplicaGroup {
+        group_with(nodes, ReadMode::Index)
+    }
+
+    fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
         let spec = StoreSpec {
             nodes: (0..nodes).map(|node| node.to_string()).collect(),
+            voters: nodes,
             ack: Ack::Majority,
-            addresses: Vec::new(),
+            transport: MemberTransport::OneProcess,
+            key_file: None,
+            reads,
             dir: None,
             election_timeout: Nanos::from_millis(10),
         };
@@ -816,6 +848,55 @@ mod tests {
         group.set_stopped(leader, false);
         elect(&mut group, now);
         assert!(group.change(ElementId(1), key, bytes).is_ok());
+    }
+
+    /// Steps until the answer of a request. Returns it.
+    fn answer(group: &mut ReplicaGroup, mut now: Nanos, id: RequestId) -> RequestAnswer {
+        for _ in 0..200 {
+            group.step(now);
+            while let Some(event) = group.next_event() {
+                if let StoreEvent::Answered(it, answer) = event
+                    && it == id
+                {
+                    return answer;
+                }
+            }
+            now = group.next_time();
+        }
+        panic!("{id:?} is not answered");
+    }
+
+    #[test]
+    fn reads_take_no_entry_and_see_each_acknowledged_write_also_after_the_leader_stops() {
+        for reads in [ReadMode::Index, ReadMode::Lease(10)] {
+            let mut group = group_with(3, reads);
+            let mut now = elect(&mut group, Nanos::ZERO);
+            let value = |number: u64| StoredValue::new(&number.to_le_bytes()).unwrap();
+            for number in 0..20 {
+                let put = group.request(Operation::Put([1; 16], value(number)));
+                answer(&mut group, now, put.unwrap());
+                let leader = group.leader().unwrap();
+                let last = group.replicas[leader].node.last();
+                for key in [[1; 16], [2; 16]] {
+                    let expected = (key == [1; 16]).then(|| value(number));
+                    let get = group.request(Operation::Get(key)).unwrap();
+                    let found = answer(&mut group, now, get);
+                    assert_eq!(found, RequestAnswer::Value(expected), "{reads:?}");
+                }
+                assert_eq!(group.replicas[leader].node.last(), last);
+                if number % 5 == 4 {
+                    // A read that the leader was asked for, and will not answer.
+                    let get = group.request(Operation::Get([1; 16])).unwrap();
+                    group.ask_reads(now);
+                    group.set_stopped(leader, true);
+                    now = elect(&mut group, group.next_time().max(now));
+                    let found = answer(&mut group, now, get);
+                    assert_eq!(found, RequestAnswer::Value(Some(value(number))));
+                    group.set_stopped(leader, false);
+                }
+                now = group.next_time().max(now);
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The control socket of a running plane: lines of JSON over a UNIX socket.
 //!
 //! A request is one line: `{"key": {"get": KEY}}`, `{"key": {"put": [KEY, VALUE]}}`,
-//! `{"key": {"delete": KEY}}`, `"show"` or `"watch"`. An answer is one line, an object with `error`
+//! `{"key": {"delete": KEY}}`, `{"replace": [OLD, NEW]}` with two nodes, `"show"` or `"watch"`. An
+//! answer is one line, an object with `error`
 //! if the request was refused.
 //! After `"watch"` each event is a line.
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use consensus::{Key, Operation, RequestAnswer, StoredValue};
 use packet::Nanos;
-use reflex::{PlaneDriver, RequestId};
+use reflex::{PlaneDriver, ReplaceProgress, RequestId, StoreRefusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ const MAX_LINE: usize = 4096;
 const MAX_WAITING: usize = 1 << 20;
 /// Time after which an operation without an answer is given up.
 const TIMEOUT: Nanos = Nanos::from_secs(5);
+/// Time after which a replacement is given up: what was done of it stays.
+const REPLACE_TIMEOUT: Nanos = Nanos::from_secs(15);
 /// Time that a client waits for an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -76,6 +79,8 @@ fn key_of(text: &str) -> Result<Key, String> {
 #[serde(rename_all = "snake_case")]
 enum ControlRequest {
     Key(KeyOperation),
+    /// Replaces a node by another one.
+    Replace(String, String),
     Show,
     Watch,
 }
@@ -90,6 +95,10 @@ struct Client {
     is_closed: bool,
     /// The operation under way, and the time at which it is given up.
     operation: Option<(RequestId, Nanos)>,
+    /// The operation that waits for a leader, and the time at which it is given up.
+    waits: Option<(Operation, Nanos)>,
+    /// The replacement under way: the old and the new node, and the time at which it is given up.
+    replaces: Option<(usize, usize, Nanos)>,
 }
 
 /// Control socket of a plane.
@@ -147,13 +156,18 @@ impl ControlSocket {
                     watches: false,
                     is_closed: false,
                     operation: None,
+                    waits: None,
+                    replaces: None,
                 });
             }
         }
         let mut count = 0;
         for client in &mut self.clients {
             client.read();
+            client.go_on(now, driver);
             while client.operation.is_none()
+                && client.waits.is_none()
+                && client.replaces.is_none()
                 && let Some(line) = client.next_line()
             {
                 count += 1;
@@ -205,8 +219,13 @@ impl ControlSocket {
 
     /// Returns the time at which an operation is given up.
     pub(crate) fn next_time(&self) -> Option<Nanos> {
-        let operations = self.clients.iter().filter_map(|client| client.operation);
-        operations.map(|(_, deadline)| deadline).min()
+        let ends = |client: &Client| {
+            let operation = client.operation.map(|(_, end)| end);
+            let waits = client.waits.map(|(_, end)| end);
+            let replaces = client.replaces.map(|(_, _, end)| end);
+            [operation, waits, replaces]
+        };
+        self.clients.iter().flat_map(ends).flatten().min()
     }
 }
 
@@ -282,9 +301,25 @@ impl Client {
             }
             ControlRequest::Key(operation) => {
                 let operation = operation.operation()?;
-                let id = driver.plane_mut().request(operation);
-                let id = id.map_err(|refusal| refusal.to_string())?;
-                self.operation = Some((id, now + TIMEOUT));
+                self.waits = Some((operation, now + TIMEOUT));
+                self.go_on(now, driver);
+                Ok(None)
+            }
+            ControlRequest::Replace(old, new) => {
+                let store = &driver.plane().loops().store;
+                let place = |name: &String| {
+                    let place = store.nodes.iter().position(|node| node == name);
+                    place.ok_or_else(|| {
+                        let all = store.nodes.join(", ");
+                        format!("the store has no node \"{name}\"; name one of: {all}")
+                    })
+                };
+                let (old, new) = (place(&old)?, place(&new)?);
+                if old == new {
+                    return Err("a node cannot replace itself: name another one".to_owned());
+                }
+                self.replaces = Some((old, new, now + REPLACE_TIMEOUT));
+                self.go_on(now, driver);
                 Ok(None)
             }
         });
@@ -292,6 +327,44 @@ impl Client {
             Ok(None) => {}
             Ok(Some(answer)) => self.send(&answer),
             Err(error) => self.send(&json!({ "error": error })),
+        }
+    }
+
+    /// Goes on with an operation that waits for a leader, or with a replacement.
+    fn go_on(&mut self, now: Nanos, driver: &mut PlaneDriver) {
+        if let Some((operation, end)) = self.waits {
+            match driver.plane_mut().request(operation) {
+                Ok(id) => {
+                    self.waits = None;
+                    self.operation = Some((id, end));
+                }
+                // An election takes less.
+                Err(StoreRefusal::NoLeader) if now < end => {}
+                Err(refusal) => {
+                    self.waits = None;
+                    self.send(&json!({ "error": refusal.to_string() }));
+                }
+            }
+        }
+        if let Some((old, new, end)) = self.replaces {
+            let answer = match driver.plane_mut().store_mut().replace(now, old, new) {
+                ReplaceProgress::Done => json!({ "done": true }),
+                ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) if now < end => return,
+                ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) => {
+                    let name = &driver.plane().loops().store.nodes[new];
+                    let error = format!(
+                        "timeout: node {name} has not all entries yet; start it, and ask again"
+                    );
+                    json!({ "error": error })
+                }
+                ReplaceProgress::LedBy(Some(leader)) => {
+                    let leader = &driver.plane().loops().store.nodes[leader];
+                    let error = format!("node {leader} leads: ask at its control socket");
+                    json!({ "error": error, "leader": leader })
+                }
+            };
+            self.replaces = None;
+            self.send(&answer);
         }
     }
 
@@ -356,6 +429,15 @@ impl ControlClient {
     pub fn operate(&mut self, operation: KeyOperation) -> Result<Option<String>, ProcessError> {
         let answer = self.ask(&ControlRequest::Key(operation))?;
         Ok(answer["value"].as_str().map(str::to_owned))
+    }
+
+    /// Replaces a node of the store by another one, at the process that leads.
+    ///
+    /// # Errors
+    /// Another node leads, or the new node does not get the log. What was done stays: ask again.
+    pub fn replace(&mut self, old: &str, new: &str) -> Result<(), ProcessError> {
+        let request = ControlRequest::Replace(old.to_owned(), new.to_owned());
+        self.ask(&request).map(|_| ())
     }
 
     /// Returns the state of the plane.
@@ -449,6 +531,8 @@ mod tests {
             watches: false,
             is_closed: false,
             operation: None,
+            waits: None,
+            replaces: None,
         });
         assert_eq!(socket.fds().count(), 2);
         socket.clients[0].line.push(0);

@@ -1,7 +1,8 @@
 //! Crate `reflex_runtime`: the process of a reflex plane, or of one member of its store.
 //!
 //! **In:** checked loops ([`reflex::Loops`]), datagrams at sockets, interfaces and captures,
-//! messages of other members, requests at a control socket, a descriptor that ends the run.
+//! messages of other members, a key for them, requests at a control socket, a descriptor that ends
+//! the run.
 //! **Out:** P4Runtime writes to switches, files of votes and entries, messages to other members,
 //! events and answers.
 //!
@@ -24,6 +25,7 @@ mod control;
 mod error;
 mod log_thread;
 mod members;
+mod message_tag;
 mod p4runtime_element;
 mod process;
 mod source;

@@ -1,34 +1,151 @@
-//! The socket by which a member of a store exchanges messages with those in other processes.
+//! The way by which a member of a store exchanges messages with those in other processes: a UDP
+//! socket, or rings in shared memory.
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-use consensus::MAX_MESSAGE;
-use port::bind_datagrams;
+use consensus::{MAX_MESSAGE, TAG_BYTES};
+use packet::Nanos;
+use port::{RingLink, bind_datagrams};
+use reflex::{MemberTransport, StoreSpec};
 
 use crate::error::ProcessError;
+use crate::message_tag::MessageTag;
 
-/// Messages that one call receives at most.
+/// Messages that one call receives at most of a socket, or of each ring.
 const BATCH: usize = 256;
 
-/// Socket of a member.
+/// Way to the other members.
 #[derive(Debug)]
-pub(crate) struct MemberSocket {
-    socket: UdpSocket,
-    addresses: Vec<SocketAddrV4>,
-    buffer: Box<[u8; MAX_MESSAGE + 1]>,
+pub(crate) struct MemberLinks {
+    way: Way,
+    tag: Option<MessageTag>,
+    /// A message with its tag.
+    tagged: Vec<u8>,
+    /// Messages without the tag of the key.
+    pub(crate) forged: u64,
     /// Datagrams of addresses that are no member's.
     pub(crate) strangers: u64,
-    /// Messages that the kernel did not take. They are repeated when they are missed.
+    /// Messages that were not taken. They are repeated when they are missed.
     pub(crate) unsent: u64,
 }
 
-impl MemberSocket {
-    /// Opens the socket of the member at this place of the list.
+#[derive(Debug)]
+enum Way {
+    Socket(MemberSocket),
+    /// A ring to each other member; `None` at the own place.
+    Rings(Vec<Option<RingLink>>),
+}
+
+/// Socket of a member.
+#[derive(Debug)]
+struct MemberSocket {
+    socket: UdpSocket,
+    addresses: Vec<SocketAddrV4>,
+    buffer: Box<[u8; MAX_MESSAGE + TAG_BYTES + 1]>,
+}
+
+impl MemberLinks {
+    /// Opens the way of the member at this place of the store's list. Relative files are in
+    /// `folder`.
     pub(crate) fn open(
-        addresses: &[SocketAddrV4],
+        store: &StoreSpec,
         place: usize,
-    ) -> Result<MemberSocket, ProcessError> {
+        folder: &Path,
+    ) -> Result<MemberLinks, ProcessError> {
+        let key = store.key_file.as_ref();
+        let tag = key.map(|file| MessageTag::read(&folder.join(file)));
+        let tag = tag.transpose()?;
+        let way = match &store.transport {
+            MemberTransport::OneProcess => Way::Rings(Vec::new()),
+            MemberTransport::Udp(addresses) => Way::Socket(MemberSocket::open(addresses, place)?),
+            MemberTransport::Rings(name) => {
+                let ring = |at: usize| {
+                    let ends = [at.min(place), at.max(place)].map(|end| &store.nodes[end]);
+                    let name = format!("{name}.{}.{}", ends[0], ends[1]);
+                    let opened = RingLink::open(&name);
+                    opened.map_err(|error| {
+                        ProcessError(format!("cannot exchange messages of the store: {error}"))
+                    })
+                };
+                let rings = 0..store.nodes.len();
+                let rings = rings.map(|at| (at != place).then(|| ring(at)).transpose());
+                Way::Rings(rings.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(MemberLinks {
+            way,
+            tag,
+            tagged: Vec::with_capacity(MAX_MESSAGE + TAG_BYTES),
+            forged: 0,
+            strangers: 0,
+            unsent: 0,
+        })
+    }
+
+    /// Passes each message that waits to `take`. Returns their number.
+    pub(crate) fn receive(&mut self, now: Nanos, mut take: impl FnMut(&[u8])) -> usize {
+        let (tag, forged) = (&self.tag, &mut self.forged);
+        let mut take = |bytes: &[u8]| match tag {
+            None => take(bytes),
+            Some(tag) => match tag.checked(bytes) {
+                Some(message) => take(message),
+                None => *forged += 1,
+            },
+        };
+        match &mut self.way {
+            Way::Socket(socket) => socket.receive(&mut self.strangers, take),
+            Way::Rings(rings) => {
+                let rings = rings.iter_mut().flatten();
+                rings.map(|ring| ring.receive(now, BATCH, &mut take)).sum()
+            }
+        }
+    }
+
+    /// Sends a message to the member at a place of the list. A ring shows it at the next
+    /// [`MemberLinks::flush`].
+    pub(crate) fn send(&mut self, place: usize, message: &[u8]) {
+        let message = match &self.tag {
+            None => message,
+            Some(tag) => {
+                self.tagged.clear();
+                self.tagged.extend_from_slice(message);
+                tag.append(&mut self.tagged);
+                &self.tagged
+            }
+        };
+        let is_sent = match &mut self.way {
+            Way::Socket(socket) => socket.send(place, message),
+            Way::Rings(rings) => match rings.get_mut(place) {
+                Some(Some(ring)) => ring.send(message).is_ok(),
+                Some(None) | None => true,
+            },
+        };
+        self.unsent += u64::from(!is_sent);
+    }
+
+    /// Shows others all messages.
+    pub(crate) fn flush(&mut self) {
+        if let Way::Rings(rings) = &mut self.way {
+            rings.iter_mut().flatten().for_each(RingLink::flush);
+        }
+    }
+
+    /// Returns the descriptors that are readable when messages wait. Call this immediately before
+    /// waiting for them.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (socket, rings) = match &self.way {
+            Way::Socket(socket) => (Some(socket.socket.as_fd()), &[][..]),
+            Way::Rings(rings) => (None, &rings[..]),
+        };
+        let rings = rings.iter().flatten().filter_map(RingLink::poll_fd);
+        socket.into_iter().chain(rings)
+    }
+}
+
+impl MemberSocket {
+    fn open(addresses: &[SocketAddrV4], place: usize) -> Result<MemberSocket, ProcessError> {
         let address = addresses[place];
         let socket = bind_datagrams(address).map_err(|error| {
             ProcessError(format!(
@@ -38,14 +155,11 @@ impl MemberSocket {
         Ok(MemberSocket {
             socket,
             addresses: addresses.to_vec(),
-            buffer: Box::new([0; MAX_MESSAGE + 1]),
-            strangers: 0,
-            unsent: 0,
+            buffer: Box::new([0; MAX_MESSAGE + TAG_BYTES + 1]),
         })
     }
 
-    /// Passes each message that waits to `take`. Returns their number.
-    pub(crate) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> usize {
+    fn receive(&mut self, strangers: &mut u64, mut take: impl FnMut(&[u8])) -> usize {
         for count in 0..BATCH {
             // An error is that of an earlier message to a member that is away.
             let received = match self.socket.recv_from(&mut self.buffer[..]) {
@@ -60,21 +174,16 @@ impl MemberSocket {
             };
             match is_member {
                 true => take(&self.buffer[..length]),
-                false => self.strangers += 1,
+                false => *strangers += 1,
             }
         }
         BATCH
     }
 
-    /// Sends a message to the member at a place of the list.
-    pub(crate) fn send(&mut self, place: usize, message: &[u8]) {
-        if let Some(to) = self.addresses.get(place) {
-            let sent = self.socket.send_to(message, to);
-            self.unsent += u64::from(sent.is_err());
+    fn send(&self, place: usize, message: &[u8]) -> bool {
+        match self.addresses.get(place) {
+            Some(to) => self.socket.send_to(message, to).is_ok(),
+            None => true,
         }
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

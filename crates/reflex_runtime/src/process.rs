@@ -21,7 +21,7 @@ use support::wakeup::WakeupFd;
 use crate::control::ControlSocket;
 use crate::error::ProcessError;
 use crate::log_thread::LogThread;
-use crate::members::MemberSocket;
+use crate::members::MemberLinks;
 use crate::p4runtime_element::P4RuntimeElement;
 use crate::source::OpenSource;
 
@@ -81,7 +81,10 @@ pub struct ProcessCounts {
     pub others: u64,
     /// Datagrams at the store's socket of addresses that are no member's.
     pub strangers: u64,
-    /// Messages to members that the kernel did not take.
+    /// Messages of members without the tag of the key.
+    pub forged: u64,
+    /// Messages to members that were not taken: by the kernel, or by a ring that is full or has no
+    /// other end.
     pub unsent: u64,
 }
 
@@ -125,7 +128,7 @@ struct Observed {
 pub struct PlaneProcess {
     driver: PlaneDriver,
     sources: Vec<OpenSource>,
-    members: Option<MemberSocket>,
+    members: Option<MemberLinks>,
     control: Option<ControlSocket>,
     wake: Arc<WakeupFd>,
     spin: Duration,
@@ -153,8 +156,8 @@ impl PlaneProcess {
                 source.record(file, &loops.sources[at])?;
             }
         }
-        let addresses = &loops.store.addresses;
-        let members = options.node.map(|at| MemberSocket::open(addresses, at));
+        let (folder, store) = (&options.folder, &loops.store);
+        let members = options.node.map(|at| MemberLinks::open(store, at, folder));
         let members = members.transpose()?;
         let store = open_store(&loops, options, clock.now(), &wake)?;
         // Terms of a store in memory begin again at each start: the time makes them greater.
@@ -227,6 +230,7 @@ impl PlaneProcess {
         ProcessCounts {
             others: self.sources.iter().map(|source| source.others).sum(),
             strangers: members.map_or(0, |members| members.strangers),
+            forged: members.map_or(0, |members| members.forged),
             unsent: members.map_or(0, |members| members.unsent),
         }
     }
@@ -314,7 +318,7 @@ impl PlaneProcess {
             // Before the time is taken: a leader that was heard while this process was stopped is
             // no leader that is silent.
             let store = self.driver.plane_mut().store_mut();
-            count += members.receive(|message| {
+            count += members.receive(now, |message| {
                 // What is no message of the store is counted by the node.
                 let _ = store.receive_message(now, message);
             });
@@ -338,7 +342,9 @@ impl PlaneProcess {
             self.control = Some(control);
         }
         if count > 0 {
-            self.driver.step(now);
+            // A lease is looked at by a time after the requests came: this thread may have been
+            // stopped since `now`, and another node may lead.
+            self.driver.step(self.clock.now());
         }
         if let Some(members) = &mut self.members {
             let store = self.driver.plane_mut().store_mut();
@@ -346,6 +352,7 @@ impl PlaneProcess {
                 count += 1;
                 members.send(to, message);
             });
+            members.flush();
         }
         count += self.observe(observer);
         count > 0
@@ -454,7 +461,7 @@ impl PlaneProcess {
         let left = Duration::from_nanos(next.0.saturating_sub(now.0)).min(MAX_WAIT);
         let wake = self.wake.fd();
         let sources = self.sources.iter().filter_map(OpenSource::fd);
-        let members = self.members.as_ref().map(MemberSocket::fd);
+        let members = self.members.iter().flat_map(MemberLinks::fds);
         let control = control.into_iter().flat_map(ControlSocket::fds);
         let fds = sources
             .chain(members)

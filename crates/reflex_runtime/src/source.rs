@@ -1,11 +1,13 @@
-//! Places that reports are received at: sockets, interfaces, captures.
+//! Places that reports are received at: sockets, interfaces, rings, captures.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 use packet::{Batch, Frame, Nanos, PortId};
-use port::{PcapReader, PcapWriter, Port, PortDriver, PortError, bind_datagrams, open_interface};
+use port::{
+    PcapReader, PcapWriter, Port, PortDriver, PortError, RingPort, bind_datagrams, open_interface,
+};
 use reflex::{SourcePlace, SourceSpec, datagram};
 use support::checksum::internet_checksum;
 
@@ -158,6 +160,14 @@ impl OpenSource {
             }
             SourcePlace::Packet(name) => interface(name, PortDriver::Packet)?,
             SourcePlace::Xdp(name) => interface(name, PortDriver::Xdp)?,
+            SourcePlace::Ring(name) => {
+                let port = RingPort::open(PortId(0), name).map_err(|error| failed(&error))?;
+                Kind::Interface {
+                    port: Box::new(port),
+                    batch: Batch::with_capacity(BATCH),
+                    reopen: None,
+                }
+            }
             SourcePlace::Pcap(path) => {
                 let reader = PcapReader::open(&folder.join(path));
                 let reader = reader.map_err(|error| failed(&error))?;

@@ -40,6 +40,7 @@ const FILE_PLACES: &[&str] = &[
     "crates/lab/",
     "crates/aggregate_runtime/src/stream.rs",
     "crates/reflex_runtime/src/control.rs",
+    "crates/reflex_runtime/src/message_tag.rs",
     "crates/foreign/src/compile.rs",
     "crates/foreign/tests/",
     "crates/p4info/build.rs",

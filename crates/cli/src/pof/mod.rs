@@ -66,7 +66,8 @@ struct SwitchArguments {
     /// Take connections of controllers here, for tools and tests.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// A switch port and its interface; `tap:NAME` creates a TAP device. Give one for each port.
+    /// A switch port and its interface; `tap:NAME` creates a TAP device, `ring:NAME` is shared
+    /// memory with another process. Give one for each port.
     #[arg(long = "port", value_name = "NUMBER=INTERFACE", required = true)]
     ports: Vec<PortSpec>,
     /// Packet I/O of ports on interfaces.

@@ -1,4 +1,4 @@
-//! `polyplane reflex show`, `watch` and `kv`: a running plane by its control socket.
+//! `polyplane reflex show`, `watch`, `kv` and `replace`: a running plane by its control socket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,6 +80,31 @@ enum KeyCommand {
         /// The key.
         key: String,
     },
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Start NEW before, by `polyplane reflex member LOOPS.toml --name NEW`; it is one of the `spares` of the file, and was never started elsewhere. It \
+                  gets the log, then votes, then OLD is no member any more: stop it. Ask the process that leads. A replacement that was interrupted is asked for \
+                  again."
+)]
+pub(super) struct ReplaceOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// The node of the store that leaves.
+    old: String,
+    /// The node that takes its place.
+    new: String,
+}
+
+pub(super) fn replace(options: &ReplaceOptions) -> Result<Ended, String> {
+    let replaced = options.plane.connect()?.replace(&options.old, &options.new);
+    replaced.map_err(|error| error.to_string())?;
+    out::note(&format!(
+        "node {} votes, and node {} is no member any more",
+        options.new, options.old
+    ));
+    Ok(Ended::Well)
 }
 
 pub(super) fn show(options: &ShowOptions) -> Result<Ended, String> {

@@ -82,9 +82,9 @@ pub(super) fn member(options: &MemberOptions, early: &ProcessSetup) -> Result<En
             "the store has no node \"{name}\"; name one of: {all}"
         ));
     };
-    if loops.store.addresses.is_empty() {
+    if !loops.store.transport.is_between_processes() {
         return Err(format!(
-            "{} gives its nodes no addresses; write nodes = [{{ name = \"{}\", address = \"ADDRESS:PORT\" }}, ..], or use `polyplane reflex run`",
+            "{} gives its nodes no addresses; write nodes = [{{ name = \"{}\", address = \"ADDRESS:PORT\" }}, ..], or ring = \"NAME\" for nodes on one machine, or use `polyplane reflex run`",
             options.loops.display(),
             options.name
         ));
@@ -106,10 +106,10 @@ pub(super) fn run(
     options: &LiveOptions,
     early: &ProcessSetup,
 ) -> Result<Ended, String> {
-    if run.node.is_none() && !loops.store.addresses.is_empty() {
+    if run.node.is_none() && loops.store.transport.is_between_processes() {
         let (file, name) = (run.file.display(), &loops.store.nodes[0]);
         return Err(format!(
-            "the nodes of the store have addresses: start each with `polyplane reflex member {file} --name {name}`"
+            "the nodes of the store are in several processes: start each with `polyplane reflex member {file} --name {name}`"
         ));
     }
     let folder = run.file.parent().unwrap_or(Path::new(""));

@@ -57,6 +57,8 @@ enum Command {
     Watch(control::WatchOptions),
     /// Read or change a key of the store of a running plane.
     Kv(control::KeyOptions),
+    /// Replace a node of a store in several processes while it runs.
+    Replace(control::ReplaceOptions),
 }
 
 #[derive(Args)]
@@ -87,6 +89,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Show(options) => control::show(options),
         Command::Watch(options) => control::watch(options, early),
         Command::Kv(options) => control::key(options),
+        Command::Replace(options) => control::replace(options),
         Command::Replay(options) => replay::run(options, early),
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ::reflex::{
-    Burst, Decision, DecisionRefusal, ElementDevice, ElementIndex, Loops, MonitorIndex, Outcome,
-    PlaneDriver, ReflexIndex, Setting, SourceIndex, Subject,
+    Burst, Decision, DecisionRefusal, ElementDevice, ElementIndex, Loops, MemberTransport,
+    MonitorIndex, Outcome, PlaneDriver, ReflexIndex, Setting, SourceIndex, Subject,
 };
 use consensus::RaftRole;
 use packet::Nanos;
@@ -94,17 +94,21 @@ pub(super) fn declared(loops: &Loops) -> String {
         );
     }
     let store = &loops.store;
-    let mut addresses = store.addresses.iter();
-    let nodes = store.nodes.iter().map(|node| match addresses.next() {
-        Some(address) => format!("{node} at {address}"),
-        None => node.clone(),
+    let nodes = store.nodes.iter().enumerate();
+    let nodes = nodes.map(|(at, node)| match &store.transport {
+        MemberTransport::Udp(addresses) => format!("{node} at {}", addresses[at]),
+        MemberTransport::Rings(_) | MemberTransport::OneProcess => node.clone(),
     });
     let nodes: Vec<String> = nodes.collect();
+    let way = match &store.transport {
+        MemberTransport::Rings(name) => format!(", messages by rings {name}.NODE.NODE"),
+        MemberTransport::Udp(_) | MemberTransport::OneProcess => String::new(),
+    };
     let place = match &store.dir {
         Some(dir) => format!("on disk in {}", dir.display()),
         None => "in memory".to_owned(),
     };
-    text += &format!("store of {}, {place}\n", nodes.join(", "));
+    text += &format!("store of {}, {place}{way}\n", nodes.join(", "));
     text
 }
 
@@ -660,7 +664,10 @@ struct ShownState {
     disk: Option<String>,
     /// Names of elements that commands do not reach.
     disconnected: Vec<String>,
+    /// Names of the store's voters.
+    voters: Vec<String>,
     strangers: u64,
+    forged: u64,
     unsent: u64,
 }
 
@@ -694,7 +701,14 @@ pub(super) fn state(
         nodes: nodes.collect(),
         disk: plane.store().disk_error().map(|error| error.message),
         disconnected: disconnected.map(|(_, it)| it.name.clone()).collect(),
+        voters: plane
+            .store()
+            .voters()
+            .into_iter()
+            .filter_map(|at| loops.store.nodes.get(at).cloned())
+            .collect(),
         strangers: counts.strangers,
+        forged: counts.forged,
         unsent: counts.unsent,
     };
     serde_json::to_value(state).unwrap_or_default()

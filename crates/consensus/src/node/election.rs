@@ -163,9 +163,7 @@ impl RaftNode {
         campaign: u64,
         last: (Term, LogIndex),
     ) {
-        let heard_since = self.now.saturating_sub(self.heard);
-        let hears = self.leader.is_some() && heard_since < self.config.election_timeout;
-        let hears_leader = self.role == RaftRole::Leader || hears;
+        let hears_leader = self.hears_leader();
         let is_long_enough = last >= (self.log.last_term(), self.log.last())
             || self.planted.is(Mistake::VotesForShortLogs);
         let granted = match kind {

@@ -1,6 +1,6 @@
 //! The follower: entries and snapshots of a leader.
 
-use super::{NodeEvent, RaftNode, RaftRole};
+use super::{NodeEvent, RaftNode};
 use crate::entry::{Entry, Payload};
 use crate::ids::{LogIndex, NodeId, Term};
 use crate::message::{Entries, MessageBody, PeerMessage};
@@ -183,12 +183,11 @@ impl RaftNode {
         self.finish_reads();
     }
 
-    /// Ends the reads that wait too long for the leader.
+    /// Ends the reads that wait too long for the leader that was asked. This node may lead itself
+    /// meanwhile.
     pub(super) fn expire_reads(&mut self) {
-        if self.role != RaftRole::Leader {
-            let now = self.now;
-            self.reads.expire(now, &mut self.events);
-        }
+        let now = self.now;
+        self.reads.expire(now, &mut self.events);
     }
 }
 

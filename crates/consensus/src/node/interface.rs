@@ -25,6 +25,18 @@ pub enum Keep {
     Disk,
 }
 
+/// Way in which a leader makes sure, before it answers a read, that no other node leads. It is the
+/// same on all nodes of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadMode {
+    /// A majority answers a round of messages that began after the read. No clock is trusted.
+    #[default]
+    Index,
+    /// A lease: a majority answered a round, and gives no vote for an election timeout. Each clock
+    /// gains or loses at most this many thousandths of true time.
+    Lease(u16),
+}
+
 /// Configuration of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +60,8 @@ pub struct Config {
     pub window: u64,
     /// Entries of one message at most, if they fit.
     pub max_batch: u16,
+    /// Way of reads.
+    pub reads: ReadMode,
     /// Reads that wait at most.
     pub max_reads: usize,
     /// Room of the replicated state.

@@ -1,6 +1,7 @@
 //! The leader: replication to each member, commitment, changes of members, transfers.
 
-use super::{RaftNode, RaftRole, Refusal};
+use super::lease::RoundTimes;
+use super::{RaftNode, RaftRole, ReadMode, Refusal};
 use crate::entry::{Entry, MAX_ENTRY, Payload};
 use crate::ids::{LogIndex, NodeId};
 use crate::members::{MAX_MEMBERS, MemberRole, Membership, MembershipChange};
@@ -59,6 +60,9 @@ pub(super) struct Leading {
     pub(super) noop: LogIndex,
     /// Number of the newest round. Rounds of other terms are distinguished by the term.
     pub(super) round: u64,
+    pub(super) times: RoundTimes,
+    /// Leadership was offered to another node in this term.
+    pub(super) was_offered: bool,
     heartbeat: u64,
     check: u64,
     transfer: Option<Transfer>,
@@ -82,6 +86,8 @@ impl Leading {
             count: 0,
             noop: LogIndex(0),
             round: 0,
+            times: RoundTimes::new(),
+            was_offered: false,
             heartbeat: 0,
             check: 0,
             transfer: None,
@@ -137,6 +143,12 @@ impl Leading {
         self.others[..self.count]
             .iter_mut()
             .find(|one| one.node == node)
+    }
+
+    /// Begins a round of messages.
+    fn begin_round(&mut self, now: u64) {
+        self.round += 1;
+        self.times.add(self.round, now);
     }
 
     fn due(&mut self) {
@@ -261,6 +273,9 @@ impl RaftNode {
         }
         if self.now >= self.leading.heartbeat {
             self.leading.heartbeat = self.now.saturating_add(self.config.heartbeat);
+            if matches!(self.config.reads, ReadMode::Lease(_)) {
+                self.leading.begin_round(self.now);
+            }
             self.leading.due();
             if let Some(transfer) = &mut self.leading.transfer {
                 transfer.is_asked = false;
@@ -278,7 +293,7 @@ impl RaftNode {
             return;
         }
         if self.reads.begin_round(self.leading.round.saturating_add(1)) {
-            self.leading.round += 1;
+            self.leading.begin_round(self.now);
             self.leading.due();
         }
         self.confirm_reads();
@@ -295,6 +310,7 @@ impl RaftNode {
                 .get(to)
                 .is_some_and(|one| one.matched == self.log.last())
         {
+            self.leading.was_offered = true;
             self.post(to, MessageBody::CampaignNow);
             if let Some(transfer) = &mut self.leading.transfer {
                 transfer.is_asked = true;

@@ -6,6 +6,7 @@ mod fingerprint;
 mod follower;
 mod interface;
 mod leader;
+mod lease;
 mod outbox;
 mod persist;
 mod reads;
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 
 use support::rng::{Rng, mix};
 
-pub use self::interface::{Ack, Config, Counts, Keep, NodeEvent, RaftRole, Refusal};
+pub use self::interface::{Ack, Config, Counts, Keep, NodeEvent, RaftRole, ReadMode, Refusal};
 pub use self::persist::{Persist, Saved};
 
 use self::election::Campaign;
@@ -171,6 +172,10 @@ impl RaftNode {
         }
         node.members_changed();
         node.writes = Writes::new(node.config.keep, node.log.last());
+        // It may have answered a leader immediately before it stopped.
+        if !node.planted.is(Mistake::VotesAfterRestart) {
+            node.heard = now;
+        }
         node
     }
 

@@ -1,5 +1,5 @@
-//! Reads without an entry: a leader confirms by a round of messages that it leads, and the read
-//! is done when the entries up to the index of that time are applied.
+//! Reads without an entry: a leader confirms by a round of messages, or by a lease, that it leads,
+//! and the read is done when the entries up to the index of that time are applied.
 
 use std::collections::VecDeque;
 
@@ -120,7 +120,7 @@ impl RaftNode {
             if !self.may_confirm() {
                 return Err(Refusal::TooEarly);
             }
-            self.confirm_later(Origin::Here { token, key });
+            self.confirm(Origin::Here { token, key });
             return Ok(());
         }
         let leader = self.leader.ok_or(Refusal::NotLeader(None))?;
@@ -142,13 +142,32 @@ impl RaftNode {
         self.commit >= self.leading.noop || self.planted.is(Mistake::ReadsBeforeNoop)
     }
 
-    fn confirm_later(&mut self, origin: Origin) {
+    /// Confirms a read at once by a lease, or by a round that begins later.
+    fn confirm(&mut self, origin: Origin) {
         let index = self.commit;
+        if self.has_lease() {
+            self.read_confirmed(index, origin);
+            self.finish_reads();
+            return;
+        }
         self.reads.unconfirmed.push_back(Unconfirmed {
             round: 0,
             index,
             origin,
         });
+    }
+
+    /// Takes note that a read is confirmed, or answers the node that asked.
+    fn read_confirmed(&mut self, index: LogIndex, origin: Origin) {
+        match origin {
+            Origin::Here { token, key } => {
+                self.reads.confirmed.push(Confirmed { index, token, key });
+            }
+            Origin::Node { node, number } => {
+                let index = Some(index);
+                self.post(node, MessageBody::ReadAt { number, index });
+            }
+        }
     }
 
     /// Takes the request of another node.
@@ -163,7 +182,7 @@ impl RaftNode {
             );
             return;
         }
-        self.confirm_later(Origin::Node { node, number });
+        self.confirm(Origin::Node { node, number });
     }
 
     /// Goes on with the reads of rounds that a majority answered.
@@ -182,22 +201,9 @@ impl RaftNode {
             && read.round != 0
             && read.round <= round
         {
-            let index = read.index;
-            match read.origin {
-                Origin::Here { token, key } => {
-                    self.reads.confirmed.push(Confirmed { index, token, key });
-                }
-                Origin::Node { node, number } => {
-                    self.post(
-                        node,
-                        MessageBody::ReadAt {
-                            number,
-                            index: Some(index),
-                        },
-                    );
-                }
-            }
+            let (index, origin) = (read.index, read.origin);
             self.reads.unconfirmed.pop_front();
+            self.read_confirmed(index, origin);
         }
         self.finish_reads();
     }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use consensus::mistake::Mistake;
 use consensus::{
     Ack, Capacity, ClientId, Config, Entry, Keep, LogIndex, Membership, NodeId, Operation,
-    RaftNode, RaftRole, Request, Saved, Term,
+    RaftNode, RaftRole, ReadMode, Request, Saved, Term,
 };
 
 use support::rng::mix;
@@ -228,6 +228,7 @@ fn config(at: usize, is_second: bool) -> Config {
         log_entries: 16,
         window: 4,
         max_batch: 1,
+        reads: ReadMode::Index,
         max_reads: 1,
         capacity: Capacity {
             keys: 1,

@@ -1,6 +1,6 @@
 //! Parameters of a run, drawn from its seed. Times are in microseconds.
 
-use consensus::{Ack, Capacity, Config, Keep, NodeId};
+use consensus::{Ack, Capacity, Config, Keep, NodeId, ReadMode};
 use support::rng::{Rng, mix};
 
 /// Least time without a leader until an election.
@@ -44,7 +44,9 @@ pub(super) struct Plan {
     /// Clients that mostly read, from the node that led first of those that lead.
     pub(super) readers: usize,
     /// Deviation of clocks, in thousandths.
-    pub(super) drift: u64,
+    pub(super) drift: u16,
+    /// Way of reads.
+    pub(super) reads: ReadMode,
     /// Crashes soon after a node comes to a new term, per mille.
     pub(super) term_crashes: u32,
     /// Seed of the nodes.
@@ -60,7 +62,7 @@ impl Plan {
             false => rng.below(most) as u32,
         };
         let is_storm = rng.one_in(3);
-        Plan {
+        let mut plan = Plan {
             is_storm,
             nodes: if rng.one_in(2) { 3 } else { 5 },
             clients: rng.between(4, 8) as usize,
@@ -103,8 +105,13 @@ impl Plan {
             } else {
                 often(rng, 300)
             },
+            reads: ReadMode::Index,
             seed: rng.bits(),
+        };
+        if rng.one_in(2) {
+            plan.reads = ReadMode::Lease(plan.drift);
         }
+        plan
     }
 
     /// Returns the configuration of a node at its start with this number.
@@ -120,6 +127,7 @@ impl Plan {
             log_entries: self.log_entries,
             window: self.window,
             max_batch: self.max_batch,
+            reads: self.reads,
             max_reads: 64,
             capacity: self.capacity,
         }

@@ -3,7 +3,7 @@
 use consensus::mistake::Mistake;
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
-    RaftNode, RaftRole, Request, Term,
+    RaftNode, RaftRole, ReadMode, Request, Term,
 };
 
 use super::Variant;
@@ -19,16 +19,23 @@ struct Script {
     disks: Vec<Disk>,
     messages: Vec<(u64, u64, Vec<u8>)>,
     now: u64,
+    /// Time by which the clock of node 1 is late.
+    late: u64,
+    reads: ReadMode,
     /// Node with a disk that completes no write.
     stuck: Option<u64>,
 }
 
 impl Script {
     fn new(mistake: Option<Mistake>) -> Script {
+        Script::with(mistake, ReadMode::Index)
+    }
+
+    fn with(mistake: Option<Mistake>, reads: ReadMode) -> Script {
         let voters = [1, 2, 3].map(NodeId);
         let members = Membership::of_voters(&voters).unwrap();
         let variant = Variant { mistake };
-        let node = |id| variant.node(Script::config(id, 0), members, 0);
+        let node = |id| variant.node(Script::config(id, 0, reads), members, 0);
         Script {
             variant,
             members,
@@ -36,11 +43,13 @@ impl Script {
             disks: voters.map(|_| Disk::default()).into(),
             messages: Vec::new(),
             now: 0,
+            late: 0,
+            reads,
             stuck: None,
         }
     }
 
-    fn config(id: NodeId, start: u64) -> Config {
+    fn config(id: NodeId, start: u64, reads: ReadMode) -> Config {
         Config {
             cluster: 1,
             id,
@@ -52,6 +61,7 @@ impl Script {
             log_entries: 64,
             window: 8,
             max_batch: 1,
+            reads,
             max_reads: 8,
             capacity: Capacity {
                 keys: 16,
@@ -65,9 +75,17 @@ impl Script {
         &mut self.nodes[id as usize - 1]
     }
 
+    /// Returns the time of a node's clock.
+    fn time(&self, id: u64) -> u64 {
+        match id {
+            1 => self.now - self.late,
+            _ => self.now,
+        }
+    }
+
     /// Takes the outputs of a node; its writes are complete at once, unless its disk is stuck.
     fn flush(&mut self, id: u64) {
-        let now = self.now;
+        let now = self.time(id);
         let at = id as usize - 1;
         self.nodes[at].flush(now);
         if let Some(persist) = self.nodes[at].persist() {
@@ -92,7 +110,7 @@ impl Script {
         let Some((_, _, bytes)) = found.map(|at| self.messages.remove(at)) else {
             return false;
         };
-        let now = self.now;
+        let now = self.time(to);
         self.node(to).receive(now, &bytes).unwrap();
         self.flush(to);
         true
@@ -106,9 +124,36 @@ impl Script {
     /// Makes a node campaign: time passes for it alone.
     fn campaign(&mut self, id: u64) {
         self.now += 2 * ELECTION;
-        let now = self.now;
+        self.tick(id);
+    }
+
+    fn tick(&mut self, id: u64) {
+        let now = self.time(id);
         self.node(id).tick(now);
         self.flush(id);
+    }
+
+    /// Elects node 1, and lets it commit its first entry, which all nodes then have.
+    fn lead(&mut self) {
+        self.elect(1, 2);
+        self.now += ELECTION / 10;
+        self.tick(1);
+        self.exchange(1, 2, |_| false);
+        self.exchange(1, 3, |_| false);
+    }
+
+    fn leads(&self, id: u64) -> bool {
+        self.nodes[id as usize - 1].role() == RaftRole::Leader
+    }
+
+    /// Reads at node 1, which hears from no other node. Returns true if it answers.
+    fn is_read(&mut self) -> bool {
+        self.messages.clear();
+        let now = self.time(1);
+        self.node(1).read(now, [0; 16], 1).unwrap();
+        self.flush(1);
+        let mut events = std::iter::from_fn(|| self.node(1).next_event());
+        events.any(|event| matches!(event, NodeEvent::Read { token: 1, .. }))
     }
 
     /// Elects a node by the vote of one other. No entry of its term leaves it.
@@ -138,7 +183,7 @@ impl Script {
     }
 
     fn restart(&mut self, id: u64) {
-        let config = Script::config(NodeId(id), 1);
+        let config = Script::config(NodeId(id), 1, self.reads);
         let saved = self.disks[id as usize - 1].read();
         let node = self.variant.restored(config, self.members, saved, self.now);
         *self.node(id) = node;
@@ -237,6 +282,88 @@ fn an_old_leader_reads(mistake: Option<Mistake>) -> bool {
     script.flush(1);
     std::iter::from_fn(|| script.node(1).next_event())
         .any(|event| matches!(event, NodeEvent::Read { token: 2, .. }))
+}
+
+/// The clocks of a cluster with leases gain or lose at most 40 %.
+const LEASES: ReadMode = ReadMode::Lease(400);
+
+/// Node 1 has the slowest clock, and the others have the fastest ones. Returns true if it answers
+/// a read by its lease while another node leads.
+fn a_slow_leader_reads(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::with(mistake, LEASES);
+    script.lead();
+    // Of 143 units of true time, node 1 sees 86, and the others 200.
+    script.late += 2 * ELECTION - 86;
+    script.campaign(2);
+    script.exchange(2, 3, |script| script.leads(2));
+    assert!(script.leads(2));
+    script.is_read()
+}
+
+/// Node 1 gives the leadership to node 2. Returns true if it answers a read by its lease while
+/// node 2 leads.
+fn a_leader_reads_after_a_transfer(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::with(mistake, LEASES);
+    script.lead();
+    let now = script.time(1);
+    script.node(1).transfer(now, NodeId(2)).unwrap();
+    script.flush(1);
+    while script.deliver(1, 2) {}
+    script.exchange(2, 3, |script| script.leads(2));
+    assert!(script.leads(2));
+    script.is_read()
+}
+
+/// Node 2 answers node 1 and restarts, and node 3 has heard nothing for long. Returns true if node
+/// 3 is elected and node 1 answers a read by its lease.
+fn a_voter_restarts_during_a_lease(mistake: Option<Mistake>) -> bool {
+    let mut script = Script::with(mistake, LEASES);
+    script.lead();
+    for _ in 0..25 {
+        script.now += ELECTION / 10;
+        script.tick(1);
+        script.exchange(1, 2, |_| false);
+    }
+    script.messages.clear();
+    script.restart(2);
+    script.tick(3);
+    script.exchange(2, 3, |script| script.leads(3));
+    assert!(script.leads(1));
+    let is_elected = script.leads(3);
+    script.is_read() && is_elected
+}
+
+#[test]
+fn a_lease_answers_reads_until_it_ends() {
+    let mut script = Script::with(None, LEASES);
+    script.lead();
+    assert!(script.is_read());
+    // 100 * (1000 - 400) / (1000 + 400) is 42.
+    script.now += 41;
+    assert!(script.is_read());
+    script.now += 1;
+    assert!(!script.is_read());
+    let mut script = Script::new(None);
+    script.lead();
+    assert!(!script.is_read());
+}
+
+#[test]
+fn finds_leases_that_trust_clocks_or_outlive_a_transfer_or_a_restart() {
+    for (schedule, mistake) in [
+        (
+            a_slow_leader_reads as fn(Option<Mistake>) -> bool,
+            Mistake::LeasesWithoutDrift,
+        ),
+        (
+            a_leader_reads_after_a_transfer,
+            Mistake::LeasesAfterTransfer,
+        ),
+        (a_voter_restarts_during_a_lease, Mistake::VotesAfterRestart),
+    ] {
+        assert!(!schedule(None), "{mistake:?}");
+        assert!(schedule(Some(mistake)), "{mistake:?}");
+    }
 }
 
 #[test]

@@ -357,9 +357,10 @@ impl World {
             disk: Disk::default(),
             first_members: members,
             starts: 0,
-            rate: self
-                .rng
-                .between(1000 - self.plan.drift, 1000 + self.plan.drift),
+            rate: self.rng.between(
+                1000 - u64::from(self.plan.drift),
+                1000 + u64::from(self.plan.drift),
+            ),
             offset: self.rng.below(5 * ELECTION),
             paused_until: 0,
             term: Term(0),

@@ -13,10 +13,9 @@ use crate::host::PORTS;
 
 use super::file::{self, File};
 use super::{
-    BitRate, CommandSpec, End, FaultKind, FaultSpec, FlowKind, FlowSpec, HostId, HostSpec, Link,
-    LinkSpec, MAX_FLOWS, MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec,
-    ServerIndex, ServerSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec,
-    WorkloadSpec,
+    BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
+    MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec, ServerIndex, ServerSpec,
+    ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
@@ -87,21 +86,7 @@ impl Check<'_> {
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
-        let faults = file.faults.iter();
-        let faults: Vec<_> = faults
-            .filter_map(|it| Some((it, self.fault(it, &links)?)))
-            .collect();
-        for (at, (fault, spec)) in faults.iter().enumerate() {
-            if faults[..at].iter().any(|(_, other)| overlap(spec, other)) {
-                let message = "two faults of this link or node overlap in time".to_owned();
-                self.mistake(
-                    fault,
-                    message,
-                    "let `until` of the first be before the second",
-                );
-            }
-        }
-        let faults: Vec<FaultSpec> = faults.into_iter().map(|(_, spec)| spec).collect();
+        let faults = self.faults(&file, &links);
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts, &nanopus);
@@ -351,102 +336,11 @@ impl Check<'_> {
         Some(Link { ends: [a, b], spec })
     }
 
-    /// Reads a fault.
-    fn fault(&mut self, fault: &Spanned<file::Fault>, links: &[Link]) -> Option<FaultSpec> {
-        let given = fault.get_ref();
-        let at = Nanos(self.quantity(&given.at, Quantity::Time)?);
-        let until = match &given.until {
-            Some(text) => Some(Nanos(self.quantity(text, Quantity::Time)?)),
-            None => None,
-        };
-        if let (Some(text), Some(end)) = (&given.until, until)
-            && end <= at
-        {
-            let mend = "let `until` be later than `at`";
-            self.mistake(text, "the fault ends before it begins".to_owned(), mend);
-        }
-        let kind = match (&given.link, &given.pause) {
-            (Some(ends), None) => self.fault_of_link(fault, ends, links)?,
-            (None, Some(name)) => self.pause(fault, name)?,
-            (None, None) | (Some(_), Some(_)) => {
-                let mend = "write `link = [\"h1\", \"s1:1\"]` or `pause = \"s1\"`";
-                let message = "a fault is of a link or of a node".to_owned();
-                self.mistake(fault, message, mend);
-                return None;
-            }
-        };
-        Some(FaultSpec { kind, at, until })
-    }
-
-    /// Reads a fault of a link: what it does not give stays.
-    fn fault_of_link(
+    pub(super) fn link_spec(
         &mut self,
-        fault: &Spanned<file::Fault>,
-        ends: &[Text; 2],
-        links: &[Link],
-    ) -> Option<FaultKind> {
-        let given = fault.get_ref();
-        let [a, b] = ends.each_ref().map(|end| self.end(end));
-        let (a, b) = (a?, b?);
-        let mut all_ends = links.iter().map(|link| link.ends);
-        let Some(link) = all_ends.position(|ends| ends == [a, b] || ends == [b, a]) else {
-            let message = "there is no link between these ends".to_owned();
-            let mend = "name the ends as the [[link]] section does";
-            self.mistake(&ends[0], message, mend);
-            return None;
-        };
-        let from = match &given.from {
-            None => None,
-            Some(text) => {
-                let sender = self.end(text)?;
-                let at = links[link].ends.iter().position(|end| *end == sender);
-                if at.is_none() {
-                    let message = format!("{} is no end of this link", text.get_ref());
-                    let mend = "name the end that sends the frames, as `link` does";
-                    self.mistake(text, message, mend);
-                }
-                Some(at?)
-            }
-        };
-        let parts = file::LinkParts {
-            delay: given.delay.clone(),
-            loss: given.loss.clone(),
-            duplicate: given.duplicate.clone(),
-            reorder: given.reorder.clone(),
-            corrupt: given.corrupt.clone(),
-            ..file::LinkParts::default()
-        };
-        let during = self.link_spec(&parts, Some(links[link].spec));
-        if during == links[link].spec {
-            let mend = "give it a delay, or a loss, duplicate, reorder or corrupt";
-            self.mistake(fault, "the fault changes nothing".to_owned(), mend);
-        }
-        Some(FaultKind::Link { link, from, during })
-    }
-
-    /// Reads the pause of a node.
-    fn pause(&mut self, fault: &Spanned<file::Fault>, name: &Text) -> Option<FaultKind> {
-        let given = fault.get_ref();
-        let node = self.node(name, name.get_ref())?;
-        let has_others = given.from.is_some()
-            || given.delay.is_some()
-            || [
-                &given.loss,
-                &given.duplicate,
-                &given.reorder,
-                &given.corrupt,
-            ]
-            .iter()
-            .any(|share| share.is_some());
-        if has_others {
-            let message = "a node that pauses has no other fault".to_owned();
-            let mend = "give it `at` and `until` alone; other faults are those of a `link`";
-            self.mistake(fault, message, mend);
-        }
-        Some(FaultKind::Pause(node))
-    }
-
-    fn link_spec(&mut self, parts: &file::LinkParts, defaults: Option<LinkSpec>) -> LinkSpec {
+        parts: &file::LinkParts,
+        defaults: Option<LinkSpec>,
+    ) -> LinkSpec {
         let defaults = defaults.unwrap_or(LinkSpec {
             rate: None,
             delay: Nanos::ZERO,
@@ -497,7 +391,7 @@ impl Check<'_> {
     }
 
     /// Parses a link's end: `h1` or `s1:2`, or `s1-p2` as Mininet's topologies write it.
-    fn end(&mut self, text: &Text) -> Option<End> {
+    pub(super) fn end(&mut self, text: &Text) -> Option<End> {
         let written = text.get_ref();
         let is_name = self.names.contains_key(written);
         let mininet = written.rsplit_once("-p").filter(|_| !is_name);
@@ -737,13 +631,6 @@ impl Check<'_> {
     ) -> T {
         self.mistakes.number(given, least, default)
     }
-}
-
-/// Returns true if two faults of one link direction or node are in force at one time.
-fn overlap(a: &FaultSpec, b: &FaultSpec) -> bool {
-    let ends_before =
-        |first: &FaultSpec, then: &FaultSpec| first.until.is_some_and(|until| until <= then.at);
-    a.kind.excludes(&b.kind) && !ends_before(a, b) && !ends_before(b, a)
 }
 
 /// Returns the word for a kind of node.

@@ -237,6 +237,16 @@ pub(super) struct Fault {
     pub(super) link: Option<[Text; 2]>,
     pub(super) from: Option<Text>,
     pub(super) pause: Option<Text>,
+    /// Switch with a clock that deviates.
+    pub(super) clock: Option<Text>,
+    /// Time that a clock is set ahead.
+    pub(super) ahead: Option<Text>,
+    /// Share of the time that a clock gains.
+    pub(super) drift: Option<Spanned<f64>>,
+    /// Nodes of one side of a partition.
+    pub(super) partition: Option<Vec<Text>>,
+    /// Way of the frames that a partition loses.
+    pub(super) way: Option<Text>,
     pub(super) at: Text,
     pub(super) until: Option<Text>,
     pub(super) delay: Option<Text>,

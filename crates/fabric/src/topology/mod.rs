@@ -1,6 +1,7 @@
 //! Topologies: parsing and validation of topology files.
 
 mod check;
+mod check_faults;
 mod file;
 mod nanopus;
 mod split;
@@ -346,6 +347,15 @@ pub enum FaultKind {
     },
     /// A node that does nothing. Frames that come meanwhile wait for it.
     Pause(NodeId),
+    /// A switch with a clock that deviates. After the fault it runs true, and stays ahead.
+    Clock {
+        /// The switch.
+        switch: SwitchId,
+        /// Time that the clock is set ahead at the begin.
+        ahead: Nanos,
+        /// Billionths of the time that it gains meanwhile.
+        drift: i64,
+    },
 }
 
 impl FaultKind {
@@ -363,8 +373,10 @@ impl FaultKind {
             ) => {
                 link == other_link && (from.is_none() || other_from.is_none() || from == other_from)
             }
-            (FaultKind::Pause(_), FaultKind::Link { .. })
-            | (FaultKind::Link { .. }, FaultKind::Pause(_)) => false,
+            (FaultKind::Clock { switch, .. }, FaultKind::Clock { switch: other, .. }) => {
+                switch == other
+            }
+            _ => false,
         }
     }
 }

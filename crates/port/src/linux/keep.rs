@@ -3,6 +3,7 @@
 
 use super::driver_selection::{OpenedPort, PortDriver, open_interface};
 use super::netns::Netns;
+use super::ring::RingPort;
 use super::tap::TapPort;
 use super::{link, sys};
 use crate::{LinkState, Port, PortError, PortSpec, PortStats, PortTarget, TxDrop, TxOutcome};
@@ -20,10 +21,14 @@ const MAX_PAUSE: Nanos = Nanos::from_millis(5000);
 /// workers. The port recovers after its interface was removed, see [`Port::comes_back`].
 ///
 /// # Errors
-/// Those of [`open_interface`] or [`TapPort::open`].
+/// Those of [`open_interface`], [`TapPort::open`] or [`RingPort::open`].
 pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<OpenedPort, PortError> {
     let name = spec.name().to_owned();
     let opened = open(spec, io, workers)?;
+    if let PortTarget::Ring(_) = spec.target {
+        // It is no interface, and recovers by itself.
+        return Ok(opened);
+    }
     let control = link::control_socket().map_err(|source| PortError::System {
         doing: format!("asking about {name}"),
         source,
@@ -60,6 +65,8 @@ fn open(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<OpenedPort, P
         PortTarget::Interface(name) => open_interface(spec.id, name, io, workers),
         PortTarget::Tap(name) => TapPort::open(spec.id, name)
             .and_then(|port| OpenedPort::new(Box::new(port), "TAP", workers)),
+        PortTarget::Ring(name) => RingPort::open(spec.id, name)
+            .and_then(|port| OpenedPort::new(Box::new(port), "shared memory", workers)),
     }
 }
 

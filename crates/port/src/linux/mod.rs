@@ -1,4 +1,5 @@
-//! Ports on Linux: network interfaces, TAP devices, and network namespaces for tests.
+//! Ports on Linux: network interfaces, TAP devices, rings in shared memory, and network namespaces
+//! for tests.
 
 mod af_packet;
 mod af_xdp;
@@ -13,6 +14,7 @@ mod offload;
 mod poll;
 mod process;
 mod refusal;
+mod ring;
 mod rtnl;
 mod segment;
 mod signal;
@@ -32,6 +34,7 @@ pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;
 pub use process::{ProcessGroup, start_in_foreground};
+pub use ring::{RingLink, RingPort};
 pub use rtnl::{Rtnl, RtnlError, Tunnel};
 pub use signal::{Signal, StopSignals};
 pub use software_rss::spread;

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use consensus::{Ack, MAX_MEMBERS};
+use consensus::{Ack, MAX_MEMBERS, ReadMode};
 use packet::Nanos;
 use telemetry::{IntDomain, IntMarker, IntNodeId};
 use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    ElementDevice, ElementIndex, ElementSpec, Loops, MonitorSpec, P4RuntimeDevice, ReflexIndex,
-    ReflexSpec, SourcePlace, SourceSpec, StoreSpec,
+    ElementDevice, ElementIndex, ElementSpec, Loops, MemberTransport, MonitorSpec, P4RuntimeDevice,
+    ReflexIndex, ReflexSpec, SourcePlace, SourceSpec, StoreSpec,
 };
 
 /// UDP port of telemetry reports by default.
 const REPORT_PORT: u16 = 32766;
+/// Thousandths that clocks may gain or lose, by default: ten times what time servers correct.
+const CLOCK_DRIFT: u16 = 5;
+/// Bytes of the name of a ring at most, as `port` has it.
+const MAX_RING_NAME: usize = 64;
 /// Time of a command on its way by default.
 const DELAY: Nanos = Nanos::from_micros(2);
 /// Longest time of a command on its way.
@@ -287,6 +291,10 @@ impl Check {
             "udp" => place.parse().ok().map(SourcePlace::Udp),
             "packet" => Some(SourcePlace::Packet(place.to_owned())),
             "xdp" => Some(SourcePlace::Xdp(place.to_owned())),
+            "ring" => {
+                self.ring_name(listen, place);
+                Some(SourcePlace::Ring(place.to_owned()))
+            }
             "pcap" => Some(SourcePlace::Pcap(place.into())),
             _ => None,
         };
@@ -294,10 +302,21 @@ impl Check {
             let message = format!("\"{text}\" is no place that reports come from");
             let mend = "write \"host:NAME\" for a host of the topology, \"udp:ADDRESS:PORT\" for \
                         a socket, \"packet:INTERFACE\" or \"xdp:INTERFACE\" for the frames of an \
-                        interface, or \"pcap:FILE\" for a capture";
+                        interface, \"ring:NAME\" for those of a ring, or \"pcap:FILE\" for a \
+                        capture";
             self.mistakes.at(listen, message, mend);
         }
         read.unwrap_or(SourcePlace::Host(String::new()))
+    }
+
+    /// Checks the name of a ring.
+    fn ring_name(&mut self, place: &Text, name: &str) {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        if name.len() > MAX_RING_NAME || !name.chars().all(is_plain) {
+            let message = format!("\"{name}\" is no name of a ring");
+            let mend = format!("write 1 to {MAX_RING_NAME} letters, digits, '.', '-' and '_'");
+            self.mistakes.at(place, message, mend);
+        }
     }
 
     fn source(&mut self, source: &file::Source) -> SourceSpec {
@@ -390,16 +409,22 @@ impl Check {
         let Some(store) = store else {
             return StoreSpec {
                 nodes: ["a", "b", "c"].map(str::to_owned).to_vec(),
+                voters: 3,
                 ack: Ack::Majority,
-                addresses: Vec::new(),
+                transport: MemberTransport::OneProcess,
+                reads: ReadMode::Index,
+                key_file: None,
                 dir: None,
                 election_timeout: ELECTION_TIMEOUT,
             };
         };
         let store = store.get_ref();
-        let list = store.nodes.get_ref();
+        let voters = store.nodes.get_ref().len();
+        let spares = store.spares.iter().flat_map(|it| it.get_ref());
+        let list: Vec<&Spanned<file::StoreNode>> =
+            store.nodes.get_ref().iter().chain(spares).collect();
         let nodes: Vec<String> = list.iter().map(|it| it.get_ref().name.clone()).collect();
-        for (at, node) in list.iter().enumerate() {
+        for (at, node) in list.iter().copied().enumerate() {
             let name = &nodes[at];
             if nodes[..at].contains(name) {
                 let message = format!("there is another node \"{name}\"");
@@ -414,20 +439,31 @@ impl Check {
                 self.mistakes.at(node, message, mend);
             }
         }
-        if nodes.is_empty() || nodes.len() > MAX_MEMBERS {
-            let message = format!("a store of {} nodes cannot work", nodes.len());
+        if voters == 0 || voters > MAX_MEMBERS {
+            let message = format!("a store of {voters} nodes cannot work");
             let mend = format!("give it 1 to {MAX_MEMBERS} nodes; 3 survive the loss of one");
             self.mistakes.at(&store.nodes, message, mend);
         }
-        let addresses = self.addresses(list);
+        let transport = self.transport(store, &list);
+        if let (Some(spares), false) = (&store.spares, transport.is_between_processes()) {
+            let message =
+                "spare nodes replace others that are in processes of their own".to_owned();
+            let mend = "take spares away, or give the nodes addresses or a ring";
+            self.mistakes.at(spares, message, mend);
+        }
         let words = [("majority", Ack::Majority), ("all", Ack::All)];
         let keeps = [("memory", false), ("disk", true)];
         let on_disk = self.word(store.keep.as_ref(), &keeps);
-        if !addresses.is_empty() && !on_disk {
+        if transport.is_between_processes() && !on_disk {
             // A node that forgets its vote and comes back under its name can vote twice.
             let message = "nodes in processes of their own must keep their votes".to_owned();
             let mend = "write keep = \"disk\" and dir = \"DIRECTORY\" in [store]";
             self.mistakes.at(&store.nodes, message, mend);
+        }
+        if let (Some(file), false) = (&store.key_file, transport.is_between_processes()) {
+            let message = "the key is for messages between processes".to_owned();
+            let mend = "take key_file away, or give the nodes addresses or a ring";
+            self.mistakes.at(file, message, mend);
         }
         let dir = store.dir.as_ref().map(|dir| dir.get_ref().into());
         match (&store.keep, &store.dir) {
@@ -457,20 +493,71 @@ impl Check {
         }
         StoreSpec {
             nodes,
+            voters,
             ack: self.word(store.ack.as_ref(), &words),
-            addresses,
+            transport,
+            reads: self.reads(store),
+            key_file: store.key_file.as_ref().map(|file| file.get_ref().into()),
             dir,
             election_timeout: election_timeout.max(MIN_ELECTION_TIMEOUT),
         }
     }
 
-    /// Returns the address of each node; empty if none has one.
-    fn addresses(&mut self, nodes: &[Spanned<file::StoreNode>]) -> Vec<SocketAddrV4> {
-        if nodes.iter().all(|node| node.get_ref().address.is_none()) {
-            return Vec::new();
+    /// Returns the way of reads.
+    fn reads(&mut self, store: &file::Store) -> ReadMode {
+        let is_lease = self.word(store.reads.as_ref(), &[("index", false), ("lease", true)]);
+        let drift = self.bounded(&store.clock_drift, CLOCK_DRIFT.into(), 500) as u16;
+        match &store.clock_drift {
+            Some(given) if !is_lease => {
+                let message = "the drift of clocks is of leases".to_owned();
+                let mend = "write reads = \"lease\", or take clock_drift away";
+                self.mistakes.at(given, message, mend);
+                ReadMode::Index
+            }
+            _ if is_lease => ReadMode::Lease(drift),
+            _ => ReadMode::Index,
         }
+    }
+
+    /// Returns the way of messages between nodes: by their addresses, by rings, or in one process.
+    fn transport(
+        &mut self,
+        store: &file::Store,
+        nodes: &[&Spanned<file::StoreNode>],
+    ) -> MemberTransport {
+        let has_addresses = nodes.iter().any(|node| node.get_ref().address.is_some());
+        let Some(ring) = &store.ring else {
+            return match has_addresses {
+                true => MemberTransport::Udp(self.addresses(nodes)),
+                false => MemberTransport::OneProcess,
+            };
+        };
+        if has_addresses {
+            let message = "messages between nodes go by rings or to addresses".to_owned();
+            let mend = "take ring away, or the addresses";
+            self.mistakes.at(ring, message, mend);
+        }
+        // The names of two nodes follow, each after a point.
+        let longest = nodes.iter().map(|node| node.get_ref().name.len()).max();
+        let name = ring.get_ref();
+        let whole = format!("{name}{}", "x".repeat(2 * (longest.unwrap_or(0) + 1)));
+        match name.is_empty() || whole.len() > MAX_RING_NAME {
+            true => {
+                let message = format!(
+                    "the names of rings, as \"{name}.a.b\" between nodes a and b, have 1 to \
+                     {MAX_RING_NAME} letters"
+                );
+                self.mistakes.at(ring, message, "write a short name");
+            }
+            false => self.ring_name(ring, name),
+        }
+        MemberTransport::Rings(name.clone())
+    }
+
+    /// Returns the address of each node.
+    fn addresses(&mut self, nodes: &[&Spanned<file::StoreNode>]) -> Vec<SocketAddrV4> {
         let mut addresses = Vec::new();
-        for node in nodes {
+        for node in nodes.iter().copied() {
             let text = node.get_ref().address.as_deref();
             let address = text.and_then(|text| text.parse::<SocketAddrV4>().ok());
             match address {

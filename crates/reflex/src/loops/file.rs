@@ -184,6 +184,14 @@ pub(super) struct Reflex {
 #[serde(deny_unknown_fields)]
 pub(super) struct Store {
     pub(super) nodes: Spanned<Vec<Spanned<StoreNode>>>,
+    /// Nodes that may replace others.
+    pub(super) spares: Option<Spanned<Vec<Spanned<StoreNode>>>>,
+    /// First part of the names of the rings between nodes in several processes.
+    pub(super) ring: Option<Text>,
+    pub(super) key_file: Option<Text>,
+    pub(super) reads: Option<Text>,
+    /// Deviation of clocks from true time, in thousandths.
+    pub(super) clock_drift: Option<Spanned<i64>>,
     pub(super) ack: Option<Text>,
     pub(super) keep: Option<Text>,
     pub(super) dir: Option<Text>,
@@ -191,6 +199,7 @@ pub(super) struct Store {
 }
 
 /// A node of the store: its name alone, or a table with its address.
+#[derive(Clone)]
 pub(super) struct StoreNode {
     pub(super) name: String,
     pub(super) address: Option<String>,

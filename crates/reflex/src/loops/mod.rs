@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
-use consensus::Ack;
+use consensus::{Ack, ReadMode};
 use packet::Nanos;
 use telemetry::{IntDomain, IntNodeId};
 use toml_file::{FileError, Parsed};
@@ -124,6 +124,8 @@ pub enum SourcePlace {
     Packet(String),
     /// Frames of a network interface, by AF_XDP.
     Xdp(String),
+    /// Frames of a ring: shared memory with another thread or process.
+    Ring(String),
     /// Frames of a capture, at its times.
     Pcap(PathBuf),
 }
@@ -146,6 +148,7 @@ impl fmt::Display for SourcePlace {
             SourcePlace::Udp(address) => write!(f, "udp:{address}"),
             SourcePlace::Packet(name) => write!(f, "packet:{name}"),
             SourcePlace::Xdp(name) => write!(f, "xdp:{name}"),
+            SourcePlace::Ring(name) => write!(f, "ring:{name}"),
             SourcePlace::Pcap(path) => write!(f, "pcap:{}", path.display()),
         }
     }
@@ -464,15 +467,41 @@ pub enum DetourNode {
     BeforeIncrease,
 }
 
+/// Way of messages between the replicas of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberTransport {
+    /// In memory: all replicas are in one process.
+    OneProcess,
+    /// UDP datagrams: each replica is in a process of its own, with this address.
+    Udp(Vec<SocketAddrV4>),
+    /// Rings: each replica is in a process of its own on one machine. The name begins that of the
+    /// ring of each two replicas.
+    Rings(String),
+}
+
+impl MemberTransport {
+    /// Returns true if each replica is in a process of its own.
+    pub fn is_between_processes(&self) -> bool {
+        *self != MemberTransport::OneProcess
+    }
+}
+
 /// The replicated store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
-    /// Names of the replicas.
+    /// Names of the replicas, then those of spare ones.
     pub nodes: Vec<String>,
+    /// Replicas at the first start: the first ones of `nodes`. The others are spare: each may
+    /// replace another one later.
+    pub voters: usize,
     /// Replicas that must have a change before its decision counts as committed.
     pub ack: Ack,
-    /// Address of each replica, if each is in a process of its own; else empty.
-    pub addresses: Vec<SocketAddrV4>,
+    /// Way of messages between the replicas.
+    pub transport: MemberTransport,
+    /// Way of reads of keys.
+    pub reads: ReadMode,
+    /// File with the key of tags of messages; without it they have none.
+    pub key_file: Option<PathBuf>,
     /// Directory that keeps votes and entries; `None` keeps them in memory.
     pub dir: Option<PathBuf>,
     /// Least time without a leader until an election.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, Key, LogIndex, Membership, MessageBody, NodeEvent,
-    NodeId, Operation, PeerMessage, RaftNode, RaftRole, Request, RequestAnswer, Saved, StoredValue,
-    Term, VoteKind,
+    NodeId, Operation, PeerMessage, RaftNode, RaftRole, ReadMode, Request, RequestAnswer, Saved,
+    StoredValue, Term, VoteKind,
 };
 use redb::{ReadableDatabase, ReadableTable};
 use store::{Directory, LogOwner, LogWrite, RaftLog};
@@ -36,6 +36,7 @@ fn config(seed: u64) -> Config {
         log_entries: 16,
         window: 8,
         max_batch: 8,
+        reads: ReadMode::Index,
         max_reads: 4,
         capacity: CAPACITY,
     }

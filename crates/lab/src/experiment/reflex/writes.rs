@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use consensus::{
     Ack, Capacity, ClientId, Config, Keep, Membership, NodeEvent, NodeId, Operation, RaftNode,
-    RaftRole, Request, RequestAnswer, StoredValue,
+    RaftRole, ReadMode, Request, RequestAnswer, StoredValue,
 };
 use nanopu::CostTable;
 use support::quantile::quantile;
@@ -37,6 +37,7 @@ impl Cluster {
             log_entries: 4096,
             window: 1024,
             max_batch: 64,
+            reads: ReadMode::Index,
             max_reads: 64,
             capacity: Capacity {
                 keys: 1024,

@@ -4,6 +4,7 @@
 
 pub(super) mod bpf;
 mod ring;
+pub(super) mod shared;
 pub(super) mod xsk;
 
 use packet::Frame;

@@ -1,4 +1,4 @@
-//! Memory shared with the kernel, and the rings of an AF_XDP socket.
+//! Memory shared with the kernel or another process, and the rings of an AF_XDP socket.
 #![allow(
     unsafe_code,
     reason = "the kernel is at the other end of shared memory"
@@ -34,6 +34,12 @@ impl Mapping {
     fn of_socket(fd: &OwnedFd, len: usize, offset: libc::off_t) -> io::Result<Mapping> {
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         map(len, flags, fd.as_raw_fd(), offset)
+    }
+
+    /// Maps the first `len` bytes of a file in memory, shared with others that map it.
+    pub(super) fn of_file(fd: &OwnedFd, len: usize) -> io::Result<Mapping> {
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        map(len, flags, fd.as_raw_fd(), 0)
     }
 
     pub(super) fn address(&self) -> u64 {
