@@ -130,3 +130,26 @@ fn decisions_of_each_kind_are_shown_in_words_and_as_json() {
         assert!(first["answered"].is_u64(), "{text}");
     }
 }
+
+#[test]
+fn drops_that_switches_report_reach_monitors_by_their_reason() {
+    let loops = lab::example("reflex/drops/loops.toml");
+    let fabric = lab::example("reflex/drops/fabric.toml");
+    let run = said(&["reflex", "run", &loops, "--fabric", &fabric, "--json"]);
+    let json = run.json();
+    let decisions = json["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), 5, "{}", run.out);
+    for decision in decisions {
+        // The report has what the nodes of the loop measured.
+        assert_eq!(decision["revisited"], 1);
+        let flow = decision["flow"].as_str().unwrap();
+        assert!(flow.contains("> 10.0.3.1:"), "{flow}");
+    }
+    let monitors = &json["monitors"];
+    assert_eq!(monitors[0]["reports"], 5);
+    // Of 250 packets at twice the rate of the link about 90 are dropped.
+    let dropped = monitors[1]["reports"].as_u64().unwrap();
+    assert!((80..=100).contains(&dropped), "{dropped}");
+    assert_eq!(monitors[1]["no_path"], dropped);
+    assert_eq!(json["counts"]["malformed"], 0);
+}

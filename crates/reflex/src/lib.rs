@@ -51,14 +51,16 @@ pub use loops::{
     BurstFlows, ChangeSpec, Compare, ElementDevice, ElementIndex, ElementSpec, EntrySpec, KeyPart,
     LatencyMeasure, Loops, MAX_FILE_BYTES, MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec,
     P4RuntimeDevice, PathLatencySpec, RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec,
-    SourceIndex, SourcePlace, SourceSpec, SpreaderSpec, StoreSpec, TuningSpec,
+    SourceIndex, SourcePlace, SourceSpec, SpreaderSpec, StoreSpec, TlsFiles, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor};
-pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
+pub use plane::{ElementCommand, ElementUpdate, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{
     CAPACITY, LogDisk, LogDiskError, ReplicaGroup, ReplicaState, RequestId, StoreEvent,
     StoreRefusal, StoredNode, cluster_name,
 };
-pub use write::{ElementWrite, EntryKey, KeyBytes, Setting, WritePlace};
+pub use write::{
+    ElementWrite, EntryKey, KeyBytes, Setting, WritePlace, controller_change, controller_message,
+};

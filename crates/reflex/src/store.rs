@@ -349,6 +349,12 @@ impl ReplicaGroup {
         }
     }
 
+    /// Returns true if a request of the plane has no answer yet.
+    pub fn has_requests(&self) -> bool {
+        let mut sessions = self.sessions.iter();
+        !self.waiting.is_empty() || sessions.any(|session| session.current.is_some())
+    }
+
     /// Returns the node of this process that leads, and that a majority follows as far as it knows.
     fn leader(&self) -> Option<usize> {
         let running = (0..self.replicas.len()).filter(|at| !self.replicas[*at].is_stopped);
