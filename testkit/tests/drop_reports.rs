@@ -164,7 +164,10 @@ fn a_report_that_is_dropped_has_no_report() {
         let frames = [frame(0b10_0001, SESSION, 1)];
         assert_eq!(carry(&mut device, &frames, Nanos(1), by_burst), []);
         let ledger = device.ledger();
-        assert_eq!((ledger.replicated, ledger.dropped(DropReason::Egress)), (1, 1));
+        assert_eq!(
+            (ledger.replicated, ledger.dropped(DropReason::Egress)),
+            (1, 1)
+        );
     });
 }
 

@@ -2,9 +2,9 @@
 //! the real server.
 //!
 //! Each client loads a program, writes, reads, and receives a packet and a digest. Two of them also
-//! read and write a table that a reflex plane manages. Their source is in `xtask/p4runtime/`. Each Python client has a virtual environment in Cargo's target folder, and
-//! the Go client has its build cache there. A client that cannot be installed is reported as
-//! skipped, never as passed.
+//! read and write a table that a reflex plane manages. Their source is in `xtask/p4runtime/`. Each
+//! Python client has a virtual environment in Cargo's target folder, and the Go client has its build
+//! cache there. A client that cannot be installed is reported as skipped, never as passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -61,7 +61,11 @@ impl Controller {
         };
         // In canonical form, as it is read.
         let value = port.to_be_bytes();
-        let value = value.iter().copied().skip_while(|byte| *byte == 0).collect();
+        let value = value
+            .iter()
+            .copied()
+            .skip_while(|byte| *byte == 0)
+            .collect();
         let exact = FieldMatchType::Exact(Exact { value });
         entry.r#match[3].field_match_type = Some(exact);
         entry
@@ -138,8 +142,16 @@ fn controllers_write_managed_tables_through_the_store_and_get_them_back_after_re
         (Type::Insert, own.clone(), Code::AlreadyExists),
         (Type::Modify, controller.entry(8, ""), Code::NotFound),
         (Type::Delete, controller.entry(8, ""), Code::NotFound),
-        (Type::Insert, controller.example.clone(), Code::AlreadyExists),
-        (Type::Modify, controller.example.clone(), Code::PermissionDenied),
+        (
+            Type::Insert,
+            controller.example.clone(),
+            Code::AlreadyExists,
+        ),
+        (
+            Type::Modify,
+            controller.example.clone(),
+            Code::PermissionDenied,
+        ),
         (
             Type::Insert,
             controller.entry(9, &"long".repeat(40)),
@@ -184,8 +196,10 @@ fn controllers_write_managed_tables_through_the_store_and_get_them_back_after_re
         ("reflex detour".to_owned(), vec![3]),
     ];
     drop(running);
-    let (_running, _) = switch(&address);
-    wait_for("both entries", || (sorted(&address) == expected).then_some(()));
+    let (running, _) = switch(&address);
+    wait_for("both entries", || {
+        (sorted(&address) == expected).then_some(())
+    });
     let mut controller = Controller::new(&address);
 
     // A plane that is killed leaves its tables managed, and goes on with what it had.
@@ -207,13 +221,13 @@ fn controllers_write_managed_tables_through_the_store_and_get_them_back_after_re
     wait_for("a connection", || {
         (plane.show()["disconnected"] == serde_json::json!([])).then_some(())
     });
-    assert_eq!(controller.write_soon(Type::Delete, &controller.entry(9, "")).unwrap_err().0, Code::NotFound);
-    drop(_running);
+    let other = controller.entry(9, "");
+    let none = controller.write_soon(Type::Delete, &other).unwrap_err();
+    assert_eq!(none.0, Code::NotFound, "{}", none.1);
+    drop(running);
     let (_running, _) = switch(&address);
     wait_for("both entries", || {
-        let found = sorted(&address);
-        println!("{found:?}");
-        (found == expected).then_some(())
+        (sorted(&address) == expected).then_some(())
     });
     let mut controller = Controller::new(&address);
     let of_loop = controller.entry(1000, "");

@@ -71,7 +71,10 @@ fn text_of(metadata: &[u8]) -> String {
     let text = str::from_utf8(metadata).ok();
     let text = text.filter(|text| !text.chars().any(char::is_control));
     let digits = || metadata.iter().map(|byte| format!("{byte:02x}"));
-    text.map_or_else(|| format!("0x{}", digits().collect::<String>()), str::to_owned)
+    text.map_or_else(
+        || format!("0x{}", digits().collect::<String>()),
+        str::to_owned,
+    )
 }
 
 impl Catalog {

@@ -46,7 +46,8 @@
 //! - A write to a device with kept state is acknowledged when it is on the disk; otherwise it is
 //!   refused and undone.
 //! - A write finishes before a later arbitration of its role. So no write of an old primary is made
-//!   after a new one is elected. Only a write to a managed table that was answered as unknown may be.
+//!   after a new one is elected. Only a write to a managed table that was answered as unknown may
+//!   be made later.
 //! - Reads see a device between writes, never in the middle of one.
 //! - A read returns exactly what was written, in canonical byte strings.
 //! - A refused update changes nothing. Its error has the code that the specification requires, and

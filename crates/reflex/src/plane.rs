@@ -607,6 +607,12 @@ impl ReflexPlane {
         let Some(element) = self.index_of(change.element) else {
             return;
         };
+        if change.index <= self.store.confirmed(change.element) {
+            // A leader that started again applies its log: the element had this change, and what
+            // came of it since is sent from the state.
+            self.deliveries[element.0].deadline = Some(now);
+            return;
+        }
         if self.send(now, element, term, change) {
             return;
         }

@@ -408,6 +408,13 @@ impl ReplicaGroup {
         Some((leader.term(), leader.change_after(element, after)?))
     }
 
+    /// Returns the index up to which an element confirmed its changes, as the leader of this
+    /// process has it.
+    pub fn confirmed(&self, element: ElementId) -> LogIndex {
+        let leader = self.leader().map(|at| &self.replicas[at].node);
+        leader.map_or(LogIndex(0), |leader| leader.confirmed(element))
+    }
+
     /// Returns the changes that make an element's state, as the leader of this process has them.
     pub fn changes_of(&self, element: ElementId) -> Vec<ElementChange> {
         let leader = self.leader().map(|at| &self.replicas[at].node);

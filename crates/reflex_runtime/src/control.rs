@@ -1,9 +1,9 @@
 //! The control socket of a running plane: lines of JSON over a UNIX socket.
 //!
-//! A request is one line: `{"key": {"get": KEY}}`, `{"key": {"put": [KEY, VALUE]}}`,
-//! `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}`, `{"key": {"delete": KEY}}`, `"show"` or
-//! `"watch"`. An answer is one line, an object with `error`
-//! if the request was refused.
+//! A request is one line: `"show"`, `"watch"`, `{"key": {"get": KEY}}`,
+//! `{"key": {"put": [KEY, VALUE]}}`, `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}` or
+//! `{"key": {"delete": KEY}}`. An answer is one line, an object with `error` if the request was
+//! refused.
 //! After `"watch"` each event is a line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

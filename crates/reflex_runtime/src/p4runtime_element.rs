@@ -84,9 +84,9 @@ pub struct P4RuntimeElement {
 }
 
 impl P4RuntimeElement {
-    /// Starts the connection of an element at an endpoint. `base` is added to the terms of its election IDs.
-    /// `wake` wakes the plane's thread when an answer is there. Also returns a warning, if the
-    /// server cannot be used yet; it is tried again.
+    /// Starts the connection of an element at an endpoint. `base` is added to the terms of its
+    /// election IDs. `wake` wakes the plane's thread when an answer is there. Also returns a
+    /// warning, if the server cannot be used yet; it is tried again.
     ///
     /// # Errors
     /// The server's program lacks a table or an action of a permission, or has another form of

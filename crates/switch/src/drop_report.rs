@@ -14,7 +14,7 @@ const RATE: u64 = 1000;
 /// Share of a second's reports that may be made at once.
 const BURST: u64 = 100;
 /// Least number of reports that may be made at once.
-const LEAST_BURST: u64 = 16;
+const MIN_BURST: u64 = 16;
 /// Credit of one report, in billionths.
 const REPORT: u64 = 1_000_000_000;
 
@@ -85,7 +85,7 @@ impl ReportRate {
     pub(crate) fn take(&mut self, reports: &DropReports, now: Nanos) -> bool {
         let passed = now.since(self.at).0;
         self.at = self.at.max(now);
-        let most = (reports.rate / BURST).max(LEAST_BURST) * REPORT;
+        let most = (reports.rate / BURST).max(MIN_BURST) * REPORT;
         let more = passed.saturating_mul(reports.rate);
         self.credit = self.credit.saturating_add(more).min(most);
         let left = self.credit.checked_sub(REPORT);
@@ -110,7 +110,9 @@ mod tests {
         let at = |micros| start + Nanos(1000 * micros);
         let taken = (0..1000).filter(|_| rate.take(&reports, at(0))).count();
         assert_eq!(taken, 50);
-        let taken = (0..100_000).filter(|it| rate.take(&reports, at(*it))).count();
+        let taken = (0..100_000)
+            .filter(|it| rate.take(&reports, at(*it)))
+            .count();
         assert_eq!(taken, 499);
         // An earlier time gives no credit.
         assert!(!rate.take(&reports, Nanos::ZERO));

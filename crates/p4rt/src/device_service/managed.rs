@@ -61,7 +61,9 @@ impl DeviceService {
         let sessions = lock(&self.sessions);
         if let Some(session) = sessions.live.get(&client) {
             // A session that takes no messages is ended by the next arbitration.
-            let _ = session.answers.try_send(Ok(response(Notice::Other(pack(&request)))));
+            let _ = session
+                .answers
+                .try_send(Ok(response(Notice::Other(pack(&request)))));
         }
         Ok(true)
     }

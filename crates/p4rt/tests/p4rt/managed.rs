@@ -117,7 +117,10 @@ async fn a_write_to_a_managed_table_is_answered_with_the_managers_result() {
         },
         data: Some(rt::CounterData::default()),
     };
-    managed.other.modify(Kind::DirectCounterEntry(counter)).await;
+    managed
+        .other
+        .modify(Kind::DirectCounterEntry(counter))
+        .await;
     assert!(managed.stream.is_quiet().await);
 }
 
@@ -125,7 +128,11 @@ async fn a_write_to_a_managed_table_is_answered_with_the_managers_result() {
 async fn a_batch_of_both_kinds_of_tables_has_its_results_in_order() {
     let mut managed = Managed::new().await;
     let read_meter = does(managed.objects.id("read_meter"), &[]);
-    let free = entry(managed.objects.id("metered"), vec![exact(1, &[1])], read_meter);
+    let free = entry(
+        managed.objects.id("metered"),
+        vec![exact(1, &[1])],
+        read_meter,
+    );
     let free = || Kind::TableEntry(free.clone());
     let batch = vec![
         (Type::Insert, free()),
@@ -172,13 +179,24 @@ async fn without_its_manager_a_table_is_not_written_until_it_is_given_back() {
     let error = written.await.expect("no panic").unwrap_err();
     assert_eq!(error.canonical_code, Code::Unavailable as i32);
     assert!(error.message.starts_with("unknown: "), "{}", error.message);
-    let error = managed.other.write(Type::Insert, one.clone()).await.unwrap_err();
+    let error = managed
+        .other
+        .write(Type::Insert, one.clone())
+        .await
+        .unwrap_err();
     assert_eq!(error.canonical_code, Code::Unavailable as i32);
-    assert!(error.message.starts_with("no_quorum: "), "{}", error.message);
+    assert!(
+        error.message.starts_with("no_quorum: "),
+        "{}",
+        error.message
+    );
     // Also another primary of its role cannot write, unless it manages the table.
     let mut next = managed.rig.client().await;
     managed.stream = next.open(Some(20), "").await;
-    assert_eq!(next.refused(Type::Insert, one.clone()).await, Code::Unavailable);
+    assert_eq!(
+        next.refused(Type::Insert, one.clone()).await,
+        Code::Unavailable
+    );
     managed.manager = next;
     managed.manage(&["exact_table"]).await;
     managed.manager.insert(one.clone()).await;
@@ -202,7 +220,11 @@ async fn a_write_ends_before_another_primary_of_its_role_begins() {
     // Writes of the old primary are refused meanwhile.
     let two = managed.entry("exact_table", 2);
     let error = managed.other.write(Type::Insert, two).await.unwrap_err();
-    assert!(error.message.contains("asks to be primary"), "{}", error.message);
+    assert!(
+        error.message.contains("asks to be primary"),
+        "{}",
+        error.message
+    );
     let result = wire::ProposalResult {
         number: proposal.number,
         ..wire::ProposalResult::default()

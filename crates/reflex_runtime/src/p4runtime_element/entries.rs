@@ -40,7 +40,7 @@ struct BoundField {
 /// Entry of a managed table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
-    /// What it is made of, in the form of [`plain`].
+    /// Its message, in the form of [`plain`].
     pub(super) message: rt::TableEntry,
     /// Place in the file of the permission that it is of; `None` for one of a controller.
     pub(super) reflex: Option<usize>,

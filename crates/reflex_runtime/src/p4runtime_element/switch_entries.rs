@@ -159,7 +159,8 @@ impl SwitchEntries {
     /// Removes and returns the entries of loops that the store does not have.
     pub(super) fn take_others(&mut self) -> Vec<rt::TableEntry> {
         let held = &self.held;
-        let is_other = |name: &Key, entry: &mut Entry| entry.reflex.is_some() && !held.contains(name);
+        let is_other =
+            |name: &Key, entry: &mut Entry| entry.reflex.is_some() && !held.contains(name);
         let others = self.present.extract_if(is_other);
         others.map(|(_, entry)| key_of(&entry.message)).collect()
     }

@@ -109,14 +109,22 @@ impl ControllerUpdates {
     }
 
     /// Takes an update of a controller.
-    pub(super) fn propose(&mut self, update: ProposedUpdate, entries: &SwitchEntries, now: Instant) {
+    pub(super) fn propose(
+        &mut self,
+        update: ProposedUpdate,
+        entries: &SwitchEntries,
+        now: Instant,
+    ) {
         if let Some(early) = &mut self.early {
             early.push(update);
             return;
         }
         let number = update.number;
         let Some((kind, entry)) = read(update) else {
-            let refused = (Code::InvalidArgument, "it is no update of an entry".to_owned());
+            let refused = (
+                Code::InvalidArgument,
+                "it is no update of an entry".to_owned(),
+            );
             return self.result(number, Err(refused));
         };
         let queue = controller_name(&entry);
@@ -303,10 +311,7 @@ fn read(update: ProposedUpdate) -> Option<(UpdateType, rt::TableEntry)> {
 }
 
 /// Returns the change that an update is, with the name of its entry.
-fn decide(
-    asked: &Asked,
-    entries: &SwitchEntries,
-) -> Result<(Key, Option<ChangeBytes>), Refused> {
+fn decide(asked: &Asked, entries: &SwitchEntries) -> Result<(Key, Option<ChangeBytes>), Refused> {
     let found = entries.find(&asked.entry);
     let own = controller_name(&asked.entry);
     let written = |entry: &rt::TableEntry| {
@@ -322,7 +327,10 @@ fn decide(
     };
     match (asked.kind, found) {
         (UpdateType::Insert, Some((_, entry))) => {
-            let message = format!("the table has the entry already, of {}", entries.owner(entry));
+            let message = format!(
+                "the table has the entry already, of {}",
+                entries.owner(entry)
+            );
             Err((Code::AlreadyExists, message))
         }
         (UpdateType::Insert, None) => Ok((own, written(&asked.entry)?)),
@@ -535,7 +543,10 @@ mod tests {
         rig.updates.step(&rig.entries, rig.now);
         rig.propose(UpdateType::Modify, entry(1, 7, ""));
         let changes: Vec<_> = rig.commit(None).iter().map(|it| it.change).collect();
-        assert_eq!(changes, [change(&entry(1, 5, "")), change(&entry(1, 7, ""))]);
+        assert_eq!(
+            changes,
+            [change(&entry(1, 5, "")), change(&entry(1, 7, ""))]
+        );
         assert_eq!(rig.codes(), [(5, Code::Ok)]);
         assert_eq!(rig.updates.unasked_under_way, 0);
         assert!(rig.updates.take_requests().is_empty());

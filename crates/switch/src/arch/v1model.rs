@@ -335,7 +335,9 @@ impl V1model {
             self.metadata.restore(frame, &core.scratch);
             if reports.reason.get(frame) == 0 {
                 let number = DropReports::number(reason);
-                reports.reason.set(frame, number.min(reports.reason.largest()));
+                reports
+                    .reason
+                    .set(frame, number.min(reports.reason.largest()));
             }
             self.finish_clone(
                 core,
