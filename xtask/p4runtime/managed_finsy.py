@@ -26,21 +26,23 @@ async def control(switch):
         return [entry async for entry in switch.read(fy.P4TableEntry(TABLE))]
 
     # The plane may still be reading its reports.
-    for _ in range(200):
+    loops = []
+    for _ in range(40):
+        before = len(loops)
         loops = [entry for entry in await entries() if entry.metadata == b"reflex detour"]
-        if loops:
+        if loops and len(loops) == before:
             break
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
     assert loops, "a loop wrote no entry"
     print("read", len(loops), "entries of loops")
     await switch.write([+own(3)])
     await switch.write([~own(4)])
-    ports = [entry.action["port"] for entry in await entries() if entry.metadata == b"finsy"]
+    ports = [entry.action.args["port"] for entry in await entries() if entry.metadata == b"finsy"]
     assert ports == [4], ports
     try:
         await switch.write([+own(3)])
     except fy.P4ClientError as error:
-        assert error.code == fy.GRPCStatusCode.UNKNOWN and error.details[0].canonical_code.name == "ALREADY_EXISTS", error
+        assert "ALREADY_EXISTS" in str(error), error
     else:
         raise AssertionError("an entry was inserted twice")
     await switch.write([-own(4)])
@@ -51,8 +53,8 @@ async def control(switch):
 
 
 async def main():
-    options = fy.SwitchOptions(role_name="finsy")
-    async with fy.Switch("switch", sys.argv[1], options) as switch:
+    # finsy has no roles without a configuration: the plane has a role.
+    async with fy.Switch("switch", sys.argv[1]) as switch:
         await control(switch)
 
 

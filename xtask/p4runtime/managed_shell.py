@@ -29,11 +29,13 @@ def own(port):
 def main():
     sh.setup(device_id=1, grpc_addr=sys.argv[1], election_id=(0, 1), role_name="shell")
     # The plane may still be reading its reports.
-    for _ in range(200):
+    loops = []
+    for _ in range(40):
+        before = len(loops)
         loops = [entry for entry in entries() if entry.metadata == b"reflex detour"]
-        if loops:
+        if loops and len(loops) == before:
             break
-        time.sleep(0.05)
+        time.sleep(0.5)
     assert loops, "a loop wrote no entry"
     print("read", len(loops), "entries of loops")
     own("3").insert()

@@ -3,8 +3,8 @@
 //!
 //! Each client loads a program, writes, reads, and receives a packet and a digest. Two of them also
 //! read and write a table that a reflex plane manages. Their source is in `xtask/p4runtime/`. Each
-//! Python client has a virtual environment in Cargo's target folder, and the Go client has its build
-//! cache there. A client that cannot be installed is reported as skipped, never as passed.
+//! Python client has a virtual environment in Cargo's target folder, and the Go client has its
+//! build cache there. A client that cannot be installed is reported as skipped, never as passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -141,6 +141,7 @@ name = "managed"
 [[element]]
 name = "leaf1"
 device = "p4runtime:ADDRESS"
+role = "reflex"
 node = 1
 [[source]]
 listen = "pcap:reports.pcap"

@@ -14,7 +14,7 @@ use super::{DeviceService, response};
 use crate::arbiter::ClientId;
 use crate::managed::{self, ProposedUpdates, pack, unpack};
 use crate::pipeline::lock;
-use crate::request_error::{Checked, RequestError, refuse};
+use crate::request_error::{Checked, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 
@@ -128,26 +128,26 @@ impl DeviceService {
             }
             let role = manager.role.to_owned();
             let session = manager.session.filter(|own| primary == Some(*own));
-            let sent = op.and_then(|_| managed::check(table, update)).and_then(|()| {
-                let session = session.ok_or_else(|| managed::no_manager(table, &role))?;
-                let (number, answer) = managed.propose(session, &request.role)?;
-                let proposal = wire::ProposedUpdate {
-                    number,
-                    update: Some(update.clone()),
-                };
-                let message = Ok(response(Notice::Other(pack(&proposal))));
-                let to = sessions.live.get(&session);
-                match to.map(|to| to.answers.try_send(message)) {
-                    Some(Ok(())) => Ok((number, answer)),
-                    _ => {
-                        managed.withdraw(number);
-                        Err(RequestError::new(
-                            Code::Unavailable,
-                            "busy: the reflex plane does not take its messages; write again soon",
-                        ))
+            let sent = op
+                .and_then(|_| managed::check(table, update))
+                .and_then(|()| {
+                    let session = session.ok_or_else(|| managed::no_manager(table, &role))?;
+                    let (number, answer) = managed.propose(session, &request.role)?;
+                    let proposal = wire::ProposedUpdate {
+                        number,
+                        update: Some(update.clone()),
+                    };
+                    let message = Ok(response(Notice::Other(pack(&proposal))));
+                    let to = sessions.live.get(&session);
+                    if to.is_some_and(|to| to.answers.try_send(message).is_ok()) {
+                        return Ok((number, answer));
                     }
-                }
-            });
+                    managed.withdraw(number);
+                    refuse(
+                        Code::Unavailable,
+                        "busy: the reflex plane does not take its messages; write again soon",
+                    )
+                });
             proposed.push(place, sent);
         }
         *ops = others;
