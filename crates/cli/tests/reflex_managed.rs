@@ -3,8 +3,9 @@
 
 mod lab;
 
+use lab::authority::Authority;
 use lab::plane::{Plane, Sender, detours, free_ports, loops, switch, wait_for};
-use lab::{Directory, said};
+use lab::{Directory, Running, example, polyplane, said};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::field_match::{Exact, FieldMatchType};
@@ -13,6 +14,7 @@ use p4info::p4::v1::update::Type;
 use p4info::p4::v1::write_request::Atomicity;
 use p4rt::Code;
 use p4rt::client::{Client, ClientError, Endpoint};
+use reflex_runtime::KeyOperation;
 
 /// A controller of the role `other`, and the entry that a loop made.
 struct Controller {
@@ -286,4 +288,130 @@ fn a_store_without_quorum_refuses_writes_of_managed_tables_by_name() {
         assert_eq!(code, Code::AlreadyExists, "{words}");
     }
     assert_eq!(detours(&address).len(), 3);
+}
+
+#[test]
+fn an_element_speaks_tls_with_the_certificates_of_the_file() {
+    let dir = Directory::new("reflex-tls");
+    let authority = Authority::new();
+    let (certificate, key) = authority.of_host("leaf1.example");
+    let (own, own_key) = authority.of_person("plane");
+    let ca = dir.with("ca.pem", &authority.pem);
+    let (certificate, key) = (
+        dir.with("switch.pem", certificate),
+        dir.with("switch.key", key),
+    );
+    dir.with("plane.pem", own);
+    dir.with("plane.key", own_key);
+    let program = format!("1={}", example("int/int.p4"));
+    let mut command = polyplane();
+    command.args(["serve", "--p4runtime", "127.0.0.1:0", "--device", &program]);
+    command.args([
+        "--tls-cert",
+        &certificate,
+        "--tls-key",
+        &key,
+        "--tls-client-ca",
+        &ca,
+    ]);
+    let mut switch = Running::start(&mut command);
+    let address = switch.served_address().trim().to_owned();
+    let [port] = free_ports();
+    let listen = format!("udp:127.0.0.1:{port}");
+    let tls = |more: &str| {
+        let text = loops(&listen, &address, "");
+        let device = format!("device = \"p4runtime:{address}\"\n");
+        assert!(text.contains(&device), "{text}");
+        text.replace(&device, &format!("{device}{more}"))
+    };
+    let all = "tls_ca = \"ca.pem\"\ntls_cert = \"plane.pem\"\ntls_key = \"plane.key\"\n\
+               tls_name = \"leaf1.example\"\n";
+    let file = dir.with("loops.toml", tls(all));
+    let plane = Plane::start(&["run", &file], dir.file("sock"));
+    wait_for("a connection", || {
+        let state = plane.show();
+        let is_connected = state["elements"][0]["connected"] == true;
+        is_connected.then_some(())
+    });
+    drop(plane);
+    for (more, words) in [
+        ("tls_ca = \"none.pem\"\n", "none.pem"),
+        ("tls_ca = \"plane.key\"\n", "has no certificate in PEM"),
+        (
+            "tls_cert = \"plane.pem\"\n",
+            "tls_cert and tls_key belong together",
+        ),
+        ("tls_name = \"leaf1\"\n", "there is no tls_ca"),
+    ] {
+        let file = dir.with("wrong.toml", tls(more));
+        let refused = said(&["reflex", "run", &file, "--seconds", "0.1"]);
+        assert_eq!(refused.status, Some(1));
+        assert!(refused.err.contains(words), "{}", refused.err);
+    }
+}
+
+#[test]
+fn changes_that_are_at_no_switch_at_the_end_are_an_error() {
+    let dir = Directory::new("reflex-away");
+    let (switch, address) = switch("127.0.0.1:0");
+    let [port] = free_ports();
+    let listen = format!("udp:127.0.0.1:{port}");
+    let file = dir.with("loops.toml", loops(&listen, &address, ""));
+    let mut plane = Plane::start(&["run", &file], dir.file("sock"));
+    wait_for("a connection", || {
+        (plane.show()["disconnected"] == serde_json::json!([])).then_some(())
+    });
+    drop(switch);
+    Sender::new(port).slow_flow(1000);
+    wait_for("a change", || {
+        (plane.show()["monitors"][0]["waiting"] == 1).then_some(())
+    });
+    plane.running.signal("TERM");
+    let status = plane.running.0.wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_key_is_set_if_it_has_the_value_that_is_expected() {
+    let dir = Directory::new("reflex-compare");
+    let [port] = free_ports();
+    let text = format!(
+        "[[source]]\nlisten = \"udp:127.0.0.1:{port}\"\n\
+         from = [{{ node = 9, address = \"127.0.0.1\" }}]\n\
+         [[monitor]]\nname = \"m\"\nkind = \"path_latency\"\nmatch = [\"any\"]\nabove = \"1 us\"\n"
+    );
+    let file = dir.with("loops.toml", text);
+    let control = dir.file("sock");
+    let plane = Plane::start(&["run", &file], control.clone());
+    let compare = |expected: Option<&str>, new: &str| {
+        let expected = expected.map(str::to_owned);
+        KeyOperation::CompareAndSet("key".to_owned(), expected, new.to_owned())
+    };
+    plane.operate(&compare(None, "1"));
+    let kv = |arguments: &[&str]| {
+        let put = ["reflex", "kv", "put", "--control", &control, "key"];
+        said(&[&put, arguments].concat())
+    };
+    let cases = [
+        (
+            &["2", "--if-absent"][..],
+            Some("differs: the key has the value \"1\""),
+        ),
+        (
+            &["2", "--if-value", "3"],
+            Some("differs: the key has the value \"1\""),
+        ),
+        (&["2", "--if-value", "1"], None),
+        (
+            &["4", "--if-value", "1"],
+            Some("differs: the key has the value \"2\""),
+        ),
+    ];
+    for (arguments, words) in cases {
+        let run = kv(arguments);
+        assert_eq!(run.status, Some(i32::from(words.is_some())), "{}", run.err);
+        assert!(run.err.contains(words.unwrap_or_default()), "{}", run.err);
+    }
+    let value = plane.operate(&KeyOperation::Get("key".to_owned()));
+    assert_eq!(value.as_deref(), Some("2"));
 }

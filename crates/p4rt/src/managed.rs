@@ -392,7 +392,7 @@ mod tests {
         let refused = |code| refuse(code, "");
         proposed.push(0, refused(Code::Aborted));
         proposed.push(2, refused(Code::NotFound));
-        let others = vec![Ok(()), refused(Code::AlreadyExists)];
+        let others = vec![Ok(()), refuse(Code::AlreadyExists, "")];
         let all = runtime.unwrap().block_on(proposed.complete(others, |_| {}));
         let codes: Vec<Code> = all
             .into_iter()

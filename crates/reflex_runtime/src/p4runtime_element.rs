@@ -501,9 +501,10 @@ impl Connection {
                     let result = match link.entries.plan(change) {
                         Planned::Unknown => WriteResult::Unknown,
                         Planned::Nothing => WriteResult::Applied,
-                        Planned::Write(update, former) => {
+                        Planned::Write(write) => {
+                            let (update, former) = *write;
                             places.push((answers.len(), made.len(), change.key, former));
-                            updates.push(*update);
+                            updates.push(update);
                             WriteResult::Applied
                         }
                     };

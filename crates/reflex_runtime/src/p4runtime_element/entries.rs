@@ -88,7 +88,7 @@ pub(super) fn plain(entry: &rt::TableEntry) -> rt::TableEntry {
         action,
         metadata: entry.metadata.clone(),
         idle_timeout_ns: entry.idle_timeout_ns,
-        meter_config: entry.meter_config.clone(),
+        meter_config: entry.meter_config,
         ..key_of(entry)
     }
 }

@@ -22,7 +22,7 @@ pub(super) enum Planned {
     /// The switch has it.
     Nothing,
     /// An update, and the entry before it.
-    Write(Box<rt::Update>, Option<Entry>),
+    Write(Box<(rt::Update, Option<Entry>)>),
 }
 
 /// Entries of the managed tables of a switch.
@@ -112,7 +112,7 @@ impl SwitchEntries {
             return match self.present.remove(&change.key) {
                 Some(entry) => {
                     let update = update_of(UpdateType::Delete, key_of(&entry.message));
-                    Planned::Write(Box::new(update), Some(entry))
+                    Planned::Write(Box::new((update, Some(entry))))
                 }
                 None => Planned::Nothing,
             };
@@ -130,7 +130,7 @@ impl SwitchEntries {
             true => UpdateType::Modify,
             false => UpdateType::Insert,
         };
-        Planned::Write(Box::new(update_of(kind, message)), former)
+        Planned::Write(Box::new((update_of(kind, message), former)))
     }
 
     /// Returns the entry of a change. `None` if it is none of a managed table.

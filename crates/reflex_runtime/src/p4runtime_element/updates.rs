@@ -458,7 +458,8 @@ mod tests {
                 };
                 let planned = self.entries.plan(&change);
                 let mut result = Ok(());
-                if let (Planned::Write(_, former), Some(code)) = (planned, code) {
+                if let (Planned::Write(write), Some(code)) = (planned, code) {
+                    let (_, former) = *write;
                     self.entries.put_back(request.name, former, code as i32);
                     result = Err((code, "refused".to_owned()));
                 }
