@@ -6,13 +6,14 @@ use std::{env, error, fs};
 use prost::Message as _;
 
 /// All files. Their imports are found in the same directory.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
     "p4/config/v1/p4types.proto",
     "p4/v1/p4data.proto",
     "p4/v1/p4runtime.proto",
     "polyplane/ports/v1/ports.proto",
+    "polyplane/reflex/v1/reflex.proto",
     "polyplane/split/v1/split.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];

@@ -8,6 +8,8 @@
 // A packet with INT is known by its DSCP; the original one travels in the shim header. The checksum of TCP or UDP is changed
 // by the difference where words are added and where the sink removes them: a damaged packet stays damaged.
 //
+// With INT_DROP_REPORTS defined, a node reports packets with INT that it drops, too (examples/reflex/drops).
+//
 // The clock ticks in microseconds, and so do hop latencies. The sink reports when the packet came; when it leaves is not
 // known yet.
 
@@ -31,6 +33,15 @@ const bit<8> INT_HEADER_WORDS = 3;
 #define REPORTED_IN_TRANSIT meta.reported_in_transit
 #else
 #define REPORTED_IN_TRANSIT 0
+#endif
+
+// What a drop report adds to others: a word, and a flag.
+#ifdef INT_DROP_REPORTS
+#define DROP_WORDS drop_words
+// The time to live ended: a number that the device does not use.
+const bit<8> DROP_TTL = 128;
+#else
+#define DROP_WORDS 16w0
 #endif
 
 const bit<32> INGRESS_CLONE = 1; // standard_metadata.instance_type
@@ -149,6 +160,12 @@ header report_t {
     bit<16> domain_status;
 }
 
+header report_drop_t {
+    bit<8>  queue;
+    bit<8>  reason;
+    bit<16> reserved;
+}
+
 struct headers_t {
     // In front of a reported packet.
     ethernet_t         report_ethernet;
@@ -158,6 +175,9 @@ struct headers_t {
     report_t           report;
     int_ports_t        report_ports;
     int_ingress_time_t report_ingress_time;
+#ifdef INT_DROP_REPORTS
+    report_drop_t      report_drop;
+#endif
 
     ethernet_t         ethernet;
     ipv4_t             ipv4;
@@ -200,6 +220,13 @@ struct metadata_t {
     // The node is not the sink.
     @field_list(1)
     bit<1>  reported_in_transit;
+#endif
+#ifdef INT_DROP_REPORTS
+    // The clone session that gets a copy of the packet if it is dropped, and in the copy the reason.
+    @drop_session
+    bit<32> drop_session;
+    @drop_reason
+    bit<8>  drop_reason;
 #endif
 }
 
@@ -364,6 +391,9 @@ control IntIngress(inout headers_t hdr,
         standard_metadata.egress_spec = port;
         hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
         if (hdr.ipv4.ttl == 0) {
+#ifdef INT_DROP_REPORTS
+            meta.drop_reason = DROP_TTL;
+#endif
             mark_to_drop(standard_metadata);
             exit;
         }
@@ -446,6 +476,20 @@ control IntIngress(inout headers_t hdr,
         default_action = NoAction();
     }
 
+#ifdef INT_DROP_REPORTS
+    bit<32> session_of_drops = 0;
+
+    action report_drops(bit<32> session) {
+        session_of_drops = session;
+    }
+
+    // Which clone session leads to the collector of drops.
+    table drop_collector {
+        actions = { report_drops; NoAction; }
+        default_action = NoAction();
+    }
+#endif
+
     apply {
         if (standard_metadata.parser_error != error.NoError) {
             drop();
@@ -453,6 +497,14 @@ control IntIngress(inout headers_t hdr,
         if (hdr.shim.isValid()) {
             host_ingress.apply();
         }
+#ifdef INT_DROP_REPORTS
+        drop_collector.apply();
+        meta.reported_ingress_port = standard_metadata.ingress_port;
+        meta.reported_ingress_time = standard_metadata.ingress_global_timestamp;
+        if (hdr.int_header.isValid()) {
+            meta.drop_session = session_of_drops;
+        }
+#endif
 #ifdef REFLEX_EDGE
         if (hdr.ipv4.isValid() && !hdr.shim.isValid()) {
             blocked.apply();
@@ -486,6 +538,12 @@ control IntIngress(inout headers_t hdr,
             if (meta.reported_in_transit == 1) {
                 collector.apply();
             }
+        }
+#endif
+#ifdef INT_DROP_REPORTS
+        meta.reported_egress_port = standard_metadata.egress_spec;
+        if (meta.is_source) {
+            meta.drop_session = session_of_drops;
         }
 #endif
     }
@@ -611,21 +669,40 @@ control IntEgress(inout headers_t hdr,
         if (hdr.tcp.isValid()) {
             l4_words = (bit<16>)hdr.tcp.data_offset;
         }
+#ifdef INT_DROP_REPORTS
+        bit<16> words = 5 + l4_words;
+        bit<16> domain = 0;
+        if (hdr.shim.isValid()) {
+            words = words + 1 + (bit<16>)hdr.shim.length;
+            domain = hdr.int_header.domain;
+        }
+        bit<16> drop_words = 0;
+        if (meta.drop_reason != 0) {
+            drop_words = 1;
+            hdr.report_drop = { 0, meta.drop_reason, 0 };
+        }
+#else
         bit<16> words = 5 + l4_words + 1 + (bit<16>)hdr.shim.length;
+        bit<16> domain = hdr.int_header.domain;
+#endif
         bit<16> inner = words << 2;
-        bit<16> report_words = REPORT_WORDS + words;
+        bit<16> report_bytes = 12 + 12 + (DROP_WORDS << 2) + inner;
+        bit<16> report_words = REPORT_WORDS + DROP_WORDS + words;
         if (report_words > REPORT_TO_THE_END) {
             report_words = REPORT_TO_THE_END;
         }
         hdr.ethernet.setInvalid();
         hdr.report_ethernet = { dst_mac, src_mac, ETHERTYPE_IPV4 };
-        hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + 12 + 12 + inner, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
-        hdr.report_udp = { udp_port, udp_port, 8 + 8 + 12 + 12 + inner, 0 };
+        hdr.report_ipv4 = { 4, 5, 0, 0, 20 + 8 + 8 + report_bytes, 0, 0, 0, 64, PROTOCOL_UDP, 0, src, dst };
+        hdr.report_udp = { udp_port, udp_port, 8 + 8 + report_bytes, 0 };
         hdr.report_group = { 2, 0, sequence[21:0], node };
-        hdr.report = { 1, 4, report_words[7:0], 3, 0, 0, 1, REPORTED_IN_TRANSIT, 0, 0x4800, hdr.int_header.domain, 0, 0 };
+        bit<8> metadata_words = (bit<8>)(3 + DROP_WORDS);
+        bit<1> is_drop = (bit<1>)DROP_WORDS;
+        hdr.report = { 1, 4, report_words[7:0], metadata_words, is_drop, 0, 1, REPORTED_IN_TRANSIT, 0,
+                       0x4800 | DROP_WORDS, domain, 0, 0 };
         hdr.report_ports = { (bit<16>)meta.reported_ingress_port, (bit<16>)meta.reported_egress_port };
         hdr.report_ingress_time = { (bit<64>)meta.reported_ingress_time * 1000 };
-        truncate(14 + 20 + 8 + 8 + 12 + 12 + (bit<32>)inner);
+        truncate(14 + 20 + 8 + 8 + (bit<32>)report_bytes);
     }
 
     action drop() {
@@ -754,6 +831,9 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
     }
 }
 
+#ifdef INT_DROP_REPORTS
+@drop_reports(100000)
+#endif
 V1Switch(IntParser(),
          NoChecksum(),
          IntIngress(),

@@ -1,10 +1,10 @@
 //! `cargo xtask p4runtime-clients`: controllers from their registries, at pinned versions, against
 //! the real server.
 //!
-//! Each client loads a program, writes, reads, and receives a packet and a digest. Its source is in
-//! `xtask/p4runtime/`. Each Python client has a virtual environment in Cargo's target folder, and
-//! the Go client has its build cache there. A client that cannot be installed is reported as
-//! skipped, never as passed.
+//! Each client loads a program, writes, reads, and receives a packet and a digest. Two of them also
+//! read and write a table that a reflex plane manages. Their source is in `xtask/p4runtime/`. Each
+//! Python client has a virtual environment in Cargo's target folder, and the Go client has its
+//! build cache there. A client that cannot be installed is reported as skipped, never as passed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,12 @@ struct Client {
 
 /// Installation of a client.
 enum Kind {
-    /// From PyPI: a package with its version, and a script.
+    /// From PyPI: a package with its version, and a script. Some have a script for a table that a
+    /// reflex plane manages.
     Python {
         package: &'static str,
         script: &'static str,
+        managed: Option<&'static str>,
     },
     /// A Go program. Its go.mod and go.sum pin its dependencies.
     Go,
@@ -35,6 +37,7 @@ const CLIENTS: [Client; 4] = [
         kind: Kind::Python {
             package: "p4runtime-shell==0.0.6",
             script: "shell.py",
+            managed: Some("managed_shell.py"),
         },
     },
     Client {
@@ -42,6 +45,7 @@ const CLIENTS: [Client; 4] = [
         kind: Kind::Python {
             package: "finsy==0.30.0",
             script: "finsy_client.py",
+            managed: Some("managed_finsy.py"),
         },
     },
     Client {
@@ -49,6 +53,7 @@ const CLIENTS: [Client; 4] = [
         kind: Kind::Python {
             package: "p4runtime-shell==0.0.6",
             script: "tutorials.py",
+            managed: None,
         },
     },
     Client {
@@ -73,7 +78,9 @@ impl Client {
     /// Installs the client if needed. Returns the words that start it, or the reason of a failure.
     fn install(&self, scripts: &Path, place: &Path) -> Result<Vec<PathBuf>, String> {
         match self.kind {
-            Kind::Python { package, script } => {
+            Kind::Python {
+                package, script, ..
+            } => {
                 let python = install_python(&place.join(self.name), package)?;
                 Ok(vec![python, scripts.join(script)])
             }
@@ -109,7 +116,15 @@ pub(crate) fn run(root: &Path) -> Outcome {
             .args([&info, &program])
             .status()
             .map_err(|error| format!("cannot start {}: {error}", client.name))?;
-        match status.success() {
+        let mut is_passed = status.success();
+        if let Kind::Python {
+            managed: Some(script),
+            ..
+        } = client.kind
+        {
+            is_passed &= check_managed(root, &place, &words[0], &scripts.join(script))?;
+        }
+        match is_passed {
             true => println!("{}: passed", client.label()),
             false => failed.push(client.label()),
         }
@@ -118,6 +133,71 @@ pub(crate) fn run(root: &Path) -> Outcome {
         true => Ok(()),
         false => Err(format!("failed: {}", failed.join(", "))),
     }
+}
+
+/// Loops of a plane that reads a capture, and then waits at a socket.
+const MANAGED_LOOPS: &str = r#"
+name = "managed"
+[[element]]
+name = "leaf1"
+device = "p4runtime:ADDRESS"
+role = "reflex"
+node = 1
+[[source]]
+listen = "pcap:reports.pcap"
+from = [{ node = 2, address = "10.9.0.2" }]
+int_dscp = 23
+[[source]]
+listen = "udp:127.0.0.1:0"
+from = [{ node = 2, address = "10.9.0.2" }]
+[[monitor]]
+name = "slow paths"
+kind = "path_latency"
+match = ["ip.src 10.0.1.0/24"]
+latency = "equal clocks"
+above = "10 us"
+reflex = "detour"
+[[reflex]]
+name = "detour"
+element = "leaf1"
+table = "IntIngress.detour"
+key = ["ip.src", "ip.dst", "ip.protocol", "l4.src", "l4.dst"]
+action = "IntIngress.via"
+ports = [3, 4]
+"#;
+
+/// Runs a script against a switch of which a reflex plane manages a table. The reports of the plane
+/// are those of the simulated example.
+fn check_managed(root: &Path, place: &Path, python: &Path, script: &Path) -> Result<bool, String> {
+    let example = root.join("examples/reflex/slow_link");
+    let capture = place.join("reports.pcap");
+    quietly(
+        Command::new(binary())
+            .args(["reflex", "run"])
+            .arg(example.join("loops.toml"))
+            .arg("--fabric")
+            .arg(example.join("fabric.toml"))
+            .arg("--capture")
+            .arg(format!("collector={}", capture.display())),
+    )?;
+    let program = format!("1={}", root.join("examples/int/int.p4").display());
+    let switch = Switch::with(&["--device", &program])?;
+    let loops = place.join("loops.toml");
+    let text = MANAGED_LOOPS.replace("ADDRESS", &switch.address);
+    std::fs::write(&loops, text).map_err(|error| format!("{}: {error}", loops.display()))?;
+    let plane = Command::new(binary())
+        .args(["reflex", "run"])
+        .arg(&loops)
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("cannot start polyplane: {error}"))?;
+    let _plane = Running(plane);
+    let status = Command::new(python)
+        .arg(script)
+        .arg(&switch.address)
+        .status()
+        .map_err(|error| format!("cannot start {}: {error}", script.display()))?;
+    Ok(status.success())
 }
 
 fn binary() -> PathBuf {
@@ -179,16 +259,27 @@ fn quietly(command: &mut Command) -> Result<(), String> {
     Err(said.trim().lines().last().unwrap_or("it fails").to_owned())
 }
 
-/// A running switch without a program and without ports but the controllers'.
+/// A process that ends with this value.
+struct Running(Child);
+
+/// A running switch without ports but the controllers'.
 struct Switch {
-    child: Child,
+    /// It has no state to lose.
+    _running: Running,
     address: String,
 }
 
 impl Switch {
+    /// Starts a switch without a program.
     fn start() -> Result<Switch, String> {
+        Switch::with(&[])
+    }
+
+    /// Starts a switch with more options.
+    fn with(options: &[&str]) -> Result<Switch, String> {
         let mut child = Command::new(binary())
             .args(["serve", "--p4runtime", "127.0.0.1:0"])
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -202,14 +293,14 @@ impl Switch {
         // Later output is read and dropped: a closed pipe would end the process.
         std::thread::spawn(move || lines.for_each(drop));
         let address = address.ok_or("the switch does not say where it serves")?;
-        Ok(Switch { child, address })
+        let _running = Running(child);
+        Ok(Switch { _running, address })
     }
 }
 
-impl Drop for Switch {
+impl Drop for Running {
     fn drop(&mut self) {
-        // It has no state to lose.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

@@ -230,3 +230,26 @@ fn packets_that_a_program_got_give_its_commands_again() {
     ]);
     assert!(wrong.err.contains("name one of: bursts"), "{}", wrong.err);
 }
+
+#[test]
+fn drops_that_switches_report_reach_monitors_by_their_reason() {
+    let loops = lab::example("reflex/drops/loops.toml");
+    let fabric = lab::example("reflex/drops/fabric.toml");
+    let run = said(&["reflex", "run", &loops, "--fabric", &fabric, "--json"]);
+    let json = run.json();
+    let decisions = json["decisions"].as_array().unwrap();
+    assert_eq!(decisions.len(), 5, "{}", run.out);
+    for decision in decisions {
+        // The report has what the nodes of the loop measured.
+        assert_eq!(decision["revisited"], 1);
+        let flow = decision["flow"].as_str().unwrap();
+        assert!(flow.contains("> 10.0.3.1:"), "{flow}");
+    }
+    let monitors = &json["monitors"];
+    assert_eq!(monitors[0]["reports"], 5);
+    // Of 250 packets at twice the rate of the link about 90 are dropped.
+    let dropped = monitors[1]["reports"].as_u64().unwrap();
+    assert!((80..=100).contains(&dropped), "{dropped}");
+    assert_eq!(monitors[1]["no_path"], dropped);
+    assert_eq!(json["counts"]["malformed"], 0);
+}

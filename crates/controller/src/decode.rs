@@ -23,7 +23,10 @@ pub struct Read {
     pub update: Update,
     /// True if it belongs to the program and cannot be changed.
     pub is_const: bool,
-    /// Properties that the update cannot express.
+    /// Metadata of a table entry, as text; bytes that are no text are `0x` and hexadecimal digits.
+    /// The update cannot express it.
+    pub metadata: Option<String>,
+    /// Other properties that the update cannot express.
     pub unsaid: Vec<&'static str>,
 }
 
@@ -63,6 +66,17 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
+/// Returns metadata as one line of text.
+fn text_of(metadata: &[u8]) -> String {
+    let text = str::from_utf8(metadata).ok();
+    let text = text.filter(|text| !text.chars().any(char::is_control));
+    let digits = || metadata.iter().map(|byte| format!("{byte:02x}"));
+    text.map_or_else(
+        || format!("0x{}", digits().collect::<String>()),
+        str::to_owned,
+    )
+}
+
 impl Catalog {
     /// Converts an entity that a server sent to an update.
     ///
@@ -71,9 +85,11 @@ impl Catalog {
     pub fn read(&self, entity: &Entity) -> Result<Read, DecodeError> {
         let mut unsaid = Vec::new();
         let mut is_const = false;
+        let mut metadata = None;
         let update = match entity {
             Entity::TableEntry(entry) => {
                 is_const = entry.is_const;
+                metadata = (!entry.metadata.is_empty()).then(|| text_of(&entry.metadata));
                 self.read_table_entry(entry, &mut unsaid)?
             }
             Entity::ActionProfileMember(member) => {
@@ -112,6 +128,7 @@ impl Catalog {
         Ok(Read {
             update,
             is_const,
+            metadata,
             unsaid,
         })
     }
@@ -127,9 +144,6 @@ impl Catalog {
             .action
             .as_ref()
             .and_then(|action| action.r#type.as_ref());
-        if !entry.metadata.is_empty() {
-            unsaid.push("the metadata of entries");
-        }
         if entry.is_default_action {
             return match action {
                 Some(rt::table_action::Type::Action(action)) => {

@@ -13,7 +13,8 @@ macro_rules! drop_reasons {
             Named(NamedReason),
         }
 
-        /// The reasons without those that handlers name: their positions are the indices.
+        /// The reasons without those that handlers name: their positions are the indices. Programs
+        /// see them (`@drop_reason`), so new ones are added at the end.
         enum Position { $($variant,)* }
 
         impl DropReason {

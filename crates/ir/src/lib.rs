@@ -16,6 +16,7 @@
 //! Tests: `tests/` (text round trips, one rejected program for each rule).
 
 mod code;
+mod drop_report;
 mod layout;
 mod ops;
 mod print;
@@ -29,6 +30,7 @@ mod words;
 pub mod work;
 
 pub use code::*;
+pub use drop_report::{DROP_REASON, DROP_REPORTS, DROP_SESSION};
 pub use layout::{Layout, limbs_of};
 pub use ops::{ALGORITHMS, InstanceKind, OPS, Op, OperandKind};
 pub use program::*;

@@ -234,6 +234,11 @@ impl Arbiter {
             .filter_map(|(role, contest)| Some((role.as_str(), contest.primary()?)))
     }
 
+    /// Returns the primary of a role.
+    pub(crate) fn primary(&self, role: &str) -> Option<ClientId> {
+        self.roles.get(role)?.primary()
+    }
+
     /// Returns the role of a session if the session is its primary.
     pub(crate) fn role_of_primary(&self, client: ClientId) -> Option<&str> {
         let role = self.clients.get(&client)?;

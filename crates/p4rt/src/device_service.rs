@@ -1,5 +1,6 @@
 //! Server-side state of one device: the channel to its loop, its program and its sessions.
 
+mod managed;
 mod messages;
 mod program;
 mod requests;
@@ -13,7 +14,7 @@ use p4info::p4::v1::StreamMessageResponse;
 use p4info::p4::v1::stream_message_response::Update as Notice;
 use packet::{Nanos, PortId};
 use switch::{Device, LoadError};
-use tokio::sync::{RwLock, mpsc, watch};
+use tokio::sync::{Notify, RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::access::Allow;
@@ -23,6 +24,7 @@ use crate::controller_state::ControllerState;
 use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
 use crate::logged::Lines;
+use crate::managed::ManagedTables;
 use crate::pending_commits::PendingCommits;
 use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
 use crate::ports::PortStates;
@@ -156,6 +158,9 @@ pub(crate) struct DeviceService {
     unkept: Arc<Mutex<PendingCommits>>,
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
+    managed: Mutex<ManagedTables>,
+    /// Notified when a proposal for a managed table has ended.
+    proposal_ended: Notify,
     pub(crate) ports: PortStates,
     start: Instant,
     pub(crate) cells: Cells,
@@ -188,6 +193,8 @@ impl DeviceService {
                 is_closed: false,
             }),
             digests: Mutex::default(),
+            managed: Mutex::default(),
+            proposal_ended: Notify::new(),
             ports,
             start: Instant::now(),
             cells: Cells::default(),
@@ -246,6 +253,7 @@ impl DeviceService {
         client: ClientId,
         update: &rt::MasterArbitrationUpdate,
     ) -> Checked {
+        let _arbitrating = self.end_proposals(update).await;
         // The lock waits for the old primary's writes.
         let _pipeline = self.pipeline.write().await;
         let mut sessions = lock(&self.sessions);
@@ -271,6 +279,8 @@ impl DeviceService {
         }
         let notices = sessions.arbiter.leave(client);
         sessions.tell(notices);
+        lock(&self.managed).leave(client);
+        self.proposal_ended.notify_waiters();
     }
 
     /// Returns the role of a session that is primary.

@@ -28,6 +28,7 @@
 //! - `tenants`: the service that creates and changes virtual data planes, on a switch that hosts
 //!   them;
 //! - `packet_io`, `digests`, `idle`: packets and notifications from devices;
+//! - `managed`: tables that one controller manages: writes of others go to it as proposals;
 //! - `restriction`: `@entry_restriction` and `@action_restriction`;
 //! - `pending_commits`: changes of a device with kept state that are not yet on the disk; `notes`:
 //!   data that the device stores for the server;
@@ -45,7 +46,8 @@
 //! - A write to a device with kept state is acknowledged when it is on the disk; otherwise it is
 //!   refused and undone.
 //! - A write finishes before a later arbitration of its role. So no write of an old primary is made
-//!   after a new one is elected.
+//!   after a new one is elected. Only a write to a managed table that was answered as unknown may
+//!   be made later.
 //! - Reads see a device between writes, never in the middle of one.
 //! - A read returns exactly what was written, in canonical byte strings.
 //! - A refused update changes nothing. Its error has the code that the specification requires, and
@@ -73,6 +75,7 @@ mod fuzz_server;
 mod idle;
 mod incoming;
 mod logged;
+mod managed;
 mod notes;
 mod packet_io;
 mod pending_commits;
@@ -124,6 +127,7 @@ pub use figures::{Figures, LATENCY_MICROS, Latencies};
 pub use fuzz_server::{FuzzOutcome, FuzzServer};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
+pub use managed::{pack, unpack};
 pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use prost_types::Any;

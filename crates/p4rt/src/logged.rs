@@ -99,6 +99,7 @@ pub(crate) struct Lines {
     closed: Limit,
     elected: Limit,
     gone: Limit,
+    managed: Limit,
     set: Limit,
     refused_configs: Limit,
     refused_writes: Limit,
@@ -161,6 +162,14 @@ impl Lines {
         if let Some(unsaid) = self.gone.may_say() {
             let (device, session) = (self.device, client.0);
             tracing::info!(device, role, session, unsaid, "the primary has gone");
+        }
+    }
+
+    /// Logs that a primary manages this number of tables from now on.
+    pub(crate) fn managed(&self, client: ClientId, role: &str, tables: usize) {
+        if let Some(unsaid) = self.managed.may_say() {
+            let (device, session) = (self.device, client.0);
+            tracing::info!(device, role, session, tables, unsaid, "tables are managed");
         }
     }
 

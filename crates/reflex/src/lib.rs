@@ -54,15 +54,17 @@ pub use loops::{
     EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MemberTransport, MicroburstSpec,
     MonitorIndex, MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ProgramSpec,
     RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec,
-    SpreaderSpec, StoreSpec, TuningSpec,
+    SpreaderSpec, StoreSpec, TlsFiles, TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor, PathSample};
 pub use monitor::program::ProgramMonitor;
-pub use plane::{ElementCommand, MonitorCounts, PlaneCounts, ReflexPlane};
+pub use plane::{ElementCommand, ElementUpdate, MonitorCounts, PlaneCounts, ReflexPlane};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
 pub use store::{
     CAPACITY, LogDisk, LogDiskError, ReplaceProgress, ReplicaGroup, ReplicaState, RequestId,
     StoreEvent, StoreRefusal, StoredNode, cluster_name,
 };
-pub use write::{ElementWrite, EntryKey, KeyBytes, Setting, WritePlace};
+pub use write::{
+    ElementWrite, EntryKey, KeyBytes, Setting, WritePlace, controller_change, controller_message,
+};

@@ -1,5 +1,7 @@
 //! The plane: reports in, commands to elements out.
 
+mod updates;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -23,6 +25,9 @@ use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 use crate::write::ElementWrite;
+
+pub use self::updates::ElementUpdate;
+use self::updates::Updates;
 
 /// Decisions that are kept; older ones are dropped and counted.
 const MAX_DECISIONS: usize = 65_536;
@@ -164,6 +169,8 @@ pub struct ReflexPlane {
     stepped: Nanos,
     /// Term of a leader of this process that elements do not know yet.
     leading: Option<Term>,
+    /// Updates of controllers.
+    controllers: Updates,
     /// Answers to operations on keys.
     answers: VecDeque<(RequestId, RequestAnswer)>,
     counts: PlaneCounts,
@@ -216,6 +223,7 @@ impl ReflexPlane {
             follows: false,
             stepped: Nanos::ZERO,
             leading: None,
+            controllers: Updates::default(),
             answers: VecDeque::new(),
             counts: PlaneCounts::default(),
             last_refused: None,
@@ -488,12 +496,7 @@ impl ReflexPlane {
     ) -> Result<(), DecisionRefusal> {
         let element = self.loops.reflexes[write.reflex.0].element;
         let name = write.name();
-        let request = self.store.change(id_of(element), name, write.encode());
-        let request = request.map_err(|refusal| match refusal {
-            StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
-            StoreRefusal::Busy => DecisionRefusal::Busy,
-            StoreRefusal::Disk => DecisionRefusal::Disk,
-        })?;
+        let request = self.store.change(id_of(element), name, write.encode())?;
         let write = *write;
         let id = decision.map(|(id, _)| id);
         self.requests.insert(request, (name, id));
@@ -526,6 +529,7 @@ impl ReflexPlane {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
                 StoreEvent::Committed(id) => {
+                    self.controllers.committed(id);
                     if let Some((name, decision)) = self.requests.remove(&id) {
                         if let Some(decision) = decision {
                             self.update(decision, |made| made.committed = Some(now));
@@ -535,6 +539,7 @@ impl ReflexPlane {
                 }
                 StoreEvent::Answered(id, answer) => self.answers.push_back((id, answer)),
                 StoreEvent::Full(id) => {
+                    self.controllers.full(id);
                     let request = self.requests.remove(&id);
                     let pending = request.and_then(|(name, _)| self.proposed.remove(&name));
                     if let Some(pending) = pending {
@@ -623,6 +628,12 @@ impl ReflexPlane {
         let Some(element) = self.index_of(change.element) else {
             return;
         };
+        if change.index <= self.store.confirmed(change.element) {
+            // A leader that started again applies its log: the element had this change, and what
+            // came of it since is sent from the state.
+            self.deliveries[element.0].deadline = Some(now);
+            return;
+        }
         if self.send(now, element, term, change) {
             return;
         }
@@ -921,6 +932,16 @@ impl ReflexPlane {
     fn index_of(&self, element: ElementId) -> Option<ElementIndex> {
         let at = (element.0 as usize).checked_sub(1)?;
         (at < self.deliveries.len()).then_some(ElementIndex(at))
+    }
+}
+
+impl From<StoreRefusal> for DecisionRefusal {
+    fn from(refusal: StoreRefusal) -> DecisionRefusal {
+        match refusal {
+            StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
+            StoreRefusal::Busy => DecisionRefusal::Busy,
+            StoreRefusal::Disk => DecisionRefusal::Disk,
+        }
     }
 }
 

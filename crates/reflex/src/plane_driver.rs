@@ -6,9 +6,10 @@ use std::net::Ipv4Addr;
 use consensus::{Admission, ElementChange, Fence, Term};
 use packet::Nanos;
 
+use crate::decision::DecisionRefusal;
 use crate::element::{ElementAnswer, ElementCounts, WriteResult};
 use crate::loops::{ElementIndex, SourceIndex};
-use crate::plane::{ElementCommand, ReflexPlane};
+use crate::plane::{ElementCommand, ElementUpdate, ReflexPlane};
 
 /// An element as commands reach it.
 pub trait CommandTarget {
@@ -28,6 +29,20 @@ pub trait CommandTarget {
 
     /// Takes the notice that it has all changes of the store, after [`ElementAnswer::Restarted`].
     fn settled(&mut self) {}
+
+    /// Returns an update of a controller, to be requested at the store. It comes back as a command,
+    /// or by [`CommandTarget::refuse_update`].
+    fn next_update(&mut self) -> Option<ElementUpdate> {
+        None
+    }
+
+    /// Takes the notice that the store did not take the update with this number.
+    fn refuse_update(&mut self, token: u64, refusal: DecisionRefusal) {
+        let _ = (token, refusal);
+    }
+
+    /// Gives its managed tables back, at the end of the plane.
+    fn release(&mut self) {}
 
     /// Returns whether commands reach it now.
     fn is_connected(&self) -> bool {
@@ -131,8 +146,19 @@ impl PlaneDriver {
                     is_changed = true;
                     self.plane.answer(now, ElementIndex(at), answer);
                 }
+                while let Some(update) = attached.target.next_update() {
+                    is_changed = true;
+                    let requested = self.plane.request_update(ElementIndex(at), &update);
+                    if let Err(refusal) = requested {
+                        attached.target.refuse_update(update.token, refusal);
+                    }
+                }
             }
             self.plane.step(now);
+            while let Some((element, token)) = self.plane.next_refused_update() {
+                let target = &mut self.elements[element.0].target;
+                target.refuse_update(token, DecisionRefusal::StoreFull);
+            }
             if let Some(term) = self.plane.take_leading() {
                 for attached in &mut self.elements {
                     attached.target.lead(term);
@@ -199,6 +225,13 @@ impl PlaneDriver {
         let mut all = 0..self.elements.len();
         let mut idle = self.elements.iter().map(|it| it.commands.is_empty());
         idle.all(|is_idle| is_idle) && all.all(|at| self.plane.is_settled(ElementIndex(at)))
+    }
+
+    /// Gives all managed tables back, at the end of the plane.
+    pub fn release(&mut self) {
+        for attached in &mut self.elements {
+            attached.target.release();
+        }
     }
 
     /// Returns the keys of each permission's table at an element with the fields that they get.

@@ -371,6 +371,12 @@ impl ReplicaGroup {
         }
     }
 
+    /// Returns true if a request of the plane has no answer yet.
+    pub fn has_requests(&self) -> bool {
+        let mut sessions = self.sessions.iter();
+        !self.waiting.is_empty() || sessions.any(|session| session.current.is_some())
+    }
+
     /// Returns the node of this process that leads, and that a majority follows as far as it knows.
     fn leader(&self) -> Option<usize> {
         let running = (0..self.replicas.len()).filter(|at| !self.replicas[*at].is_stopped);
@@ -422,6 +428,13 @@ impl ReplicaGroup {
     ) -> Option<(Term, ElementChange)> {
         let leader = &self.replicas[self.leader()?].node;
         Some((leader.term(), leader.change_after(element, after)?))
+    }
+
+    /// Returns the index up to which an element confirmed its changes, as the leader of this
+    /// process has it.
+    pub fn confirmed(&self, element: ElementId) -> LogIndex {
+        let leader = self.leader().map(|at| &self.replicas[at].node);
+        leader.map_or(LogIndex(0), |leader| leader.confirmed(element))
     }
 
     /// Returns the changes that make an element's state, as the leader of this process has them.

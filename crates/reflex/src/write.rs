@@ -184,6 +184,8 @@ const ENTRY: u8 = 0;
 const ENTRY_WITH_ARGUMENT: u8 = 1;
 const RATE: u8 = 2;
 const VALUE: u8 = 3;
+/// First bytes of a change by a controller: those of no permission.
+const OF_CONTROLLER: [u8; 3] = [0xff, 0xff, 4];
 /// Bytes of the longest write.
 const MAX_BYTES: usize = 7 + MAX_KEYS * (2 + MAX_KEY_BYTES);
 
@@ -286,6 +288,17 @@ impl ElementWrite {
     }
 }
 
+/// Returns a change by a controller as bytes. The message describes it to its element. `None` if it
+/// is too long for the store.
+pub fn controller_change(message: &[u8]) -> Option<ChangeBytes> {
+    ChangeBytes::new(&[&OF_CONTROLLER, message].concat())
+}
+
+/// Returns the message of a change by a controller. `None` if the change is one of a permission.
+pub fn controller_message(change: &[u8]) -> Option<&[u8]> {
+    change.strip_prefix(&OF_CONTROLLER)
+}
+
 /// Reads keys of an entry up to the end.
 fn keys(mut rest: &[u8]) -> Option<EntryKey> {
     let mut key = EntryKey::default();
@@ -362,6 +375,20 @@ mod tests {
         }
         assert_ne!(entry(1000, None).name(), entry(1001, None).name());
         assert_eq!(entry(1000, None).name(), entry(1000, Some(8)).name());
+    }
+
+    #[test]
+    fn a_change_by_a_controller_is_no_write_of_a_permission() {
+        let longest = consensus::MAX_CHANGE - OF_CONTROLLER.len();
+        for length in [0, 1, longest] {
+            let message = vec![7; length];
+            let change = controller_change(&message).unwrap();
+            assert_eq!(controller_message(change.get()), Some(&message[..]));
+            assert_eq!(ElementWrite::decode(change.get()), None);
+        }
+        assert_eq!(controller_change(&vec![7; longest + 1]), None);
+        let write = entry(1000, Some(7)).encode().unwrap();
+        assert_eq!(controller_message(write.get()), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The control socket of a running plane: lines of JSON over a UNIX socket.
 //!
-//! A request is one line: `{"key": {"get": KEY}}`, `{"key": {"put": [KEY, VALUE]}}`,
-//! `{"key": {"delete": KEY}}`, `{"replace": [OLD, NEW]}` with two nodes, `"show"` or `"watch"`. An
-//! answer is one line, an object with `error`
-//! if the request was refused.
+//! A request is one line: `"show"`, `"watch"`, `{"key": {"get": KEY}}`,
+//! `{"key": {"put": [KEY, VALUE]}}`, `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}`,
+//! `{"key": {"delete": KEY}}`, or `{"replace": [OLD, NEW]}` with two nodes. An answer is one line,
+//! an object with `error` if the request was refused.
 //! After `"watch"` each event is a line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -42,6 +42,8 @@ pub enum KeyOperation {
     Get(String),
     /// Sets a key.
     Put(String, String),
+    /// Sets a key if it has this value; without one, if it has none.
+    CompareAndSet(String, Option<String>, String),
     /// Removes a key.
     Delete(String),
 }
@@ -55,14 +57,23 @@ impl KeyOperation {
         Ok(match self {
             KeyOperation::Get(key) => Operation::Get(key_of(key)?),
             KeyOperation::Delete(key) => Operation::Delete(key_of(key)?),
-            KeyOperation::Put(key, value) => {
-                let bytes = StoredValue::new(value.as_bytes()).ok_or_else(|| {
-                    format!("the value has {} bytes; write at most 64", value.len())
-                })?;
-                Operation::Put(key_of(key)?, bytes)
-            }
+            KeyOperation::Put(key, value) => Operation::Put(key_of(key)?, value_of(value)?),
+            KeyOperation::CompareAndSet(key, expected, new) => Operation::CompareAndSet {
+                key: key_of(key)?,
+                expected: expected.as_deref().map(value_of).transpose()?,
+                new: value_of(new)?,
+            },
         })
     }
+}
+
+fn value_of(text: &str) -> Result<StoredValue, String> {
+    let value = StoredValue::new(text.as_bytes());
+    value.ok_or_else(|| format!("the value has {} bytes; write at most 64", text.len()))
+}
+
+fn text_of(value: &StoredValue) -> String {
+    String::from_utf8_lossy(value.get()).into_owned()
 }
 
 fn key_of(text: &str) -> Result<Key, String> {
@@ -239,8 +250,15 @@ impl Drop for ControlSocket {
 fn shown(answer: RequestAnswer) -> Value {
     match answer {
         RequestAnswer::Value(value) => {
-            let value = value.map(|it| String::from_utf8_lossy(it.get()).into_owned());
+            let value = value.as_ref().map(text_of);
             json!({ "value": value })
+        }
+        RequestAnswer::Differs(value) => {
+            let words = match &value {
+                Some(value) => format!("the key has the value \"{}\"", text_of(value)),
+                None => "the key has no value".to_owned(),
+            };
+            json!({ "error": format!("differs: {words}; nothing was set") })
         }
         RequestAnswer::Full => {
             json!({ "error": "store_full: the store has no room for the key; delete others" })
@@ -512,6 +530,13 @@ mod tests {
         assert!(refused(KeyOperation::Get(String::new())).contains("0 bytes"));
         let value = KeyOperation::Put("key".to_owned(), "v".repeat(65));
         assert!(refused(value).contains("65 bytes; write at most 64"));
+        let compare = |expected: &str, new: &str| {
+            let expected = Some(expected.to_owned());
+            KeyOperation::CompareAndSet("key".to_owned(), expected, new.to_owned())
+        };
+        let long = "v".repeat(65);
+        assert!(refused(compare(&long, "v")).contains("65 bytes"));
+        assert!(refused(compare("v", &long)).contains("65 bytes"));
         let operation = KeyOperation::Delete("key".to_owned()).operation().unwrap();
         let mut key = [0; 16];
         key[..3].copy_from_slice(b"key");

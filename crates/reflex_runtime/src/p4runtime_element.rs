@@ -4,10 +4,15 @@
 //! writes of an older leader, and the entries of the switch are read again by each new one. The
 //! last 16 bits are below the term: a leader raises them when a controller that was primary with a
 //! greater number of the same term has gone.
+//!
+//! A server of this project sends the updates of other controllers to managed tables here. They are
+//! requested at the store, and come back as commands.
 
 mod entries;
+mod switch_entries;
+mod updates;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -18,19 +23,22 @@ use consensus::{Admission, ElementChange, Fence, Key, Term};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::entity::Entity;
 use p4info::p4::v1::get_forwarding_pipeline_config_request::ResponseType;
+use p4info::p4::v1::stream_message_request::Update as ToServer;
 use p4info::p4::v1::stream_message_response::Update as FromServer;
 use p4info::p4::v1::update::Type as UpdateType;
 use p4info::p4::v1::write_request::Atomicity;
-use p4rt::Code;
+use p4info::polyplane::reflex::v1::{ManageTables, ProposedUpdate};
 use p4rt::client::{Arbitration, Client, ClientError, Endpoint, Next};
+use p4rt::{Any, Code, pack, unpack};
 use port::Poller;
 use reflex::{
-    CommandTarget, ElementAnswer, ElementCounts, ElementIndex, ElementWrite, Loops,
-    P4RuntimeDevice, ReflexSpec, WriteResult,
+    CommandTarget, DecisionRefusal, ElementAnswer, ElementCounts, ElementIndex, ElementUpdate,
+    Loops, P4RuntimeDevice, ReflexSpec, WriteResult,
 };
 use support::wakeup::WakeupFd;
 
-use self::entries::{BoundTable, Entry};
+use self::switch_entries::{Planned, SwitchEntries, update_of};
+use self::updates::ControllerUpdates;
 use crate::error::ProcessError;
 
 /// Time between two attempts to connect.
@@ -41,12 +49,18 @@ const IDLE: Duration = Duration::from_secs(1);
 const RAISE_BITS: u32 = 16;
 /// Updates of one write at most.
 const MAX_UPDATES: usize = 256;
+/// Time in which tables are given back at the end.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// Order for the thread.
 enum Order {
     Lead(Term),
     Change(Term, ElementChange),
     Settled,
+    /// The store did not take an update.
+    Refused(u64, DecisionRefusal),
+    /// Managed tables are given back. The sender is dropped when they are.
+    Release(Sender<()>),
 }
 
 /// State that the thread and its owner share.
@@ -64,14 +78,15 @@ struct Shared {
 pub struct P4RuntimeElement {
     orders: Sender<Order>,
     answers: Receiver<ElementAnswer>,
+    updates: Receiver<ElementUpdate>,
     shared: Arc<Shared>,
     wake: Arc<WakeupFd>,
 }
 
 impl P4RuntimeElement {
-    /// Starts the connection of an element. `base` is added to the terms of its election IDs.
-    /// `wake` wakes the plane's thread when an answer is there. Also returns a warning, if the
-    /// server cannot be used yet; it is tried again.
+    /// Starts the connection of an element at an endpoint. `base` is added to the terms of its
+    /// election IDs. `wake` wakes the plane's thread when an answer is there. Also returns a
+    /// warning, if the server cannot be used yet; it is tried again.
     ///
     /// # Errors
     /// The server's program lacks a table or an action of a permission, or has another form of
@@ -79,7 +94,7 @@ impl P4RuntimeElement {
     pub fn start(
         loops: &Loops,
         index: ElementIndex,
-        device: &P4RuntimeDevice,
+        (endpoint, device): (Endpoint, &P4RuntimeDevice),
         base: u64,
         wake: Arc<WakeupFd>,
     ) -> Result<(P4RuntimeElement, Option<String>), ProcessError> {
@@ -90,15 +105,19 @@ impl P4RuntimeElement {
         let shared = Arc::new(Shared::default());
         let (orders, taken_orders) = channel();
         let (answers, taken_answers) = channel();
+        let (updates, taken_updates) = channel();
         let permissions = loops.reflexes.iter();
         let permissions =
             permissions.map(|reflex| (reflex.element == index).then(|| reflex.clone()));
         let connection = Connection {
+            endpoint,
             device: device.clone(),
             base,
             permissions: permissions.collect(),
             orders: taken_orders,
             answers,
+            updates,
+            last_token: 0,
             own_wake: Arc::clone(&own),
             plane_wake: wake,
             shared: Arc::clone(&shared),
@@ -109,7 +128,7 @@ impl P4RuntimeElement {
         };
         let warning = match connection.connect() {
             Ok(link) => {
-                *lock(&shared.keys) = link.keys();
+                *lock(&shared.keys) = link.entries.keys();
                 None
             }
             Err(LinkError::Bind(error)) => return Err(failed(&error)),
@@ -126,6 +145,7 @@ impl P4RuntimeElement {
         let element = P4RuntimeElement {
             orders,
             answers: taken_answers,
+            updates: taken_updates,
             shared,
             wake: own,
         };
@@ -155,6 +175,21 @@ impl CommandTarget for P4RuntimeElement {
 
     fn settled(&mut self) {
         self.order(Order::Settled);
+    }
+
+    fn next_update(&mut self) -> Option<ElementUpdate> {
+        self.updates.try_recv().ok()
+    }
+
+    fn refuse_update(&mut self, token: u64, refusal: DecisionRefusal) {
+        self.order(Order::Refused(token, refusal));
+    }
+
+    fn release(&mut self) {
+        let (done, is_done) = channel();
+        self.order(Order::Release(done));
+        // An error is the end of the sender, or of the time.
+        let _ = is_done.recv_timeout(RELEASE);
     }
 
     fn counts(&self) -> ElementCounts {
@@ -196,25 +231,28 @@ enum LinkError {
 /// An open connection.
 struct Link {
     client: Client,
-    tables: Vec<Option<BoundTable>>,
     /// The server takes writes of this connection.
     is_primary: bool,
+    /// The server sends updates of other controllers here.
+    is_manager: bool,
     fence: Fence,
     last_result: WriteResult,
-    /// Entries of the permissions that the switch has, by their names in the store.
-    present: HashMap<Key, Entry>,
-    /// Names that the store has.
-    held: HashSet<Key>,
+    entries: SwitchEntries,
+    updates: ControllerUpdates,
 }
 
 /// The thread's state.
 struct Connection {
+    endpoint: Endpoint,
     device: P4RuntimeDevice,
     base: u64,
     /// Permissions of this element, at their places in the file.
     permissions: Vec<Option<ReflexSpec>>,
     orders: Receiver<Order>,
     answers: Sender<ElementAnswer>,
+    updates: Sender<ElementUpdate>,
+    /// Greatest number of an update of a connection before.
+    last_token: u64,
     own_wake: Arc<WakeupFd>,
     plane_wake: Arc<WakeupFd>,
     shared: Arc<Shared>,
@@ -231,12 +269,8 @@ impl Connection {
     /// Connects, and finds the tables of the permissions.
     fn connect(&self) -> Result<Link, LinkError> {
         let server = |error: ClientError| LinkError::Server(error.to_string());
-        let endpoint = Endpoint {
-            address: self.device.address.clone(),
-            tls: None,
-        };
         let (id, role) = (self.device.device_id, &self.device.role);
-        let mut client = Client::connect(&endpoint, id, role).map_err(server)?;
+        let mut client = Client::connect(&self.endpoint, id, role).map_err(server)?;
         let config = client
             .config(ResponseType::P4infoAndCookie)
             .map_err(server)?;
@@ -255,12 +289,12 @@ impl Connection {
         let tables: Result<Vec<_>, _> = tables.collect();
         Ok(Link {
             client,
-            tables: tables.map_err(LinkError::Bind)?,
             is_primary: false,
+            is_manager: false,
             fence: Fence::default(),
             last_result: WriteResult::Applied,
-            present: HashMap::new(),
-            held: HashSet::new(),
+            entries: SwitchEntries::new(tables.map_err(LinkError::Bind)?),
+            updates: ControllerUpdates::new(self.last_token),
         })
     }
 
@@ -270,6 +304,7 @@ impl Connection {
             self.wait();
             self.own_wake.rearm();
             self.take_orders();
+            self.pass_updates();
         }
     }
 
@@ -280,7 +315,7 @@ impl Connection {
         }
         match self.connect() {
             Ok(link) => {
-                *lock(&self.shared.keys) = link.keys();
+                *lock(&self.shared.keys) = link.entries.keys();
                 self.link = Some(link);
                 self.begin_term();
             }
@@ -291,7 +326,9 @@ impl Connection {
     /// Closes the connection, and connects again later.
     fn lost(&mut self, reason: String) {
         *lock(&self.shared.refusal) = Some(reason);
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            self.last_token = link.updates.last_token();
+        }
         self.shared.is_connected.store(false, Ordering::Relaxed);
         self.retry = Instant::now() + RETRY;
         self.plane_wake.wake();
@@ -316,7 +353,7 @@ impl Connection {
         let read = answer.and_then(|answer| {
             link.is_primary = answer.is_primary;
             match answer.is_primary {
-                true => link.read_entries().map(|()| None),
+                true => link.begin().map(|()| None),
                 false => Ok(answer.highest.map(|highest| (highest, answer.has_primary))),
             }
         });
@@ -363,6 +400,7 @@ impl Connection {
                     self.begin_term();
                 }
             }
+            Ok(Next::Told(FromServer::Other(message))) => link.take_message(&message),
             // The other controller may have gone.
             Ok(Next::TimedOut) if !link.is_primary => self.begin_term(),
             Ok(_) => {}
@@ -397,11 +435,49 @@ impl Connection {
                 Ok(Order::Settled) => {
                     self.write(&mut batch);
                     self.remove_others();
+                    if let Some(link) = &mut self.link {
+                        link.updates.settle(&link.entries, Instant::now());
+                        link.adopt();
+                    }
+                }
+                Ok(Order::Refused(token, refusal)) => {
+                    if let Some(Link {
+                        updates, entries, ..
+                    }) = &mut self.link
+                    {
+                        updates.refuse(token, refusal, entries, Instant::now());
+                    }
+                }
+                Ok(Order::Release(_done)) => {
+                    self.write(&mut batch);
+                    if let Some(link) = &mut self.link {
+                        link.release();
+                    }
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
             }
         }
         self.write(&mut batch);
+    }
+
+    /// Passes requests of controllers to the plane, and their results to the switch.
+    fn pass_updates(&mut self) {
+        let Some(link) = &mut self.link else { return };
+        link.updates.step(&link.entries, Instant::now());
+        let requests = link.updates.take_requests();
+        let is_any = !requests.is_empty();
+        for request in requests {
+            // The owner may be gone.
+            let _ = self.updates.send(request);
+        }
+        let mut results = link.updates.take_results().into_iter();
+        let sent = results.try_for_each(|result| link.client.send(ToServer::Other(pack(&result))));
+        if is_any {
+            self.plane_wake.wake();
+        }
+        if let Err(error) = sent {
+            self.lost(error.to_string());
+        }
     }
 
     /// Writes the changes of a batch in one request, and answers each.
@@ -413,22 +489,26 @@ impl Connection {
         };
         let mut counts = ElementCounts::default();
         let mut answers = Vec::new();
-        // Places in `answers` of the updates.
+        // Errors of the changes that are new.
+        let mut made = Vec::new();
+        // Places in `answers` and `made` of the updates.
         let mut places = Vec::new();
         let mut updates = Vec::new();
         for (term, change) in &changes {
             let admission = link.fence.admit(*term, change.previous, change.index);
             let (answer, count) = match admission {
                 Admission::Apply => {
-                    let result = match link.plan(change) {
+                    let result = match link.entries.plan(change) {
                         Planned::Unknown => WriteResult::Unknown,
                         Planned::Nothing => WriteResult::Applied,
-                        Planned::Write(update, former) => {
-                            places.push((answers.len(), change.key, former));
-                            updates.push(*update);
+                        Planned::Write(write) => {
+                            let (update, former) = *write;
+                            places.push((answers.len(), made.len(), change.key, former));
+                            updates.push(update);
                             WriteResult::Applied
                         }
                     };
+                    made.push(((change.key, change.change), Ok(())));
                     link.last_result = result;
                     let count = match result {
                         WriteResult::Unknown => &mut counts.unknown,
@@ -451,15 +531,22 @@ impl Connection {
         }
         match link.write(updates) {
             Ok(results) => {
-                for ((place, key, former), result) in places.into_iter().zip(results) {
+                for ((place, own, key, former), result) in places.into_iter().zip(results) {
                     let Err((code, error)) = result else { continue };
-                    put_back(&mut link.present, key, former, code);
+                    link.entries.put_back(key, former, code);
+                    made[own].1 = Err((Code::from_i32(code), error.clone()));
                     if let ElementAnswer::Has(_, result) = &mut answers[place] {
                         *result = WriteResult::Refused;
                     }
                     counts.applied -= 1;
                     counts.refused += 1;
                     *lock(&self.shared.refusal) = Some(error);
+                }
+                let Link {
+                    updates, entries, ..
+                } = link;
+                for (change, result) in made {
+                    updates.done(change, result, entries, Instant::now());
                 }
                 self.count(counts);
                 answers.into_iter().for_each(|it| self.answer(it));
@@ -504,15 +591,13 @@ impl Connection {
         let Some(link) = self.link.as_mut().filter(|link| link.is_primary) else {
             return;
         };
-        let held = &link.held;
-        let others = link.present.extract_if(|key, _| !held.contains(key));
-        let others: Vec<Entry> = others.map(|(_, entry)| entry).collect();
+        let others = link.entries.take_others();
         let mut counts = ElementCounts::default();
         let mut failed = None;
         for part in others.chunks(MAX_UPDATES) {
             let updates = part
                 .iter()
-                .map(|entry| update_of(UpdateType::Delete, entry.key()));
+                .map(|entry| update_of(UpdateType::Delete, entry.clone()));
             match link.write(updates.collect()) {
                 Ok(results) => {
                     counts.removed += results.iter().filter(|it| it.is_ok()).count() as u64;
@@ -580,26 +665,6 @@ struct Batch {
     keys: HashSet<Key>,
 }
 
-/// Need of a change at the switch.
-enum Planned {
-    /// It is no write of this element.
-    Unknown,
-    /// The switch has it.
-    Nothing,
-    /// An update, and the entry before it.
-    Write(Box<rt::Update>, Option<Entry>),
-}
-
-/// Notes that the switch refused an update: it has the entry that it had before, unless it says
-/// that there is none.
-fn put_back(present: &mut HashMap<Key, Entry>, key: Key, former: Option<Entry>, code: i32) {
-    let is_there = code != Code::NotFound as i32;
-    match former.filter(|_| is_there) {
-        Some(former) => present.insert(key, former),
-        None => present.remove(&key),
-    };
-}
-
 /// Result of an update: an error has its code.
 type UpdateResult = Result<(), (i32, String)>;
 
@@ -611,74 +676,66 @@ enum WriteFailure {
     NotPrimary(String),
 }
 
-fn update_of(kind: UpdateType, entry: rt::TableEntry) -> rt::Update {
-    rt::Update {
-        r#type: kind.into(),
-        entity: Some(rt::Entity {
-            entity: Some(Entity::TableEntry(entry)),
-        }),
-    }
-}
-
 impl Link {
-    /// Returns the keys of the permissions' tables with the fields that they get, in words.
-    fn keys(&self) -> Vec<String> {
-        let tables = self.tables.iter().flatten();
-        tables.map(|table| table.pairs.clone()).collect()
-    }
-
-    /// Reads the entries of the permissions.
-    fn read_entries(&mut self) -> Result<(), ClientError> {
+    /// Reads the entries of the managed tables, and asks for the updates of other controllers to
+    /// them. A server that does not know the message keeps making them itself.
+    fn begin(&mut self) -> Result<(), ClientError> {
         self.fence = Fence::default();
-        self.present.clear();
-        self.held.clear();
-        let (tables, present) = (&self.tables, &mut self.present);
-        for (place, table) in tables.iter().enumerate() {
-            let Some(table) = table else { continue };
-            let all = rt::TableEntry {
-                table_id: table.table_id,
+        self.is_manager = false;
+        self.updates = ControllerUpdates::new(self.updates.last_token());
+        let tables = self.entries.table_ids();
+        let request = ManageTables {
+            table_ids: tables.clone(),
+        };
+        self.client.send(ToServer::Other(pack(&request)))?;
+        // What is written after the read comes here. The error of another server is no matter.
+        self.client.settle()?;
+        self.entries.clear();
+        let all = tables.into_iter().map(|table_id| {
+            Entity::TableEntry(rt::TableEntry {
+                table_id,
                 ..rt::TableEntry::default()
-            };
-            self.client.read(vec![Entity::TableEntry(all)], |found| {
-                if let Entity::TableEntry(found) = found {
-                    present.extend(table.read(place, &found));
-                }
-            })?;
+            })
+        });
+        let all: Vec<Entity> = all.collect();
+        if all.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let entries = &mut self.entries;
+        self.client.read(all, |found| {
+            if let Entity::TableEntry(found) = found {
+                entries.read(&found);
+            }
+        })
     }
 
-    /// Returns what a change needs, and notes its effect.
-    fn plan(&mut self, change: &ElementChange) -> Planned {
-        let Some(bytes) = &change.change else {
-            self.held.remove(&change.key);
-            return match self.present.remove(&change.key) {
-                Some(entry) => {
-                    let update = update_of(UpdateType::Delete, entry.key());
-                    Planned::Write(Box::new(update), Some(entry))
-                }
-                None => Planned::Nothing,
-            };
-        };
-        let write = ElementWrite::decode(bytes.get());
-        let planned = write.and_then(|write| {
-            let table = self.tables.get(write.reflex.0)?.as_ref()?;
-            Some((table, table.entry(&write)?))
-        });
-        let Some((table, entry)) = planned else {
-            return Planned::Unknown;
-        };
-        self.held.insert(change.key);
-        let message = table.message(&entry);
-        match self.present.insert(change.key, entry) {
-            Some(before) if before.argument == self.present[&change.key].argument => {
-                Planned::Nothing
+    /// Takes a message about managed tables. Others are ignored.
+    fn take_message(&mut self, message: &Any) {
+        if let Some(update) = unpack::<ProposedUpdate>(message) {
+            self.updates.propose(update, &self.entries, Instant::now());
+        } else if unpack::<ManageTables>(message).is_some() {
+            self.is_manager = true;
+            self.adopt();
+        }
+    }
+
+    /// Requests at the store the entries of controllers that it does not have, when the switch has
+    /// all of it and other controllers cannot change them any more.
+    fn adopt(&mut self) {
+        if self.is_manager && self.updates.is_settled() {
+            for (name, change) in self.entries.unknown() {
+                self.updates.request_unasked(name, Some(change));
             }
-            Some(before) => {
-                let update = update_of(UpdateType::Modify, message);
-                Planned::Write(Box::new(update), Some(before))
-            }
-            None => Planned::Write(Box::new(update_of(UpdateType::Insert, message)), None),
+        }
+    }
+
+    /// Gives the managed tables back, and waits until the server has done it.
+    fn release(&mut self) {
+        if self.is_primary && self.is_manager {
+            let none = ToServer::Other(pack(&ManageTables::default()));
+            // If the connection fails, the tables stay managed.
+            let _ = self.client.send(none).and_then(|()| self.client.settle());
+            self.is_manager = false;
         }
     }
 
@@ -758,29 +815,5 @@ mod tests {
             other.contains("write election_id = 6 for the element"),
             "{other}"
         );
-    }
-
-    #[test]
-    fn a_refused_update_leaves_the_entry_before_it_unless_there_is_none() {
-        let entry = |argument| Entry {
-            table_id: 7,
-            fields: Vec::new(),
-            argument: Some(argument),
-        };
-        let key = [1; 16];
-        let (full, not_found) = (Code::ResourceExhausted as i32, Code::NotFound as i32);
-        // The former entry, what the update noted, the code, and what is there.
-        let cases = [
-            (Some(entry(3)), Some(entry(4)), full, Some(entry(3))),
-            (Some(entry(3)), None, full, Some(entry(3))),
-            (None, Some(entry(4)), full, None),
-            (Some(entry(3)), Some(entry(4)), not_found, None),
-            (Some(entry(3)), None, not_found, None),
-        ];
-        for (former, noted, code, expected) in cases {
-            let mut present: HashMap<Key, Entry> = noted.map(|it| (key, it)).into_iter().collect();
-            put_back(&mut present, key, former, code);
-            assert_eq!(present.remove(&key), expected);
-        }
     }
 }

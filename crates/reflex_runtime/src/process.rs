@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use consensus::{NodeId, RaftRole, Term};
+use p4rt::client::{Endpoint, Tls};
 use packet::Nanos;
 use port::Poller;
 use reflex::{
@@ -39,6 +40,8 @@ pub struct ProcessOptions {
     pub node: Option<usize>,
     /// Path of the control socket.
     pub control: Option<PathBuf>,
+    /// Keys and certificates for each element with TLS; missing ones have none.
+    pub tls: Vec<Option<Tls>>,
     /// File of a capture of each source; missing ones have none.
     pub captures: Vec<Option<PathBuf>>,
     /// Time without work after which the thread sleeps.
@@ -175,7 +178,12 @@ impl PlaneProcess {
                 )));
             };
             let (index, wake) = (ElementIndex(at), Arc::clone(&wake));
-            let (element, warning) = P4RuntimeElement::start(&loops, index, device, base, wake)?;
+            let endpoint = Endpoint {
+                address: device.address.clone(),
+                tls: options.tls.get(at).cloned().flatten(),
+            };
+            let server = (endpoint, device);
+            let (element, warning) = P4RuntimeElement::start(&loops, index, server, base, wake)?;
             warnings.extend(warning);
             elements.push(Box::new(element));
         }
@@ -279,8 +287,11 @@ impl PlaneProcess {
                 last_moment = Some(now + Nanos::from(LINGER));
             }
             if let Some(moment) = last_moment {
-                let leads = self.driver.plane().store().leading().is_some();
-                if now >= moment || !leads || self.driver.is_settled() {
+                // Confirmations of elements, too: what is not confirmed is sent by the next start.
+                let store = self.driver.plane().store();
+                let leads = store.leading().is_some();
+                let is_done = self.driver.is_settled() && !store.has_requests();
+                if now >= moment || !leads || is_done {
                     self.observe(observer);
                     return Ok(());
                 }
@@ -297,11 +308,15 @@ impl PlaneProcess {
         }
     }
 
-    /// Completes the captures of sources.
+    /// Gives the managed tables back if all nodes of the store are in this process, and completes
+    /// the captures of sources.
     ///
     /// # Errors
     /// The first error of writing one.
     pub fn finish(&mut self) -> Result<(), ProcessError> {
+        if self.members.is_none() {
+            self.driver.release();
+        }
         let finished = self.sources.iter_mut().map(OpenSource::finish);
         finished.collect::<Vec<_>>().into_iter().collect()
     }

@@ -23,6 +23,7 @@ use table::CounterShard;
 use crate::arch::{self, FastPathPlan, Pipeline};
 use crate::bounded_queue::BoundedQueue;
 use crate::budget::{Budgets, Spending};
+use crate::drop_report::ReportRate;
 use crate::ledger::Ledger;
 use crate::pre::{Replica, ReplicationEngine};
 use crate::queue::{QueueConfig, QueueTimes, Queues};
@@ -70,6 +71,8 @@ pub(crate) struct Code {
     copy_work: u32,
     /// Field that is non-zero if ingress continues with another round through the stage slots.
     resume: SnapshotCell,
+    /// The program can watch packets for drops.
+    reports_drops: bool,
 }
 
 impl Code {
@@ -103,6 +106,7 @@ impl Code {
             });
         let copy_work = of_copies.fold(0, |sum: u32, id| sum.saturating_add(work.control(id)));
         let resume = SnapshotCell::of(&program, &layout, ir::RESUME);
+        let reports_drops = pipeline.reports_drops();
         Ok(Code {
             program,
             layout,
@@ -114,6 +118,7 @@ impl Code {
             pass_work,
             copy_work: copy_work.max(COPY_COST),
             resume,
+            reports_drops,
         })
     }
 }
@@ -161,6 +166,8 @@ pub(crate) struct InFlightPacket {
     pub(crate) class_of_service: u32,
     /// True if the frame holds the fields to preserve in the next round, so it must not be zeroed.
     pub(crate) is_prepared: bool,
+    /// True if it reports a drop, or is a copy of such a packet. Its own drop is not reported.
+    pub(crate) is_drop_report: bool,
     /// Remaining work, copies and recirculations.
     spending: Spending,
 }
@@ -181,6 +188,7 @@ impl InFlightPacket {
             instance: 0,
             class_of_service: 0,
             is_prepared: false,
+            is_drop_report: false,
             spending: Spending::whole(),
         }
     }
@@ -332,6 +340,8 @@ pub(crate) struct Core {
     /// Values that are copied from one frame to another.
     pub(crate) scratch: Vec<u64>,
     pub(crate) replicas: Vec<Replica>,
+    /// Rate of the reports of drops.
+    pub(crate) report_rate: ReportRate,
     budgets: Budgets,
     /// Handover of packets for shaped ports, if there are workers.
     pub(crate) handover: Option<Handover>,
@@ -364,6 +374,7 @@ impl Core {
             old_contexts: Vec::new(),
             scratch: Vec::new(),
             replicas: Vec::new(),
+            report_rate: ReportRate::default(),
             budgets: Budgets::default(),
             handover: None,
         }
@@ -586,6 +597,9 @@ impl Core {
     ) {
         trace.event(|| TraceEvent::Dropped { reason, detail });
         self.ledger.drop(reason);
+        if job.root.code.reports_drops && !job.is_drop_report {
+            arch::report_drop(self, &job, reason, trace);
+        }
         job.suspend();
         self.put_back(job.packet, &job.root.code);
     }
@@ -721,10 +735,29 @@ impl Core {
             instance: 0,
             class_of_service: 0,
             is_prepared: false,
+            is_drop_report: job.is_drop_report,
             spending: job.spending.of_copy(),
         };
         copy.resume();
         copy
+    }
+
+    /// Copies the bytes of a dropped packet, to report the drop. The copy has a budget of its own,
+    /// since that of the packet may be used up.
+    pub(crate) fn copy_dropped(&mut self, job: &InFlightPacket) -> InFlightPacket {
+        let mut packet = self.context(&job.root.code);
+        packet.random = self.random();
+        packet.begin_pass();
+        packet.bytes.copy_from(&job.packet.bytes);
+        packet.length = job.packet.length;
+        packet.now = job.packet.now;
+        packet.work_left = job.root.work.units();
+        self.ledger.replicated += 1;
+        InFlightPacket {
+            step: job.step,
+            is_drop_report: true,
+            ..InFlightPacket::arrived(&job.root, packet, job.ingress)
+        }
     }
 
     /// Writes the copies of a clone session to [`Core::replicas`]. Returns `None` if the session is

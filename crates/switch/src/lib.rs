@@ -30,6 +30,7 @@ mod conversion;
 mod core;
 mod credit;
 mod device;
+mod drop_report;
 mod forward;
 mod frame_filter;
 mod journal;

@@ -105,6 +105,9 @@ pub(crate) fn update(catalog: &Catalog, read: &Read) -> Value {
     if read.is_const {
         add(&mut value, json!({ "is_const": true }));
     }
+    if let Some(metadata) = &read.metadata {
+        add(&mut value, json!({ "metadata": metadata }));
+    }
     value
 }
 

@@ -176,7 +176,10 @@ fn show_parts(
 
 /// Formats a statement. A constant entry of the program becomes a comment.
 pub(crate) fn statement(catalog: &Catalog, read: &Read) -> String {
-    let statement = catalog.schema.statement(&read.update);
+    let mut statement = catalog.schema.statement(&read.update);
+    if let Some(metadata) = &read.metadata {
+        statement = format!("{statement} # {metadata}");
+    }
     match read.is_const {
         true => format!("# const: {statement}"),
         false => statement,

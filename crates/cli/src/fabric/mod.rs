@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     match &options.command {
         Command::Show(options) => show::run(options),
         Command::Run(options) if options.real => real::run(
-            read_real(&options.topology)?,
+            without_models(read(&options.topology)?)?,
             options.io,
             options.choice,
             early,
@@ -108,12 +108,11 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
 }
 
-/// Reads a topology that is set up for real.
-fn read_real(path: &Path) -> Result<Topology, String> {
-    let topology = read(path)?;
+/// Returns a topology that can be set up for real.
+fn without_models(topology: Topology) -> Result<Topology, String> {
     match topology.nanopus.first() {
         Some(nanopu) => Err(format!(
-            "{} is a model of a nanoPU: leave --real away, or remove it",
+            "{} is a model of a nanoPU, which `polyplane fabric run` simulates: remove it",
             nanopu.host.name
         )),
         None => Ok(topology),

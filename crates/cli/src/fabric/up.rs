@@ -60,7 +60,8 @@ pub(super) struct UpOptions {
 /// # Errors
 /// The process may not create namespaces, or a switch cannot be created.
 pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, String> {
-    let mut topology = read_with_program(&options.topology, options.program.as_deref())?;
+    let topology = read_with_program(&options.topology, options.program.as_deref())?;
+    let mut topology = super::without_models(topology)?;
     early.begin_work();
     let maker = routing(options.choice, &mut topology)?;
     let servers = Servers::new(options.choice, topology.seed);

@@ -49,7 +49,7 @@ pub(super) struct WatchOptions {
 #[derive(Args)]
 #[command(
     after_help = "Each operation is committed by a majority of the store's nodes before it is answered. Exit status: 0, also for a key without a value; 1 if the \
-                  operation was refused or its outcome is not known."
+                  operation was refused, the key differs, or the outcome is not known."
 )]
 pub(super) struct KeyOptions {
     #[command(flatten)]
@@ -74,6 +74,12 @@ enum KeyCommand {
         key: String,
         /// The value, of at most 64 bytes.
         value: String,
+        /// Set it only if the key has this value.
+        #[arg(long, value_name = "VALUE", conflicts_with = "if_absent")]
+        if_value: Option<String>,
+        /// Set it only if the key has no value.
+        #[arg(long)]
+        if_absent: bool,
     },
     /// Remove a key.
     Delete {
@@ -150,7 +156,22 @@ pub(super) fn watch(options: &WatchOptions, early: &ProcessSetup) -> Result<Ende
 pub(super) fn key(options: &KeyOptions) -> Result<Ended, String> {
     let (operation, is_read) = match &options.operation {
         KeyCommand::Get { key } => (KeyOperation::Get(key.clone()), true),
-        KeyCommand::Put { key, value } => (KeyOperation::Put(key.clone(), value.clone()), false),
+        KeyCommand::Put {
+            key,
+            value,
+            if_value: None,
+            if_absent: false,
+        } => (KeyOperation::Put(key.clone(), value.clone()), false),
+        KeyCommand::Put {
+            key,
+            value,
+            if_value,
+            ..
+        } => {
+            let (key, value) = (key.clone(), value.clone());
+            let operation = KeyOperation::CompareAndSet(key, if_value.clone(), value);
+            (operation, false)
+        }
         KeyCommand::Delete { key } => (KeyOperation::Delete(key.clone()), false),
     };
     operation.operation()?;

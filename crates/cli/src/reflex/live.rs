@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::reflex::{Loops, PlaneDriver};
+use ::reflex::{ElementDevice, Loops, PlaneDriver};
 use clap::Args;
+use p4rt::client::Tls;
 use packet::Nanos;
 use reflex_runtime::{PlaneEvent, PlaneObserver, PlaneProcess, ProcessCounts, ProcessOptions};
 use runtime::ProcessSetup;
@@ -13,6 +14,7 @@ use support::amount;
 use terminal::live::LiveLine;
 
 use super::show::{self, Report};
+use crate::address::pem;
 use crate::engine::Choice;
 use crate::{Ended, out};
 
@@ -39,7 +41,7 @@ impl LiveOptions {
 #[command(
     after_help = "Give each node of [store] an address, and start one process for each. All read the same file. The node that leads sends commands to switches; \
                   decisions of the others are proposed to it. Votes and entries are kept in [store] dir, so a killed process is started again with the same \
-                  command.\n\nStops on SIGINT, SIGTERM and SIGHUP."
+                  command.\n\nStops on SIGINT, SIGTERM and SIGHUP. Exit status: 0; 1 for errors, also for changes that are at no switch at the end; 2 for wrong usage."
 )]
 pub(super) struct MemberOptions {
     /// The loop file.
@@ -115,6 +117,7 @@ pub(super) fn run(
     let folder = run.file.parent().unwrap_or(Path::new(""));
     let process_options = ProcessOptions {
         folder: folder.to_owned(),
+        tls: tls(&loops, run.file)?,
         node: run.node,
         control: options.control.clone(),
         spin: Duration::from_micros(options.spin),
@@ -154,18 +157,17 @@ pub(super) fn run(
     let finished = process.finish();
     ran.and(finished).map_err(|error| error.to_string())?;
     let counts = process.counts();
+    let report = Report::new(process.driver(), process.now());
+    let report = report.with_start(start).with_others(counts.others);
     match run.json {
         true => out::json_line(&show::state(process.driver(), counts, start, process.now())),
-        false => {
-            let report = Report::new(process.driver(), process.now());
-            let report = report.with_start(start).with_others(counts.others);
-            out::text(&report.text());
-            if let Some(warning) = report.warning() {
-                out::note(&format!("warning: {warning}"));
-            }
-        }
+        false => out::text(&report.text()),
     }
     let mut is_well = true;
+    if let Some(error) = report.error() {
+        is_well = false;
+        out::error(&error);
+    }
     for error in process.source_errors() {
         is_well = false;
         out::error(error);
@@ -174,6 +176,35 @@ pub(super) fn run(
         true => Ended::Well,
         false => Ended::WithErrors,
     })
+}
+
+/// Reads the keys and certificates of elements with TLS.
+fn tls(loops: &Loops, file: &Path) -> Result<Vec<Option<Tls>>, String> {
+    let of = |device: &ElementDevice| {
+        let ElementDevice::P4Runtime(device) = device else {
+            return Ok(None);
+        };
+        let Some(files) = &device.tls else {
+            return Ok(None);
+        };
+        let read = |path: &Path, what| pem(&file.with_file_name("").join(path), what);
+        let identity = files.identity.as_ref().map(|(certificate, key)| {
+            Ok::<_, String>((read(certificate, "CERTIFICATE")?, read(key, "PRIVATE KEY")?))
+        });
+        Ok(Some(Tls {
+            ca: read(&files.ca, "CERTIFICATE")?,
+            identity: identity.transpose()?,
+            name: files.name.clone(),
+        }))
+    };
+    let elements = loops.elements.iter();
+    let tls = elements.map(|element| {
+        of(&element.device).map_err(|error: String| {
+            let (file, line) = (file.display(), element.line);
+            format!("{file}:{line}: element {}: {error}", element.name)
+        })
+    });
+    tls.collect()
 }
 
 /// Prints events while a plane runs.

@@ -34,7 +34,7 @@ use crate::{Ended, out};
                   polyplane reflex run loops.toml --control plane.sock      sources and switches that are real\n  \
                   polyplane reflex member loops.toml --name a --control a.sock   one of several processes\n  \
                   polyplane reflex kv put threshold 20 --control plane.sock\n\n\
-                  docs/reference/reflex.md has the file. Exit status: 0, also if there is no decision; 1 for errors in what was given, 2 for wrong usage."
+                  docs/reference/reflex.md has the file. Exit status: 0, also if there is no decision; 1 for errors in what was given, and for changes that are at no switch at the end of a real run; 2 for wrong usage."
 )]
 pub(crate) struct Options {
     #[command(subcommand)]

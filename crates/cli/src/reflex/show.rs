@@ -457,8 +457,8 @@ impl Report {
 }
 
 impl Report {
-    /// Returns a warning if changes are at no switch, with the reasons.
-    pub(super) fn warning(&self) -> Option<String> {
+    /// Returns an error if changes are at no switch, with the reasons.
+    pub(super) fn error(&self) -> Option<String> {
         let waiting: u64 = self.monitors.iter().map(|it| it.waiting).sum();
         let away = self.elements.iter().filter(|it| !it.connected);
         let reasons = away.map(|it| {

@@ -121,6 +121,7 @@ impl Check<'_> {
             agent: None,
             gateway: nanopu.gateway.clone(),
             neighbours: nanopu.neighbours.clone(),
+            setup: Vec::new(),
         });
         let cores = self.number(&nanopu.cores, 1, 1usize);
         if let Some(given) = nanopu.cores.as_ref().filter(|_| cores > MAX_CORES) {

@@ -25,6 +25,9 @@
 //! | uBPF | `standard_metadata` | `standard_metadata` (newer version of the model only) |
 //! | XDP | `input`, `output` | `xdp_input`, `xdp_output` |
 //!
+//! In v1model, scalar fields of user metadata with the annotations `@drop_session` and
+//! `@drop_reason` are the intrinsics [`ir::DROP_SESSION`] and [`ir::DROP_REASON`].
+//!
 //! # Shared storage
 //!
 //! In v1model, headers, user metadata and standard metadata are one storage each for all blocks:
@@ -198,6 +201,7 @@ impl Lower<'_> {
         self.handler_constants();
         if self.binding.arch == Arch::V1model {
             self.annotated_field_lists();
+            self.drop_reports();
             self.egress_length();
         }
     }

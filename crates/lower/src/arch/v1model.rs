@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use ir::{Arch, BlockRole, FieldId};
+use ir::{Arch, BlockRole, FieldId, ScalarTy};
 use sema::hir::Ty;
 use support::work::checkpoint;
 
 use super::{Binding, BlockSpec, PACKET};
 use crate::annotate;
 use crate::cx::Lower;
-use crate::storage::Place;
+use crate::storage::{Place, SlotKind};
+
+/// Reports of drops a second and worker at most.
+const MAX_DROP_REPORTS: u32 = 1_000_000;
 
 pub(super) const BINDING: Binding = Binding {
     arch: Arch::V1model,
@@ -67,6 +70,60 @@ impl Lower<'_> {
                 .field_lists
                 .entry(number)
                 .or_insert(fields);
+        }
+    }
+
+    /// Finds the fields of user metadata by which packets are watched for drops, and checks their
+    /// rate.
+    pub(super) fn drop_reports(&mut self) {
+        let names = [
+            ("drop_session", ir::DROP_SESSION),
+            ("drop_reason", ir::DROP_REASON),
+        ];
+        if let Some(place) = self.shared.get("meta").cloned() {
+            let hir = self.hir;
+            let ty = self.peel(place.ty);
+            let fields = match *self.ty(ty) {
+                Ty::Record(id, _) => hir.records[id].fields.as_slice(),
+                _ => &[],
+            };
+            for (index, field) in fields.iter().enumerate() {
+                checkpoint();
+                for (annotation, intrinsic) in names {
+                    if !annotate::has(&field.annotations, annotation) {
+                        continue;
+                    }
+                    let number = self.member(&place, index).and_then(|member| {
+                        let SlotKind::Scalar(field, _) = member.slot.kind else {
+                            return None;
+                        };
+                        let is_number = matches!(self.out.fields[field].ty, ScalarTy::Bit(1..=64));
+                        is_number.then_some(field)
+                    });
+                    let intrinsics = &mut self.out.pipeline.intrinsics;
+                    let is_first = !intrinsics.contains_key(intrinsic);
+                    match number.filter(|_| is_first) {
+                        Some(field) => drop(intrinsics.insert(intrinsic.to_owned(), field)),
+                        None => {
+                            let message = format!(
+                                "`@{annotation}` is for one field of user metadata, of a type bit<1> to bit<64>"
+                            );
+                            self.error("E1104", hir.instances[self.main].span, message);
+                        }
+                    }
+                }
+            }
+        }
+        for annotation in &self.hir.package_annotations {
+            let rate = annotate::numbers(self.hir, annotation);
+            let is_rate = matches!(rate[..], [1..=MAX_DROP_REPORTS]);
+            if annotation.name.as_str() == ir::DROP_REPORTS && !is_rate {
+                let message = format!(
+                    "`@{}` has the number of reports a second, from 1 to {MAX_DROP_REPORTS}",
+                    ir::DROP_REPORTS
+                );
+                self.error("E1104", self.hir.instances[self.main].span, message);
+            }
         }
     }
 

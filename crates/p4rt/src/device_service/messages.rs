@@ -68,6 +68,9 @@ impl DeviceService {
 
     /// Processes an extension message of a controller. Waits while many wait for the device.
     pub(crate) async fn extend(&self, client: ClientId, message: &Any) -> Checked {
+        if self.manage(client, message).await? {
+            return Ok(());
+        }
         if !self.extensions.iter().any(|url| *url == message.type_url) {
             let message = format!(
                 "messages of the type `{}` mean nothing here",

@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::DeviceService;
 use crate::batch;
+use crate::managed::ProposedUpdates;
 use crate::pending_commits::{self, Waiting};
 use crate::pipeline::DeviceTarget;
 use crate::read;
@@ -46,41 +47,54 @@ impl DeviceService {
     }
 
     async fn make_and_keep(&self, request: &WriteRequest) -> Result<Vec<Checked>, Status> {
-        let (results, waiting) = self.make(request).await?;
+        let ((mut results, waiting), proposed) = self.make(request).await?;
         // No lock is held here. Other batches can be written meanwhile, and one sync stores them
         // together.
         if let Some(waiting) = waiting
             && let Err(fault) = pending_commits::check(waiting.await)
         {
             self.take_back().await?;
-            return Err(fault.into());
+            if proposed.is_empty() {
+                return Err(fault.into());
+            }
+            results.fill(Err(fault));
         }
-        Ok(results)
+        Ok(proposed
+            .complete(results, |number| self.withdraw(number))
+            .await)
     }
 
-    async fn make(&self, request: &WriteRequest) -> Result<Made, Status> {
+    /// Makes the updates of a batch, and proposes those of managed tables.
+    async fn make(&self, request: &WriteRequest) -> Result<(Made, ProposedUpdates), Status> {
         let pipeline = self.pipeline.write().await;
         self.check_primary(&request.role, request.election_id.as_ref())?;
         let (config, ground) = pipeline.current()?;
         let schema = &config.schema;
         let updates = request.updates.iter();
-        let ops: Vec<Checked<Op>> = updates
+        let mut ops: Vec<Checked<Op>> = updates
             .map(|update| write::convert(schema, &request.role, update))
             .collect();
-        match Atomicity::try_from(request.atomicity) {
-            Ok(Atomicity::ContinueOnError) => Ok(self.write_each(schema, &ground, ops).await?),
-            Ok(Atomicity::RollbackOnError) => Ok(self.write_all(schema, &ground, ops).await?),
-            Ok(Atomicity::DataplaneAtomic) => {
-                write::check_at_once(schema, &request.updates)?;
-                let seen = request.updates.iter().map(write::seen);
-                let made = self.write_at_once(schema, &ground, ops, seen.collect());
-                Ok(made.await?)
-            }
-            Err(_) => {
-                let message = format!("there is no atomicity {}", request.atomicity);
-                Err(Status::invalid_argument(message))
-            }
+        let Ok(atomicity) = Atomicity::try_from(request.atomicity) else {
+            let message = format!("there is no atomicity {}", request.atomicity);
+            return Err(Status::invalid_argument(message));
+        };
+        let proposed = match ground {
+            DeviceTarget::Running => self.propose(schema, request, &mut ops)?,
+            DeviceTarget::Saved(_) => ProposedUpdates::default(),
+        };
+        if ops.is_empty() && !proposed.is_empty() {
+            return Ok(((Vec::new(), None), proposed));
         }
+        let made = match atomicity {
+            Atomicity::ContinueOnError => self.write_each(schema, &ground, ops).await?,
+            Atomicity::RollbackOnError => self.write_all(schema, &ground, ops).await?,
+            Atomicity::DataplaneAtomic => {
+                write::check_at_once(schema, &request.updates)?;
+                let seen = request.updates.iter().map(write::seen).collect();
+                self.write_at_once(schema, &ground, ops, seen).await?
+            }
+        };
+        Ok((made, proposed))
     }
 
     /// Undoes the changes that could not be stored.

@@ -142,7 +142,7 @@ fn cells_at_once(schema: &Schema, update: &Update) -> usize {
 }
 
 /// Checks that a role may write an object with this owner (`@p4runtime_role`).
-fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
+pub(crate) fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str) -> Checked {
     match owner {
         Some(owner) if !role.is_empty() && owner != role => refuse(
             Code::PermissionDenied,

@@ -7,6 +7,7 @@ mod batches;
 mod cells;
 mod devices;
 mod faults;
+mod managed;
 mod pipeline;
 mod profiles;
 mod reads;

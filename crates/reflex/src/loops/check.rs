@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
 
 use consensus::{Ack, MAX_MEMBERS, ReadMode};
 use packet::Nanos;
@@ -11,7 +12,7 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 use super::file::{self, File};
 use super::{
     ElementDevice, ElementIndex, ElementSpec, Loops, MemberTransport, MonitorSpec, P4RuntimeDevice,
-    ReflexIndex, ReflexSpec, SourcePlace, SourceSpec, StoreSpec,
+    ReflexIndex, ReflexSpec, SourcePlace, SourceSpec, StoreSpec, TlsFiles,
 };
 
 /// UDP port of telemetry reports by default.
@@ -255,6 +256,10 @@ impl Check {
                     .as_ref()
                     .map(|it| self.mistakes.line(it)),
                 element.role.as_ref().map(|it| self.mistakes.line(it)),
+                element.tls_ca.as_ref().map(|it| self.mistakes.line(it)),
+                element.tls_cert.as_ref().map(|it| self.mistakes.line(it)),
+                element.tls_key.as_ref().map(|it| self.mistakes.line(it)),
+                element.tls_name.as_ref().map(|it| self.mistakes.line(it)),
             ];
             for line in others.into_iter().flatten() {
                 self.mistakes.add(FileMistake {
@@ -279,6 +284,33 @@ impl Check {
             device_id: self.mistakes.number(&element.device_id, 0, 1),
             election_id: self.mistakes.number(&element.election_id, 0, 1),
             role: role.map_or(String::new(), |role| role.get_ref().clone()),
+            tls: self.tls(element),
+        })
+    }
+
+    /// Reads the files for TLS. `tls_ca` turns it on.
+    fn tls(&mut self, element: &file::Element) -> Option<TlsFiles> {
+        let path = |text: &Text| PathBuf::from(text.get_ref());
+        let identity = element.tls_cert.as_ref().zip(element.tls_key.as_ref());
+        let lonely = match identity {
+            Some(_) => None,
+            None => element.tls_cert.as_ref().or(element.tls_key.as_ref()),
+        };
+        if let Some(lonely) = lonely {
+            let message = "tls_cert and tls_key belong together".to_owned();
+            self.mistakes
+                .at(lonely, message, "write both, or none of them");
+        }
+        let others = [&element.tls_cert, &element.tls_key, &element.tls_name];
+        if let (None, Some(other)) = (&element.tls_ca, others.into_iter().flatten().next()) {
+            let message = "there is no tls_ca, so the server is not asked for TLS".to_owned();
+            let mend = "write tls_ca = \"FILE\", the certificate that the server's is signed by";
+            self.mistakes.at(other, message, mend);
+        }
+        element.tls_ca.as_ref().map(|ca| TlsFiles {
+            ca: path(ca),
+            identity: identity.map(|(certificate, key)| (path(certificate), path(key))),
+            name: element.tls_name.as_ref().map(|name| name.get_ref().clone()),
         })
     }
 

@@ -38,6 +38,13 @@ pub(super) struct Element {
     pub(super) election_id: Option<Spanned<i64>>,
     /// Role at the P4Runtime server.
     pub(super) role: Option<Text>,
+    /// File of the authorities that sign the P4Runtime server's certificate.
+    pub(super) tls_ca: Option<Text>,
+    /// File of the plane's own certificate, and that of its key.
+    pub(super) tls_cert: Option<Text>,
+    pub(super) tls_key: Option<Text>,
+    /// Name in the server's certificate, if it is not that of the address.
+    pub(super) tls_name: Option<Text>,
     /// Its node ID in reports.
     pub(super) node: Option<Spanned<i64>>,
     /// Time of a command on its way, and of its answer.

@@ -111,6 +111,19 @@ pub struct P4RuntimeDevice {
     pub election_id: u64,
     /// The role; empty for the default role.
     pub role: String,
+    /// Files for TLS, if the server speaks it.
+    pub tls: Option<TlsFiles>,
+}
+
+/// Files of certificates and keys in PEM, relative to the loop file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Certificates of the authorities that sign the server's.
+    pub ca: PathBuf,
+    /// The plane's own certificate and its key, if the server asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Name in the server's certificate, if it is not that of the address.
+    pub name: Option<String>,
 }
 
 /// A place that reports are received at.

@@ -7,10 +7,12 @@ use p4info::p4::config::v1::{Preamble, Table};
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::field_match::{Exact, FieldMatchType, Lpm};
 use p4info::p4::v1::table_action::Type as ActionType;
+use prost::Message;
 use reflex::{
     BindError, BindReason, ChangeSpec, ElementWrite, EntryKey, KeyBytes, KeyPart, ReflexIndex,
     ReflexSpec, Setting, WritePlace,
 };
+use support::rng::mix;
 
 /// Table of a permission, by the numbers of a server's P4Info.
 #[derive(Clone, Debug)]
@@ -35,24 +37,74 @@ struct BoundField {
     is_prefix: bool,
 }
 
-/// Entry that the switch has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Entry of a managed table.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
-    pub(super) table_id: u32,
-    pub(super) fields: Vec<rt::FieldMatch>,
-    /// Argument of the action. [`u32::MAX`]: another action than the permission's.
-    pub(super) argument: Option<u32>,
+    /// Its message, in the form of [`plain`].
+    pub(super) message: rt::TableEntry,
+    /// Place in the file of the permission that it is of; `None` for one of a controller.
+    pub(super) reflex: Option<usize>,
 }
 
-impl Entry {
-    /// Returns the message that names the entry.
-    pub(super) fn key(&self) -> rt::TableEntry {
-        rt::TableEntry {
-            table_id: self.table_id,
-            r#match: self.fields.clone(),
-            ..rt::TableEntry::default()
+/// Returns the message that names an entry.
+pub(super) fn key_of(entry: &rt::TableEntry) -> rt::TableEntry {
+    rt::TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match.clone(),
+        priority: entry.priority,
+        is_default_action: entry.is_default_action,
+        ..rt::TableEntry::default()
+    }
+}
+
+/// Returns the part of an entry that is written and does not change by itself: numbers in canonical
+/// form, fields and parameters in the order of their numbers.
+pub(super) fn plain(entry: &rt::TableEntry) -> rt::TableEntry {
+    let mut fields = entry.r#match.clone();
+    fields.sort_by_key(|field| field.field_id);
+    for field in &mut fields {
+        let values = match &mut field.field_match_type {
+            Some(FieldMatchType::Exact(exact)) => [Some(&mut exact.value), None],
+            Some(FieldMatchType::Lpm(lpm)) => [Some(&mut lpm.value), None],
+            Some(FieldMatchType::Ternary(it)) => [Some(&mut it.value), Some(&mut it.mask)],
+            Some(FieldMatchType::Range(it)) => [Some(&mut it.low), Some(&mut it.high)],
+            Some(FieldMatchType::Optional(it)) => [Some(&mut it.value), None],
+            Some(FieldMatchType::Other(_)) | None => [None, None],
+        };
+        for value in values.into_iter().flatten() {
+            *value = canonical(value);
         }
     }
+    let mut action = entry.action.clone();
+    let kind = action.as_mut().and_then(|action| action.r#type.as_mut());
+    if let Some(ActionType::Action(action)) = kind {
+        action.params.sort_by_key(|param| param.param_id);
+        for param in &mut action.params {
+            param.value = canonical(&param.value);
+        }
+    }
+    rt::TableEntry {
+        r#match: fields,
+        action,
+        metadata: entry.metadata.clone(),
+        idle_timeout_ns: entry.idle_timeout_ns,
+        meter_config: entry.meter_config,
+        ..key_of(entry)
+    }
+}
+
+/// Returns the name in the store of a controller's entry: a hash of 128 bits of its key.
+pub(super) fn controller_name(entry: &rt::TableEntry) -> Key {
+    let bytes = key_of(entry).encode_to_vec();
+    let mut halves = [mix(1 << 32), mix(1 << 33)];
+    for half in &mut halves {
+        let bytes = bytes.iter().map(|byte| u64::from(*byte));
+        *half = bytes.fold(*half, |half, byte| mix(half ^ byte));
+    }
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&halves[0].to_le_bytes());
+    name[8..].copy_from_slice(&halves[1].to_le_bytes());
+    name
 }
 
 fn name(preamble: Option<&Preamble>) -> &str {
@@ -199,16 +251,7 @@ impl BoundTable {
             field_id: field.id,
             field_match_type: Some(field.matching(part)),
         });
-        fits.then(|| Entry {
-            table_id: self.table_id,
-            fields: fields.collect(),
-            argument,
-        })
-    }
-
-    /// Returns the message of an entry, with the permission's name.
-    pub(super) fn message(&self, entry: &Entry) -> rt::TableEntry {
-        let params = self.param.zip(entry.argument);
+        let params = self.param.zip(argument);
         let params = params.map(|(param_id, argument)| rt::action::Param {
             param_id,
             value: canonical(&argument.to_be_bytes()),
@@ -217,21 +260,38 @@ impl BoundTable {
             action_id: self.action_id,
             params: params.into_iter().collect(),
         };
-        rt::TableEntry {
-            table_id: entry.table_id,
-            r#match: entry.fields.clone(),
+        let message = rt::TableEntry {
+            table_id: self.table_id,
+            r#match: fields.collect(),
             action: Some(rt::TableAction {
                 r#type: Some(ActionType::Action(action)),
             }),
             metadata: self.owner.clone(),
             ..rt::TableEntry::default()
-        }
+        };
+        fits.then(|| Entry {
+            message: plain(&message),
+            reflex: Some(write.reflex.0),
+        })
     }
 
     /// Returns the name in the store, and the entry, of a message that was read. `None` if it is
     /// not of the permission at this place of the file.
     pub(super) fn read(&self, place: usize, message: &rt::TableEntry) -> Option<(Key, Entry)> {
-        if message.table_id != self.table_id || message.metadata != self.owner {
+        if message.metadata != self.owner {
+            return None;
+        }
+        let entry = Entry {
+            message: plain(message),
+            reflex: Some(place),
+        };
+        Some((self.name(place, message)?, entry))
+    }
+
+    /// Returns the name in the store that an entry with the key of a message would have if it were
+    /// of the permission at this place of the file. `None` if the permission has no such key.
+    pub(super) fn name(&self, place: usize, message: &rt::TableEntry) -> Option<Key> {
+        if message.table_id != self.table_id || message.is_default_action {
             return None;
         }
         let mut parts = Vec::new();
@@ -240,26 +300,17 @@ impl BoundTable {
             let given = given.find(|given| given.field_id == field.id);
             parts.push(field.read(given)?);
         }
-        let Some(ActionType::Action(action)) = message.action.as_ref()?.r#type.as_ref() else {
-            return None;
-        };
-        let mut params = action.params.iter();
-        let argument = match self.param {
-            _ if action.action_id != self.action_id => Some(u32::MAX),
-            None => None,
-            Some(id) => params.find(|it| it.param_id == id).map(|param| {
-                let number = param.value.iter();
-                number.fold(0, |sum: u32, byte| sum << 8 | u32::from(*byte))
-            }),
-        };
-        let key = EntryKey::of_parts(parts.into_iter())?;
         let write = ElementWrite {
             reflex: ReflexIndex(place),
-            place: WritePlace::Entry(key),
-            setting: Some(Setting::Action(self.param.map(|_| 0))),
+            place: WritePlace::Entry(EntryKey::of_parts(parts.into_iter())?),
+            setting: None,
         };
-        let entry = self.entry(&write)?;
-        Some((write.name(), Entry { argument, ..entry }))
+        Some(write.name())
+    }
+
+    /// Returns the metadata of the permission's entries.
+    pub(super) fn owner(&self) -> &[u8] {
+        &self.owner
     }
 }
 
@@ -297,6 +348,27 @@ impl BoundField {
 }
 
 #[cfg(test)]
+impl BoundTable {
+    /// Creates table 7 with two keys, of 4 and 2 bytes, and an action 9 with this parameter, for a
+    /// permission `detour`.
+    pub(super) fn for_test(is_prefix: bool, param: Option<u32>) -> BoundTable {
+        let field = |id, width, is_prefix| BoundField {
+            id,
+            width,
+            is_prefix,
+        };
+        BoundTable {
+            pairs: String::new(),
+            table_id: 7,
+            owner: b"reflex detour".to_vec(),
+            fields: vec![field(1, 32, is_prefix), field(2, 16, false)],
+            action_id: 9,
+            param,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -308,25 +380,70 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_read_has_the_name_of_its_write() {
-        let field = |id, width, is_prefix| BoundField {
-            id,
-            width,
-            is_prefix,
+    fn entries_that_differ_in_form_alone_are_equal_and_have_one_name() {
+        let field = |field_id, value: &[u8], mask: &[u8]| rt::FieldMatch {
+            field_id,
+            field_match_type: Some(FieldMatchType::Ternary(rt::field_match::Ternary {
+                value: value.to_vec(),
+                mask: mask.to_vec(),
+            })),
         };
+        let param = |param_id, value: &[u8]| rt::action::Param {
+            param_id,
+            value: value.to_vec(),
+        };
+        let entry = |fields: &[rt::FieldMatch], params: Vec<rt::action::Param>| {
+            let action = rt::Action {
+                action_id: 9,
+                params,
+            };
+            rt::TableEntry {
+                table_id: 7,
+                r#match: fields.to_vec(),
+                priority: 5,
+                action: Some(rt::TableAction {
+                    r#type: Some(ActionType::Action(action)),
+                }),
+                metadata: b"mine".to_vec(),
+                idle_timeout_ns: 3,
+                ..rt::TableEntry::default()
+            }
+        };
+        let one = entry(
+            &[field(1, &[2], &[0xff]), field(2, &[0], &[1])],
+            vec![param(1, &[4]), param(2, &[0])],
+        );
+        let read = rt::TableEntry {
+            counter_data: Some(rt::CounterData::default()),
+            ..entry(
+                &[field(2, &[0, 0], &[0, 1]), field(1, &[0, 2], &[0, 0xff])],
+                vec![param(2, &[0, 0]), param(1, &[0, 4])],
+            )
+        };
+        assert_eq!(plain(&one), one);
+        assert_eq!(plain(&read), one);
+        assert_eq!(controller_name(&one), controller_name(&plain(&read)));
+        let other = rt::TableEntry {
+            priority: 6,
+            ..one.clone()
+        };
+        assert_ne!(controller_name(&one), controller_name(&other));
+        let default = rt::TableEntry {
+            is_default_action: true,
+            ..rt::TableEntry::default()
+        };
+        let without_key = rt::TableEntry::default();
+        assert_ne!(controller_name(&default), controller_name(&without_key));
+    }
+
+    #[test]
+    fn an_entry_that_is_read_has_the_name_of_its_write() {
         for (is_prefix, param, argument) in [
             (false, Some(1), Some(4)),
             (true, Some(1), Some(4)),
             (false, None, None),
         ] {
-            let table = BoundTable {
-                pairs: String::new(),
-                table_id: 7,
-                owner: b"reflex detour".to_vec(),
-                fields: vec![field(1, 32, is_prefix), field(2, 16, false)],
-                action_id: 9,
-                param,
-            };
+            let table = BoundTable::for_test(is_prefix, param);
             let prefixes: &[u8] = if is_prefix { &[0, 8, 32] } else { &[32] };
             for prefix in prefixes {
                 let parts = [
@@ -339,13 +456,15 @@ mod tests {
                     setting: Some(Setting::Action(argument)),
                 };
                 let entry = table.entry(&write).unwrap();
-                let message = table.message(&entry);
+                let message = entry.message.clone();
                 assert_eq!(table.read(3, &message), Some((write.name(), entry)));
                 let other = rt::TableEntry {
                     metadata: b"operator".to_vec(),
                     ..message
                 };
                 assert_eq!(table.read(3, &other), None);
+                assert_eq!(table.name(3, &other), Some(write.name()));
+                assert_ne!(controller_name(&other), write.name());
                 let short = EntryKey::of_parts(parts[..1].iter().copied()).unwrap();
                 let wrong = ElementWrite {
                     place: WritePlace::Entry(short),

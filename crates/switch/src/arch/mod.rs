@@ -6,7 +6,7 @@ mod pna;
 mod psa;
 mod v1model;
 
-use exec::DropDetail;
+use exec::{DropDetail, DropReason};
 use ir::{Arch, Layout, Program};
 use packet::PortId;
 
@@ -49,6 +49,34 @@ impl Pipeline {
             Pipeline::Pna(arch) => arch.pass(program),
             Pipeline::Ebpf(_) | Pipeline::Ubpf(_) | Pipeline::Xdp(_) | Pipeline::Own(_) => None,
         }
+    }
+}
+
+impl Pipeline {
+    /// Returns whether the program can watch packets for drops.
+    pub(crate) fn reports_drops(&self) -> bool {
+        match self {
+            Pipeline::V1model(arch) => arch.reports_drops(),
+            Pipeline::Psa(_)
+            | Pipeline::Pna(_)
+            | Pipeline::Ebpf(_)
+            | Pipeline::Ubpf(_)
+            | Pipeline::Xdp(_)
+            | Pipeline::Own(_) => false,
+        }
+    }
+}
+
+/// Reports the drop of a packet if the program watches it and the rate allows it.
+pub(crate) fn report_drop(
+    core: &mut Core,
+    job: &InFlightPacket,
+    reason: DropReason,
+    trace: &mut Trace<'_>,
+) {
+    let root = std::sync::Arc::clone(&job.root);
+    if let Pipeline::V1model(arch) = &root.code.pipeline {
+        arch.report_drop(core, job, reason, trace);
     }
 }
 

@@ -21,6 +21,7 @@ use packet::PortId;
 
 use crate::arch::fast_path::{FastPathBuilder, FastPathPlan, Resume};
 use crate::core::{CloneMode, Core, InFlightPacket, PRIORITIES, PacketPath, Trace};
+use crate::drop_report::DropReports;
 use crate::pre::Replica;
 use crate::queue::QueueTimes;
 use crate::snapshot_cell::{Limbs, SnapshotCell, metadata};
@@ -57,6 +58,7 @@ pub(crate) struct V1model {
     checksum_error: SnapshotCell,
     parser_error: SnapshotCell,
     priority: SnapshotCell,
+    drop_reports: DropReports,
     chain: chain::Chain,
     metadata: Limbs,
     field_lists: BTreeMap<u32, Limbs>,
@@ -85,6 +87,7 @@ impl V1model {
             checksum_error: slot("checksum_error"),
             parser_error: slot("parser_error"),
             priority: slot("priority"),
+            drop_reports: DropReports::of(program, layout),
             chain: chain::Chain::of(program, layout),
             metadata: metadata(program, layout),
             field_lists: lists
@@ -287,6 +290,65 @@ impl V1model {
         }
         core.replicas = replicas;
         job.resume();
+    }
+
+    /// Returns whether the program can watch packets for drops.
+    pub(super) fn reports_drops(&self) -> bool {
+        self.drop_reports.session.exists()
+    }
+
+    /// Makes the copies of a watched packet that report its drop. They are copies of the packet as
+    /// it was received, or as it started over, parsed again. They have its metadata, and the number
+    /// of the reason unless the program wrote one.
+    pub(super) fn report_drop(
+        &self,
+        core: &mut Core,
+        job: &InFlightPacket,
+        reason: DropReason,
+        trace: &mut Trace<'_>,
+    ) {
+        let reports = &self.drop_reports;
+        let session = reports.session.get(job.packet.frame()) as u32;
+        if session == 0 || !DropReports::has(reason) {
+            return;
+        }
+        let Some(mode) = core.session(&job.root, session, trace) else {
+            return;
+        };
+        let now = job.packet.now;
+        if core.replicas.is_empty() || !core.report_rate.take(reports, now) {
+            return;
+        }
+        let replicas = std::mem::take(&mut core.replicas);
+        for &replica in &replicas {
+            let mut copy = core.copy_dropped(job);
+            begin_clone(&mut copy, PacketPath::CloneI2E, mode, replica, trace);
+            self.ingress_port
+                .set(copy.packet.frame_mut(), job.ingress.0.into());
+            if let ParserVerdict::Drop(reason) = core.parse(&mut copy, BlockRole::Parser, trace) {
+                core.drop(copy, reason, DropDetail::None, trace);
+                continue;
+            }
+            core.scratch.clear();
+            self.metadata.save(job.packet.frame(), &mut core.scratch);
+            let frame = copy.packet.frame_mut();
+            self.metadata.restore(frame, &core.scratch);
+            if reports.reason.get(frame) == 0 {
+                let number = DropReports::number(reason);
+                reports
+                    .reason
+                    .set(frame, number.min(reports.reason.largest()));
+            }
+            self.finish_clone(
+                core,
+                copy,
+                replica,
+                instance_type::INGRESS_CLONE,
+                mode,
+                trace,
+            );
+        }
+        core.replicas = replicas;
     }
 
     fn finish_clone(
@@ -562,11 +624,7 @@ impl V1model {
         pass.send_frame();
         pass.leave_if_asked();
         pass.leave_if_set(self.mcast_grp);
-        pass.drop_if_equal(
-            self.egress_spec,
-            self.egress_spec.largest(),
-            DropReason::Ingress,
-        );
+        self.pass_drop(pass, DropReason::Ingress);
         pass.set(
             self.instance_type,
             PassInput::Constant(instance_type::NORMAL),
@@ -596,11 +654,17 @@ impl V1model {
         pass.control(BlockRole::Egress);
         pass.send_frame();
         pass.leave_if_asked();
-        pass.drop_if_equal(
-            self.egress_spec,
-            self.egress_spec.largest(),
-            DropReason::Egress,
-        );
+        self.pass_drop(pass, DropReason::Egress);
+    }
+
+    /// Adds the step that drops packets for the drop port. If they may be watched, they exit, and
+    /// the general code drops and reports them.
+    fn pass_drop(&self, pass: &mut FastPathBuilder<'_>, reason: DropReason) {
+        let port = self.egress_spec.largest();
+        match self.reports_drops() {
+            true => pass.leave_if_equal(self.egress_spec, port),
+            false => pass.drop_if_equal(self.egress_spec, port, reason),
+        }
     }
 
     fn enter_egress(

@@ -1,0 +1,173 @@
+//! Managed tables: their managers, and writes that become proposals.
+
+use std::collections::BTreeSet;
+
+use p4info::p4::v1 as rt;
+use p4info::p4::v1::WriteRequest;
+use p4info::p4::v1::stream_message_response::Update as Notice;
+use p4info::p4::v1::write_request::Atomicity;
+use p4info::polyplane::reflex::v1 as wire;
+use prost_types::Any;
+use tonic::Code;
+
+use super::{DeviceService, response};
+use crate::arbiter::ClientId;
+use crate::managed::{self, ProposedUpdates, pack, unpack};
+use crate::pipeline::lock;
+use crate::request_error::{Checked, refuse};
+use crate::schema::Schema;
+use crate::undo::Op;
+
+/// Guard of an arbitration: proposals of its role are refused as long as it lives.
+pub(super) struct Arbitrating<'a> {
+    service: &'a DeviceService,
+    role: &'a str,
+}
+
+impl Drop for Arbitrating<'_> {
+    fn drop(&mut self) {
+        lock(&self.service.managed).arbitrate(self.role, false);
+    }
+}
+
+impl DeviceService {
+    /// Processes an extension message about managed tables. Returns false if it is another one.
+    ///
+    /// # Errors
+    /// The session is not primary, or may not manage the tables.
+    pub(super) async fn manage(&self, client: ClientId, message: &Any) -> Checked<bool> {
+        if let Some(result) = unpack::<wire::ProposalResult>(message) {
+            lock(&self.managed).answer(client, result);
+            self.proposal_ended.notify_waiters();
+            return Ok(true);
+        }
+        let Some(request) = unpack::<wire::ManageTables>(message) else {
+            return Ok(false);
+        };
+        // Writes end before it.
+        let pipeline = self.pipeline.write().await;
+        let Some(role) = self.role_of_primary(client) else {
+            return refuse(Code::PermissionDenied, "only the primary may manage tables");
+        };
+        let (config, _) = pipeline.current()?;
+        for table in &request.table_ids {
+            let view = config.schema.table_of(*table)?;
+            crate::write::check_role("table", &view.name, view.role.as_deref(), &role)?;
+        }
+        let tables: BTreeSet<u32> = request.table_ids.iter().copied().collect();
+        self.lines.managed(client, &role, tables.len());
+        lock(&self.managed).manage(&role, client, tables)?;
+        self.proposal_ended.notify_waiters();
+        let sessions = lock(&self.sessions);
+        if let Some(session) = sessions.live.get(&client) {
+            // A session that takes no messages is ended by the next arbitration.
+            let _ = session
+                .answers
+                .try_send(Ok(response(Notice::Other(pack(&request)))));
+        }
+        Ok(true)
+    }
+
+    /// Waits until the proposals of a role have ended, before an arbitration of it. Each ends after
+    /// a time without a result. Others are refused as long as the guard lives.
+    pub(super) async fn end_proposals<'a>(
+        &'a self,
+        update: &'a rt::MasterArbitrationUpdate,
+    ) -> Arbitrating<'a> {
+        let role = update.role.as_ref().map_or("", |role| role.name.as_str());
+        lock(&self.managed).arbitrate(role, true);
+        let service = self;
+        let guard = Arbitrating { service, role };
+        loop {
+            let ended = self.proposal_ended.notified();
+            tokio::pin!(ended);
+            // From now on no notification is missed.
+            ended.as_mut().enable();
+            if !lock(&self.managed).has_proposal_of(role) {
+                return guard;
+            }
+            ended.await;
+        }
+    }
+
+    /// Takes the updates of managed tables out of a batch, and proposes each to the manager of its
+    /// table. `ops` has an element for each update.
+    ///
+    /// # Errors
+    /// The batch is atomic.
+    pub(super) fn propose(
+        &self,
+        schema: &Schema,
+        request: &WriteRequest,
+        ops: &mut Vec<Checked<Op>>,
+    ) -> Checked<ProposedUpdates> {
+        let sessions = lock(&self.sessions);
+        let mut managed = lock(&self.managed);
+        let mut proposed = ProposedUpdates::default();
+        let mut others = Vec::with_capacity(ops.len());
+        for ((place, op), update) in ops.drain(..).enumerate().zip(&request.updates) {
+            let Some(manager) = managed.manager_of(update) else {
+                others.push(op);
+                continue;
+            };
+            let primary = sessions.arbiter.primary(manager.role);
+            if manager.role == request.role && manager.session == primary {
+                // The manager's own write.
+                others.push(op);
+                continue;
+            }
+            let table = table_name(schema, update);
+            let is_alone = request.updates.len() == 1;
+            if request.atomicity != Atomicity::ContinueOnError as i32 && !is_alone {
+                return refuse(
+                    Code::Unimplemented,
+                    format!(
+                        "the batch is atomic, and the table `{table}` is managed by a reflex plane, of which the store takes each update by itself; use CONTINUE_ON_ERROR"
+                    ),
+                );
+            }
+            let role = manager.role.to_owned();
+            let session = manager.session.filter(|own| primary == Some(*own));
+            let sent = op
+                .and_then(|_| managed::check(table, update))
+                .and_then(|()| {
+                    let session = session.ok_or_else(|| managed::no_manager(table, &role))?;
+                    let (number, answer) = managed.propose(session, &request.role)?;
+                    let proposal = wire::ProposedUpdate {
+                        number,
+                        update: Some(update.clone()),
+                    };
+                    let message = Ok(response(Notice::Other(pack(&proposal))));
+                    let to = sessions.live.get(&session);
+                    if to.is_some_and(|to| to.answers.try_send(message).is_ok()) {
+                        return Ok((number, answer));
+                    }
+                    managed.withdraw(number);
+                    refuse(
+                        Code::Unavailable,
+                        "busy: the reflex plane does not take its messages; write again soon",
+                    )
+                });
+            proposed.push(place, sent);
+        }
+        *ops = others;
+        Ok(proposed)
+    }
+
+    /// Ends a proposal without a result.
+    pub(super) fn withdraw(&self, number: u64) {
+        lock(&self.managed).withdraw(number);
+        self.proposal_ended.notify_waiters();
+    }
+}
+
+/// Returns the name of the table that an update changes.
+fn table_name<'a>(schema: &'a Schema, update: &rt::Update) -> &'a str {
+    let entity = update.entity.as_ref();
+    let entry = match entity.and_then(|entity| entity.entity.as_ref()) {
+        Some(rt::entity::Entity::TableEntry(entry)) => entry,
+        _ => return "",
+    };
+    let view = schema.table_of(entry.table_id);
+    view.map_or("", |view| view.name.as_str())
+}
