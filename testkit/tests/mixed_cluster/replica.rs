@@ -92,6 +92,7 @@ impl RustReplica {
     pub(crate) fn new(id: NodeId, nodes: &[NodeId], seed: u64) -> RustReplica {
         let members = Membership::of_voters(nodes).expect("few voters");
         let config = Config {
+            reads: consensus::ReadMode::Index,
             cluster: CLUSTER,
             id,
             seed,

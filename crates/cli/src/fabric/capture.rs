@@ -70,7 +70,7 @@ fn capturing_end(link: &Link) -> End {
     let [first, second] = link.ends;
     match first.node {
         NodeId::Switch(_) => first,
-        NodeId::Host(_) | NodeId::Server(_) => second,
+        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => second,
     }
 }
 
@@ -80,7 +80,7 @@ fn file_name(topology: &Topology, link: &Link) -> String {
         let name = topology.name_of(end.node);
         match end.node {
             NodeId::Switch(_) => format!("{name}-p{}", end.port),
-            NodeId::Host(_) | NodeId::Server(_) => name.to_owned(),
+            NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => name.to_owned(),
         }
     });
     format!("{}.pcap", ends.join("_"))

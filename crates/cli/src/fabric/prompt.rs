@@ -156,7 +156,7 @@ impl<'n> Prompt<'n> {
                 _ => self.shell(Some(host), &self.with_addresses(rest)),
             },
             Some(NodeId::Switch(switch)) => self.control(switch, words),
-            Some(NodeId::Server(_)) | None => Err(format!(
+            Some(NodeId::Server(_) | NodeId::Nanopu(_)) | None => Err(format!(
                 "there is no command and no node {name}; `help` lists the commands, `nodes` the nodes"
             )),
         }
@@ -458,7 +458,7 @@ impl<'n> Prompt<'n> {
                 let name = self.topology.name_of(end.node);
                 match end.node {
                     NodeId::Switch(_) => format!("{name}:{}", end.port),
-                    NodeId::Host(_) | NodeId::Server(_) => name.to_owned(),
+                    NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => name.to_owned(),
                 }
             });
             out::line(&ends.join(" "));
