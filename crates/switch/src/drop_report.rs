@@ -107,7 +107,7 @@ mod tests {
         };
         let mut rate = ReportRate::default();
         let start = Nanos::from_secs(7);
-        let at = |micros| start + Nanos(1000 * micros);
+        let at = |micros: u64| start + Nanos(1000 * micros);
         let taken = (0..1000).filter(|_| rate.take(&reports, at(0))).count();
         assert_eq!(taken, 50);
         let taken = (0..100_000)
