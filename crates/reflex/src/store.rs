@@ -902,7 +902,8 @@ mod tests {
                     let get = group.request(Operation::Get([1; 16])).unwrap();
                     group.ask_reads(now);
                     group.set_stopped(leader, true);
-                    now = elect(&mut group, group.next_time().max(now));
+                    let next = group.next_time().max(now);
+                    now = elect(&mut group, next);
                     let found = answer(&mut group, now, get);
                     assert_eq!(found, RequestAnswer::Value(Some(value(number))));
                     group.set_stopped(leader, false);
