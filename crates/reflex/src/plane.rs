@@ -630,11 +630,9 @@ impl ReflexPlane {
         };
         if change.index <= self.store.confirmed(change.element) {
             // A leader that started again applies its log: the element had this change, and what
-            // came of it since is sent from the state.
+            // came of it since is sent from the state. Its life begins again.
             self.deliveries[element.0].deadline = Some(now);
-            return;
-        }
-        if self.send(now, element, term, change) {
+        } else if self.send(now, element, term, change) {
             return;
         }
         let Some(bytes) = change.change else {

@@ -6,7 +6,7 @@ use common::{bed, example, read};
 use reflex::{ChangeSpec, ElementIndex, Loops, ManagedElement};
 
 /// Names of the examples.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "slow_link",
     "spreader",
     "routing_loop",
@@ -14,6 +14,7 @@ const EXAMPLES: [&str; 7] = [
     "microburst",
     "tuning",
     "p4_burst",
+    "drops",
 ];
 
 const HEAD: &str = r#"[[element]]

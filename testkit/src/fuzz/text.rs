@@ -42,10 +42,21 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
         }
         Err(fault) => return Some((fault, both(&text, &printed))),
     };
+    // Acts have the numbers of objects, and these are in the order of their first use.
+    if names_of_objects(&program) != names_of_objects(&again) {
+        return None;
+    }
     let acts = scenario(&program, &material, &mut choices);
     let judge = |acts: &[Act]| judge(&program, &again, acts, case);
     let (fault, input) = judged(case, &text, acts, judge)?;
     Some((fault, both(&input, &printed)))
+}
+
+/// Returns the names of tables and extern objects, in the order of their numbers.
+fn names_of_objects(program: &Program) -> Vec<&str> {
+    let tables = program.tables.iter().map(|(_, table)| &*table.name);
+    let externs = program.externs.iter().map(|(_, object)| &*object.name);
+    tables.chain(externs).collect()
 }
 
 /// Returns true if the program logs the text of a condition, which the printed text writes in
