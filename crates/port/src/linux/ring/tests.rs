@@ -28,7 +28,7 @@ struct Time(Nanos);
 
 impl Time {
     fn next(&mut self) -> Nanos {
-        self.0 = self.0 + Nanos::from_millis(20);
+        self.0 += Nanos::from_millis(20);
         self.0
     }
 }
@@ -149,7 +149,7 @@ fn a_thread_that_waits_for_the_descriptor_is_woken_by_each_frame() {
             let ready = poller.wait(other.poll_fd(), late).unwrap();
             assert_eq!(ready, 1, "a wake-up is lost after {received} frames");
             let mut batch = Batch::default();
-            now = now + Nanos(1);
+            now += Nanos(1);
             received += other.rx(&mut batch, now).unwrap_or(0) as u64;
         }
     });
@@ -242,7 +242,7 @@ fn memory_that_its_maker_can_cut_is_not_mapped() {
     // One that says nothing keeps its place for a second only.
     let silent = stranger(&name);
     look(&mut [&mut port], &mut time);
-    time.0 = time.0 + Nanos::from_secs(2);
+    time.0 += Nanos::from_secs(2);
     let mut other = open(2, &name);
     look(&mut [&mut port, &mut other], &mut time);
     check_up(&mut port, &mut other, &mut time);
