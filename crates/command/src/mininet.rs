@@ -255,6 +255,9 @@ mod tests {
             Some(Path::new("c.p4")),
         );
         let absent = import(&root.join("t.json"), &text("s3.json"), None);
+        let host = "\"hosts\": {\"s1\": {\"ip\": \"10.0.0.1/8\", \"mac\": \"02:00:00:00:00:01\"}";
+        let twice = text("s1.json").replacen("\"hosts\": {", host, 1);
+        let wrong = import(&root.join("t.json"), &twice, None);
         std::fs::remove_dir_all(&root).map_err(failed)?;
         for outcome in outcomes {
             let imported = outcome?;
@@ -268,6 +271,11 @@ mod tests {
         assert!(
             lost.contains("none.p4, named in s2.json, was not found"),
             "{lost}"
+        );
+        let wrong = wrong.err().unwrap_or_default();
+        assert!(
+            wrong.contains("(TOML of `polyplane fabric import "),
+            "{wrong}"
         );
         assert!(given?.toml.contains("c.p4\""));
         let absent = absent.err().unwrap_or_default();
