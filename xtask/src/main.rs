@@ -12,6 +12,7 @@ mod corpus;
 mod figures;
 mod fuzz;
 mod kernel;
+mod limited;
 mod nanopu;
 mod placement_peer;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,8 @@
 //! POFSwitch at a pinned commit is built by gcc in Cargo's target folder. `polyplane pof ctl` gives
 //! both switches the same tables and random lists of instructions, and both get the same frames.
 //! What they send must be equal, byte for byte. A list at which POFSwitch ends by a fault of its
-//! own is counted and left out. What cannot be had is reported as skipped, never as passed.
+//! own is counted and left out. Without POFSwitch, or
+//! without a kind to compare, it fails.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use port::{Netns, Port, PortDriver, open_interface};
 use support::rng::Rng;
 
 use crate::Outcome;
+use crate::limited::{self, KilledChild};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -157,6 +159,9 @@ const MARKER: u32 = 0x0AFF_FFFF;
 /// Time that a switch has for its start, and for a frame.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time that a program has that gets or builds POFSwitch.
+const BUILD_PATIENCE: Duration = Duration::from_secs(600);
+
 /// Number of lists of a kind at which POFSwitch may end by a fault of its own.
 const MAX_ENDS: u32 = 40;
 
@@ -164,17 +169,18 @@ const MAX_ENDS: u32 = 40;
 const PORTS: [(&str, &str); 2] = [("sw1", "h1"), ("sw2", "h2")];
 
 pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
+    let kinds = kinds(options)?;
     println!("skipped: PCTRL, a controller in Python 2: no public address of its sources is known");
     let other = match other_switch(options) {
         Ok(other) => other,
         Err(reason) => {
             println!("skipped: POFSwitch: {reason}");
-            return Ok(());
+            return Err(NOTHING.to_owned());
         }
     };
     if let Err(error) = Netns::create() {
         println!("skipped: POFSwitch: {error}");
-        return Ok(());
+        return Err(NOTHING.to_owned());
     }
     let ours = match &options.binary {
         Some(binary) => binary.clone(),
@@ -182,13 +188,36 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     };
     let directory = crate::target().join(format!("pof-clients/run-{}", std::process::id()));
     std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let outcome = compare_all(options, &ours, &other, &directory);
+    let outcome = compare_all(options, &kinds, &ours, &other, &directory);
     match outcome {
         // A folder that is left does no harm.
         Ok(()) => drop(std::fs::remove_dir_all(&directory)),
         Err(_) => println!("tables and POFSwitch's log: {}", directory.display()),
     }
     outcome
+}
+
+const NOTHING: &str = "nothing was compared: what is needed cannot be had";
+
+/// Returns the kinds of lists that are chosen.
+///
+/// # Errors
+/// There is none, or no list of them.
+fn kinds(options: &Options) -> Result<Vec<&'static Kind>, String> {
+    let word = options.only.as_deref().unwrap_or_default();
+    let chosen = KINDS.iter().filter(|kind| kind.name.contains(word));
+    let chosen: Vec<&Kind> = chosen.collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        return Err(format!(
+            "no kind has `{word}` in its name; there are: {}",
+            names.join(", ")
+        ));
+    }
+    match options.lists {
+        0 => Err("nothing is compared with --lists 0".to_owned()),
+        _ => Ok(chosen),
+    }
 }
 
 /// Builds our binary without optimisation.
@@ -279,7 +308,7 @@ fn command(name: &str, words: &[&str]) -> Outcome {
 }
 
 fn finish(name: &str, command: &mut Command) -> Outcome {
-    let output = command.output();
+    let output = limited::output(command.stdin(Stdio::null()), BUILD_PATIENCE);
     let output = output.map_err(|error| format!("{name} cannot be run: {error}"))?;
     match output.status.success() {
         true => Ok(()),
@@ -312,13 +341,15 @@ impl Drop for Switch {
     }
 }
 
-fn compare_all(options: &Options, ours: &Path, other: &Path, directory: &Path) -> Outcome {
-    let fits = |kind: &&Kind| {
-        let word = options.only.as_ref();
-        word.is_none_or(|word| kind.name.contains(word.as_str()))
-    };
+fn compare_all(
+    options: &Options,
+    kinds: &[&Kind],
+    ours: &Path,
+    other: &Path,
+    directory: &Path,
+) -> Outcome {
     let mut failures = Vec::new();
-    for kind in KINDS.iter().filter(fits) {
+    for kind in kinds {
         let mut rng = Rng::new(options.seed);
         let lists: Vec<String> = (0..options.lists).map(|_| (kind.list)(&mut rng)).collect();
         let tables = directory.join("tables.pof");
@@ -471,7 +502,7 @@ fn start_ours(binary: &Path, tables: &Path) -> Result<Switch, String> {
         command
             .args(["pof", "ctl", "127.0.0.1:6633", "apply"])
             .arg(tables);
-        let output = in_namespace(&switch.netns, || command.output())?;
+        let output = in_namespace(&switch.netns, || limited::output(&mut command, PATIENCE))?;
         if output.status.success() {
             return Ok(switch);
         }
@@ -519,7 +550,7 @@ fn start_other(
     ctl.args(["pof", "ctl", "--wait", "127.0.0.1:6634", "apply"])
         .arg(tables);
     ctl.stdout(Stdio::null()).stderr(Stdio::piped());
-    let ctl = spawn(&netns, &mut ctl)?;
+    let ctl = KilledChild(spawn(&netns, &mut ctl)?);
     let child = spawn(&netns, &mut command)?;
     let switch = Switch {
         name: "POFSwitch",
@@ -528,7 +559,8 @@ fn start_other(
         netns,
     };
     let near = in_namespace(&switch.netns, || pass_on(&listener))?;
-    let output = ctl.wait_with_output().map_err(|error| error.to_string())?;
+    let output = ctl.output(PATIENCE);
+    let output = output.map_err(|error| format!("the tables of POFSwitch: {error}"))?;
     // It dials again, and would forget its tables: the listener has gone.
     drop((near, listener));
     match output.status.success() {
@@ -551,9 +583,9 @@ const CONFIG: &str = "Controller_IP 10.9.0.2\nConnection_port 6633\nMM_table_num
 
 /// Passes the bytes of one connection on to a controller of this machine.
 fn pass_on(listener: &TcpListener) -> io::Result<TcpStream> {
-    let (near, _) = listener.accept()?;
-    let to = SocketAddr::from(([127, 0, 0, 1], 6634));
     let begin = Instant::now();
+    let near = accept(listener, begin + PATIENCE)?;
+    let to = SocketAddr::from(([127, 0, 0, 1], 6634));
     let far = loop {
         match TcpStream::connect(to) {
             Ok(far) => break far,
@@ -571,6 +603,25 @@ fn pass_on(listener: &TcpListener) -> io::Result<TcpStream> {
         });
     }
     Ok(near)
+}
+
+/// Returns the next connection, if it comes in time.
+fn accept(listener: &TcpListener, end: Instant) -> io::Result<TcpStream> {
+    listener.set_nonblocking(true)?;
+    loop {
+        match listener.accept() {
+            Ok((near, _)) => {
+                near.set_nonblocking(false)?;
+                return Ok(near);
+            }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            Err(_) if Instant::now() >= end => {
+                let message = "POFSwitch has not connected";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
 }
 
 /// Returns the messages that let POFSwitch take packets of its ports. `ctl` has no line for them.
@@ -639,4 +690,44 @@ fn ask(switch: &mut Switch, frame: &[u8]) -> Result<Vec<(usize, Vec<u8>)>, Strin
     }
     sent.sort();
     Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_nothing_is_no_success() {
+        let options = |only: Option<&str>, lists| Options {
+            lists,
+            seed: 1,
+            only: only.map(str::to_owned),
+            sources: None,
+            binary: None,
+        };
+        assert_eq!(
+            kinds(&options(None, 1)).map(|kinds| kinds.len()),
+            Ok(KINDS.len())
+        );
+        assert_eq!(
+            kinds(&options(Some("modify"), 1)).map(|kinds| kinds.len()),
+            Ok(1)
+        );
+        for (options, words) in [
+            (options(Some("typo"), 1), "no kind has `typo`"),
+            (options(None, 0), "--lists 0"),
+        ] {
+            let error = kinds(&options).err().unwrap_or_default();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_switch_that_does_not_connect_is_an_error() -> io::Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let late = accept(&listener, Instant::now());
+        assert!(late.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
+        let _near = TcpStream::connect(listener.local_addr()?)?;
+        accept(&listener, Instant::now() + PATIENCE).map(drop)
+    }
 }

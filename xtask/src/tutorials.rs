@@ -6,8 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use crate::Outcome;
+use crate::{Outcome, limited};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -39,6 +40,8 @@ struct Exercise {
     /// Lines of the prompt. `PYTHON` stands for the interpreter, and `WAIT FILE` waits for a
     /// receiver that writes the file.
     lines: &'static [&'static str],
+    /// Exit status of the command: 1 if the README says that a line fails.
+    status: i32,
     checks: &'static [Check],
 }
 
@@ -53,6 +56,9 @@ enum Check {
     /// The file has no such text.
     NoFile(&'static str, &'static str),
 }
+
+/// Time that an exercise has, and a compilation.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const SCAPY: &[&str] = &["scapy"];
 
@@ -79,6 +85,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 PYTHON send.py 10.0.2.2 'P4 is cool'",
             "sh sleep 1",
         ],
+        status: 0,
         checks: &[
             Check::Output("12 of 12 answered"),
             Check::File("received", "P4 is cool", 1),
@@ -99,6 +106,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 PYTHON send.py 10.0.3.3 'by tunnel 2' --dst_id 2",
             "sh sleep 1",
         ],
+        status: 0,
         checks: &[
             Check::Output("6 of 6 answered"),
             Check::File("received2", "without tunnel", 1),
@@ -117,6 +125,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 printf '1 + 1000\\n7 - 3\\n12 & 10\\n12 | 3\\n12 ^ 10\\nquit\\n' | \
              PYTHON calc.py > results",
         ],
+        status: 0,
         checks: &[
             Check::File("results", "\n1001\n", 1),
             Check::File("results", "\n4\n", 1),
@@ -139,6 +148,7 @@ const EXERCISES: &[Exercise] = &[
             "iperf h11 h22 7",
             "sh sleep 3",
         ],
+        status: 0,
         // Without congestion the mark of the sender stays; the queue changes it to 3.
         checks: &[
             Check::File("received", "tos       = 0x1", 1),
@@ -152,6 +162,7 @@ const EXERCISES: &[Exercise] = &[
         controller: None,
         modules: &[],
         lines: &["iperf h1 h2 1", "iperf h1 h3 1", "iperf h3 h1 1"],
+        status: 1,
         checks: &[
             Check::Output("iperf h1 to h2: "),
             Check::Output("iperf h1 to h3: "),
@@ -175,6 +186,7 @@ const EXERCISES: &[Exercise] = &[
             "s1 show flow_cache",
             "sh sleep 6",
         ],
+        status: 0,
         checks: &[
             Check::Output("from 10.0.2.2: icmp_seq=6"),
             Check::Output("from 10.0.3.3: icmp_seq=6"),
@@ -197,6 +209,7 @@ const EXERCISES: &[Exercise] = &[
             "sh sleep 2",
             "sh grep -q 'Switch 1 - Port 4: [1-9]' received && echo 'traffic was seen'",
         ],
+        status: 0,
         // A probe visits eight links; `iperf` uses the one of s1's port 4.
         checks: &[
             Check::Output("traffic was seen"),
@@ -219,6 +232,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 for i in 1 2 3 4 5 6 7 8; do PYTHON send.py 10.0.0.1 'P4 is cool'; done > /dev/null",
             "sh sleep 1",
         ],
+        status: 0,
         checks: &[
             Check::File("received2", "P4 is cool", 1),
             Check::File("received3", "P4 is cool", 1),
@@ -239,6 +253,7 @@ const EXERCISES: &[Exercise] = &[
             "sh sleep 2",
             "sh grep -q 'qdepth    = [1-9]' received && echo 'a queue was seen'",
         ],
+        status: 0,
         // The traces of both switches; with `iperf` the first one has a queue.
         checks: &[
             Check::File("received", "count     = 2", 4),
@@ -257,6 +272,7 @@ const EXERCISES: &[Exercise] = &[
         controller: None,
         modules: &[],
         lines: &["h1 ping -c 1 h2", "pingall"],
+        status: 0,
         checks: &[Check::Output("12 of 12 answered")],
     },
     Exercise {
@@ -271,6 +287,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 ping -c 3 h2",
             "sh sleep 3",
         ],
+        status: 0,
         checks: &[
             Check::Output("from 10.0.2.2: icmp_seq=3"),
             Check::File("controller", "Installed egress tunnel rule on s2", 1),
@@ -299,6 +316,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 PYTHON send.py --p=TCP --des=10.0.2.2 --m='P4 is cool' --dur=2 > /dev/null",
             "sh sleep 1",
         ],
+        status: 0,
         // Expedited forwarding for UDP, voice admit for TCP, beside the mark of the sender.
         checks: &[
             Check::File("received", "tos       = 0xb9", 2),
@@ -317,6 +335,7 @@ const EXERCISES: &[Exercise] = &[
             "h1 printf '2 3 2 2 1\\n2 1\\nq\\n' | PYTHON send.py 10.0.2.2 > /dev/null",
             "sh sleep 1",
         ],
+        status: 0,
         // Each switch takes 1 from the time to live, 64: five and two of them are visited.
         checks: &[
             Check::File("received", "ttl       = 59", 1),
@@ -341,6 +360,12 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let chosen = EXERCISES
         .iter()
         .filter(|exercise| exercise.name.contains(word));
+    if options.dir.join("exercises").read_dir().is_err() {
+        let directory = options.dir.display();
+        return Err(format!(
+            "{directory} is no copy of the tutorials: it has no exercises"
+        ));
+    }
     let mut count = 0;
     for exercise in chosen {
         count += 1;
@@ -366,6 +391,21 @@ pub(crate) fn run(options: &Options) -> Outcome {
         "{} of {count} as expected, {skipped} skipped",
         count - failed.len() - skipped
     );
+    outcome(word, count, skipped, &failed)
+}
+
+/// Returns an error if an exercise has failed, or none was run.
+fn outcome(word: &str, count: usize, skipped: usize, failed: &[&str]) -> Outcome {
+    if count == 0 {
+        let names: Vec<&str> = EXERCISES.iter().map(|exercise| exercise.name).collect();
+        return Err(format!(
+            "no exercise has `{word}` in its name; there are: {}",
+            names.join(", ")
+        ));
+    }
+    if skipped == count {
+        return Err("nothing was run: all exercises were skipped; give another --python".into());
+    }
     match failed.is_empty() {
         true => Ok(()),
         false => Err(format!("failed: {}", failed.join(", "))),
@@ -375,8 +415,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
 fn has_module(python: &Path, module: &str) -> bool {
     let import = format!("import {module}");
     let mut command = Command::new(python);
-    command.args(["-c", &import]).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    command.args(["-c", &import]).stdin(Stdio::null());
+    limited::output(&mut command, PATIENCE).is_ok_and(|output| output.status.success())
 }
 
 fn try_exercise(
@@ -409,10 +449,14 @@ fn try_exercise(
     for line in exercise.lines {
         command.args(["-c", &prompt_line(line, &python)]);
     }
-    let output = command.stdin(Stdio::null()).output();
+    let output = limited::output(command.stdin(Stdio::null()), PATIENCE);
     let output = output.map_err(|error| format!("{}: {error}", polyplane.display()))?;
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
+    if output.status.code() != Some(exercise.status) {
+        let (status, expected) = (output.status, exercise.status);
+        return Err(format!("{status}, not {expected}\n{text}"));
+    }
     for check in exercise.checks {
         check
             .of(&text, &own)
@@ -449,10 +493,14 @@ fn compile(polyplane: &Path, own: &Path, program: &str) -> Outcome {
     command
         .arg("--device-config")
         .arg(build.join(format!("{program}.json")));
-    let status = command.stdout(Stdio::null()).status();
-    match status.is_ok_and(|status| status.success()) {
+    let output = limited::output(command.stdin(Stdio::null()), PATIENCE);
+    let output = output.map_err(|error| format!("{program}.p4: {error}"))?;
+    match output.status.success() {
         true => Ok(()),
-        false => Err(format!("{program}.p4 does not compile")),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{program}.p4 does not compile: {said}"))
+        }
     }
 }
 
@@ -498,4 +546,23 @@ fn copy(from: &Path, to: &Path) -> Outcome {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_nothing_is_no_success() {
+        for (count, skipped, failed, words) in [
+            (0, 0, &[][..], "no exercise has `typo` in its name"),
+            (3, 3, &[][..], "nothing was run"),
+            (3, 1, &["ecn"][..], "failed: ecn"),
+        ] {
+            let error = outcome("typo", count, skipped, failed).err();
+            let error = error.unwrap_or_default();
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(outcome("", 3, 2, &[]), Ok(()));
+    }
 }

@@ -220,7 +220,18 @@ fn a_wrong_topology_is_told_with_its_line_and_a_wrong_program_with_its_switch() 
         "{}",
         wrong.err
     );
+    assert!(wrong.err.contains("t.toml:3)"), "{}", wrong.err);
     assert!(wrong.err.contains("p.p4:2:"), "{}", wrong.err);
+    let absent = "[[switch]]\nname = \"s\"\n\n[defaults.switch]\nprogram = \"../no.p4\"\n";
+    let file = dir.with("t.toml", absent);
+    let wrong = said(&["fabric", "run", &file]);
+    assert_eq!(wrong.status, Some(1));
+    for words in [
+        "t.toml:5: cannot read the program ",
+        "../no.p4: there is no",
+    ] {
+        assert!(wrong.err.contains(words), "{words}\n{}", wrong.err);
+    }
 }
 
 /// Returns true if this machine does not allow real fabrics, or lacks the programs of the tests.

@@ -90,6 +90,27 @@ fn the_shipped_file_is_explained() {
 }
 
 #[test]
+fn a_store_that_tolerates_no_loss_has_a_note() {
+    let dir = Directory::new("reflex-nodes");
+    let text = std::fs::read_to_string(lab::example(LOOPS)).unwrap();
+    for (nodes, has_note) in [
+        ("\"a\"", true),
+        ("\"a\", \"b\"", true),
+        ("\"a\", \"b\", \"c\"", false),
+    ] {
+        let text = text.replace(
+            "nodes = [\"a\", \"b\", \"c\"]",
+            &format!("nodes = [{nodes}]"),
+        );
+        let file = dir.with("loops.toml", text);
+        let check = said(&["reflex", "check", &file]);
+        assert_eq!(check.status, Some(0), "{}", check.err);
+        let note = "tolerates the loss of none";
+        assert_eq!(check.out.contains(note), has_note, "{}", check.out);
+    }
+}
+
+#[test]
 fn a_table_that_the_switch_lacks_is_named() {
     let dir = Directory::new("reflex-table");
     let text = std::fs::read_to_string(lab::example(LOOPS)).unwrap();
@@ -104,6 +125,7 @@ fn a_table_that_the_switch_lacks_is_named() {
         "{}",
         run.err
     );
+    assert!(run.err.contains("; there are IntIngress."), "{}", run.err);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Topology files of the P4 tutorials and of p4-utils: the files that they name, and their text as
 //! a topology in TOML.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
 
+use fabric::Topology;
 use mininet_import::{MininetNetwork, p4_name, program_of_runtime};
 use terminal::out;
 
@@ -14,6 +16,18 @@ pub struct ImportedTopology {
     pub toml: String,
     /// Directory in which its file names are searched.
     pub directory: PathBuf,
+}
+
+impl ImportedTopology {
+    /// Reads the topology. `file` is the name of the one in JSON.
+    ///
+    /// # Errors
+    /// Mistakes, with their lines in [`ImportedTopology::toml`].
+    pub fn topology(&self, file: &str) -> Result<Topology, String> {
+        // The lines are not those of the file itself.
+        let name = format!("(TOML of `polyplane fabric import {file}`)");
+        Topology::read(&name, &self.toml, &self.directory).map_err(|error| error.to_string())
+    }
 }
 
 /// Returns true if a topology file is in JSON.
@@ -40,10 +54,12 @@ pub fn import(path: &Path, text: &str, program: Option<&Path>) -> Result<Importe
     set_programs(&mut network, &directory, program)?;
     let absolute = std::path::absolute(&directory).unwrap_or_else(|_| directory.clone());
     let name = absolute.file_name().map(|name| name.to_string_lossy());
-    Ok(ImportedTopology {
+    let imported = ImportedTopology {
         toml: network.to_toml(&name.unwrap_or_else(|| "fabric".into())),
         directory,
-    })
+    };
+    imported.topology(&file)?;
+    Ok(imported)
 }
 
 /// Returns the advice for a program that is JSON for BMv2, if the file is one.
@@ -63,10 +79,7 @@ pub fn advice_on_program(path: &Path) -> Option<String> {
 /// `pod-topo/topology.json`.
 fn directory_of(network: &MininetNetwork, topology: &Path) -> Result<PathBuf, String> {
     let own = topology.parent().unwrap_or(Path::new("")).to_path_buf();
-    let mut places = [own.clone(), own.join(".."), PathBuf::new()];
-    if let Some(above) = own.parent() {
-        places[1] = above.to_path_buf();
-    }
+    let places = [own.clone(), above(&own), PathBuf::new()];
     let named = network.switches.iter().flat_map(|switch| &switch.entries);
     let named: Vec<&String> = named.collect();
     let programs = network.switches.iter().map(|switch| &switch.program);
@@ -83,7 +96,11 @@ fn directory_of(network: &MininetNetwork, topology: &Path) -> Result<PathBuf, St
     }
     let all = named.into_iter().chain(&programs);
     let missing = all.filter(|name| !places.iter().any(|place| is_there(place, name)));
-    let missing: Vec<&str> = missing.map(String::as_str).collect();
+    let mut seen = BTreeSet::new();
+    let missing = missing
+        .map(String::as_str)
+        .filter(|name| seen.insert(*name));
+    let missing: Vec<&str> = missing.collect();
     match missing.is_empty() {
         // The program may be given on the command line.
         true => Ok(own),
@@ -93,6 +110,14 @@ fn directory_of(network: &MininetNetwork, topology: &Path) -> Result<PathBuf, St
             topology.display(),
             missing.join(", ")
         )),
+    }
+}
+
+/// Returns the directory above one, which may end in `.` or `..`.
+fn above(directory: &Path) -> PathBuf {
+    match directory.components().next_back() {
+        Some(Component::Normal(_)) => directory.parent().unwrap_or(directory).to_path_buf(),
+        _ => directory.join(".."),
     }
 }
 
@@ -120,13 +145,10 @@ fn set_programs(
             switch.program = Some(p4_name(own));
             continue;
         }
-        let mut of_entries = switch.entries.iter().filter_map(|file| {
-            let text = read_text(&directory.join(file), limits::ENTRIES).ok()?;
-            let program = p4_name(&program_of_runtime(&text)?);
-            directory.join(&program).is_file().then_some(program)
-        });
-        let found = given.clone().or_else(|| default.clone());
-        let found = found.or_else(|| of_entries.next());
+        let found = match given.clone().or_else(|| default.clone()) {
+            Some(found) => Some(found),
+            None => program_of_entries(&switch.entries, directory)?,
+        };
         let found = found.or_else(|| only_program(directory));
         switch.program = Some(found.ok_or_else(|| {
             format!(
@@ -138,6 +160,27 @@ fn set_programs(
         })?);
     }
     Ok(())
+}
+
+/// Returns the program that files of entries name.
+///
+/// # Errors
+/// They name one, and it is not there.
+fn program_of_entries(entries: &[String], directory: &Path) -> Result<Option<String>, String> {
+    for file in entries {
+        let text = read_text(&directory.join(file), limits::ENTRIES)?;
+        let Some(program) = program_of_runtime(&text).map(|program| p4_name(&program)) else {
+            continue;
+        };
+        return match directory.join(&program).is_file() {
+            true => Ok(Some(program)),
+            false => Err(format!(
+                "{program}, named in {file}, was not found in {}; give --program FILE.p4",
+                shown(directory)
+            )),
+        };
+    }
+    Ok(None)
 }
 
 /// Returns the P4 file of a directory, if it has exactly one.
@@ -157,5 +200,86 @@ fn shown(directory: &Path) -> String {
     match directory.as_os_str().is_empty() {
         true => "the current directory".to_owned(),
         false => directory.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_above_is_that_of_the_file_system() {
+        for (own, expected) in [
+            ("", ".."),
+            (".", "./.."),
+            ("..", "../.."),
+            ("a/..", "a/../.."),
+            ("a/b", "a"),
+            ("a/.", ""),
+            ("./a", "."),
+            ("/", "/.."),
+        ] {
+            assert_eq!(above(Path::new(own)), Path::new(expected), "{own}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_from_each_form_of_a_topologys_path() -> Result<(), String> {
+        let root = std::env::temp_dir().join(format!("polyplane-mininet-{}", std::process::id()));
+        let failed = |error: std::io::Error| error.to_string();
+        std::fs::create_dir_all(root.join("topo/deep")).map_err(failed)?;
+        let runtime =
+            |program: &str| format!("{{\"target\": \"bmv2\", \"bmv2_json\": \"{program}\"}}");
+        std::fs::write(root.join("s1.json"), runtime("build/a.json")).map_err(failed)?;
+        std::fs::write(root.join("s2.json"), runtime("build/none.json")).map_err(failed)?;
+        for program in ["a.p4", "b.p4"] {
+            std::fs::write(root.join(program), "").map_err(failed)?;
+        }
+        let text = |entries: &str| {
+            let switch = format!("{{\"runtime_json\": \"{entries}\"}}");
+            format!(
+                "{{\"hosts\": {{}}, \"links\": [], \"switches\": {{\"s1\": {switch}, \"s2\": {switch}}}}}"
+            )
+        };
+        let outcomes = [
+            "topo/t.json",
+            "topo/./t.json",
+            "topo/deep/../t.json",
+            "./t.json",
+        ]
+        .map(|path| import(&root.join(path), &text("s1.json"), None));
+        let lost = import(&root.join("t.json"), &text("s2.json"), None);
+        let given = import(
+            &root.join("t.json"),
+            &text("s2.json"),
+            Some(Path::new("c.p4")),
+        );
+        let absent = import(&root.join("t.json"), &text("s3.json"), None);
+        let host = "\"hosts\": {\"s1\": {\"ip\": \"10.0.0.1/8\", \"mac\": \"02:00:00:00:00:01\"}";
+        let twice = text("s1.json").replacen("\"hosts\": {", host, 1);
+        let wrong = import(&root.join("t.json"), &twice, None);
+        std::fs::remove_dir_all(&root).map_err(failed)?;
+        for outcome in outcomes {
+            let imported = outcome?;
+            assert!(
+                imported.toml.contains("program = \"a.p4\""),
+                "{}",
+                imported.toml
+            );
+        }
+        let lost = lost.err().unwrap_or_default();
+        assert!(
+            lost.contains("none.p4, named in s2.json, was not found"),
+            "{lost}"
+        );
+        let wrong = wrong.err().unwrap_or_default();
+        assert!(
+            wrong.contains("(TOML of `polyplane fabric import "),
+            "{wrong}"
+        );
+        assert!(given?.toml.contains("c.p4\""));
+        let absent = absent.err().unwrap_or_default();
+        assert_eq!(absent.matches("s3.json").count(), 1, "{absent}");
+        Ok(())
     }
 }

@@ -215,7 +215,7 @@ impl Maker {
     }
 
     fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
-        let program = self.program(&function.program)?;
+        let program = self.program(function)?;
         let setup = Setup {
             entries: None,
             host_ports: Vec::new(),
@@ -249,7 +249,7 @@ impl Maker {
     }
 
     fn add_vpdp(&mut self, hypervisor: &mut TenantSwitch, vpdp: &VpdpSpec) -> Result<(), String> {
-        let program = self.program(&vpdp.function.program)?;
+        let program = self.program(&vpdp.function)?;
         let created = hypervisor.create(Spec {
             id: Some(vpdp.id),
             name: vpdp.name.clone(),
@@ -269,17 +269,27 @@ impl Maker {
         Ok(())
     }
 
-    fn program(&mut self, spec: &ProgramSpec) -> Result<Arc<ir::Program>, String> {
+    fn program(&mut self, function: &FunctionSpec) -> Result<Arc<ir::Program>, String> {
+        let (spec, at) = (&function.program, &function.program_at);
         if let Some(program) = self.programs.get(spec) {
             return Ok(Arc::clone(program));
         }
         let program = match spec {
+            ProgramSpec::File(path) if !path.is_file() => {
+                return Err(format!(
+                    "{at}: cannot read the program {}: there is no such file\n  = hint: file \
+                     names are searched from the folder of the topology; copy the program there, \
+                     or correct its name",
+                    path.display()
+                ));
+            }
             ProgramSpec::File(path) => compile::compile(&Source::file(path)),
             ProgramSpec::Policy { text, directory } => {
                 compile::compile_policy_text(text, directory)
             }
         };
-        let program = Arc::new(program.ok_or(WRONG_PROGRAM)?);
+        let program = program.ok_or_else(|| format!("{WRONG_PROGRAM} ({at})"))?;
+        let program = Arc::new(program);
         self.programs.insert(spec.clone(), Arc::clone(&program));
         Ok(program)
     }

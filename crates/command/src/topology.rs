@@ -66,10 +66,7 @@ pub fn read_with_program(path: &Path, program: Option<&Path>) -> Result<Topology
     let text = read_text(path, fabric::topology::MAX_FILE_BYTES)?;
     if mininet::is_json(&text) {
         let imported = mininet::import(path, &text, program)?;
-        let read = Topology::read(&file, &imported.toml, &imported.directory);
-        return read.map_err(|error| {
-            format!("{error}\n{file}: the lines are those that `polyplane fabric import` writes")
-        });
+        return imported.topology(&file);
     }
     if program.is_some() {
         return Err(format!(

@@ -64,7 +64,7 @@ fn commands_mean_what_statements_say() {
         (
             "mc_mgrp_create 5\nmc_node_create 1 2 3\nmc_node_create 2 4\n\
              mc_node_associate 5 0\nmc_node_associate 5 1\nmirroring_add 100 6\n\
-             mirroring_add_mc 101 5\nmc_node_update 1 7\n",
+             mirroring_add_mc 101 5\nmc_node_update 1\nmc_node_update 1 7\n",
             "multicast 5 { port 2 instance 1, port 3 instance 1, port 7 instance 2 }\n\
              clone 100 { port 6 }\n\
              clone 101 { port 2 instance 1, port 3 instance 1, port 7 instance 2 }\n",
@@ -127,6 +127,29 @@ fn a_rate_of_all_queues_is_one_of_each_port() {
         (queue(3).depth, queue(3).packets_per_second),
         (Some(12), Some(5))
     );
+}
+
+#[test]
+fn a_member_or_group_that_is_in_use_is_not_deleted() {
+    let start = "act_prof_create_member next_hops next_hop 1\n\
+                 act_prof_create_member next_hops next_hop 2\n\
+                 act_prof_create_group next_hops\n\
+                 act_prof_add_member_to_group next_hops 1 0\n\
+                 table_indirect_add ecmp 10.1.0.0/16 => 0\n\
+                 table_indirect_add_with_group ecmp 10.2.0.0/16 => 0\n";
+    for (command, words) in [
+        ("act_prof_delete_member next_hops 0", "in an entry of `"),
+        ("table_indirect_delete_member ecmp 0", "in an entry of `"),
+        ("act_prof_delete_member next_hops 1", "is in a group"),
+        ("act_prof_delete_group next_hops 0", "in an entry of `"),
+        ("table_indirect_delete_group ecmp 0", "in an entry of `"),
+    ] {
+        check_error(&format!("{start}{command}\n"), 7, words);
+    }
+    let freed = "table_indirect_delete ecmp 0\ntable_indirect_delete ecmp 1\n\
+                 act_prof_delete_group next_hops 0\nact_prof_delete_member next_hops 0\n\
+                 act_prof_delete_member next_hops 1\n";
+    check(&format!("{start}{freed}"), "");
 }
 
 #[test]
@@ -242,6 +265,26 @@ fn wrong_runtime_json_is_named_with_its_line() {
         ),
         (&format!("{start}, \"priority\": 3"), "takes no priority"),
         (&format!("{start}, \"prio\": 3"), "no meaning here"),
+        (
+            &format!("{start}, \"match\": [\"dst_addr\"]"),
+            "\"match\" is an object",
+        ),
+        (
+            &format!("{start}, \"match\": null"),
+            "\"match\" is an object",
+        ),
+        (
+            &format!("{start}, \"action_params\": \"x\""),
+            "\"action_params\" is an object",
+        ),
+        (
+            &format!("{start}, \"default_action\": \"true\""),
+            "is true or false",
+        ),
+        (
+            &format!("{start}, \"default_action\": 1"),
+            "is true or false",
+        ),
         (
             &format!("{start}, \"action_params\": {{\"x\": 1}}"),
             "no parameter",

@@ -13,6 +13,7 @@
 //! Tests: `tests/`.
 
 mod addresses;
+mod names;
 mod network;
 mod p4utils;
 mod reader;

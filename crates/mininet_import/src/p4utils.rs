@@ -8,16 +8,36 @@ use json_text::{JsonMember, JsonNode};
 use support::mac::MacAddress;
 
 use crate::addresses::{AssignmentStrategy, mac_of, network_of};
+use crate::names::{NaturalKey, number_switches};
 use crate::network::{ImportedHost, ImportedLink, ImportedSwitch, LinkEnd, MininetNetwork};
 use crate::reader::{HostAddress, Reader, host_address};
-
-/// First port of P4Runtime servers for which the file names none.
-const FIRST_SERVER: u64 = 50_051;
 
 const LOGS: &str = "`trace FILTER` at the prompt shows packets step by step";
 const CAPTURES: &str = "give --pcap DIR, which captures each link";
 const NODES: &str = "switches are Polyplane's, and hosts are network namespaces";
 const SCRIPTS: &str = "run it in a second shell, or as `h1 COMMAND` at the prompt or in a script";
+
+const FILE_KEYS: &[&str] = &["p4_src", "topology", "cli"];
+const TOPOLOGY_KEYS: &[&str] = &[
+    "links",
+    "hosts",
+    "switches",
+    "default",
+    "assignment_strategy",
+];
+const SWITCH_KEYS: &[&str] = &["p4_src", "cli_input", "grpc_port"];
+const LINK_KEYS: &[&str] = &[
+    "bw",
+    "delay",
+    "loss",
+    "max_queue_size",
+    "port1",
+    "port2",
+    "addr1",
+    "addr2",
+    "params1",
+    "params2",
+];
 
 /// Reads a network.
 pub(crate) fn network(reader: &mut Reader, file: &JsonNode) -> Option<MininetNetwork> {
@@ -38,10 +58,10 @@ pub(crate) fn network(reader: &mut Reader, file: &JsonNode) -> Option<MininetNet
             }
             "compiler_module" => reader.ignore(member, "Polyplane compiles the P4 text itself"),
             "client_module" => reader.ignore(member, "`polyplane ctl` is a client of the switches"),
-            _ => reader.ignore(
-                member,
-                "the how-to \"from BMv2\" lists the keys that are read",
-            ),
+            _ => {
+                let mend = "the how-to \"from BMv2\" lists the keys that are read";
+                reader.unknown(member, FILE_KEYS, mend);
+            }
         }
     }
     let topology = file.get("topology")?;
@@ -104,26 +124,6 @@ struct Builder<'r> {
     auto_gateway_arp: bool,
 }
 
-/// Parts of a name: text, and the number after it, so that h2 comes before h10.
-type NaturalKey = Vec<(String, u64)>;
-
-fn natural_key(name: &str) -> NaturalKey {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let (text, numbered) = rest.split_at(digits);
-        let end = numbered
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(numbered.len());
-        parts.push((text.to_owned(), numbered[..end].parse().unwrap_or(0)));
-        rest = &numbered[end..];
-    }
-    parts
-}
-
 impl<'r> Builder<'r> {
     fn new(reader: &'r mut Reader, topology: &JsonNode) -> Builder<'r> {
         let mut builder = Builder {
@@ -153,7 +153,7 @@ impl<'r> Builder<'r> {
                 _ => {
                     let mend = "topologies have links, hosts, switches, default and \
                                 assignment_strategy";
-                    builder.reader.ignore(member, mend);
+                    builder.reader.unknown(member, TOPOLOGY_KEYS, mend);
                 }
             }
         }
@@ -229,7 +229,7 @@ impl<'r> Builder<'r> {
                 has_mac: false,
                 at: own.key_at.clone(),
             };
-            self.hosts.insert(natural_key(&own.key), draft);
+            self.hosts.insert(NaturalKey::new(&own.key), draft);
         }
     }
 
@@ -239,16 +239,8 @@ impl<'r> Builder<'r> {
             let switch = self.switch(own);
             self.switches.push(switch);
         }
-        // Device numbers are those of p4-utils: from 1, by name.
-        let mut order: Vec<usize> = (0..self.switches.len()).collect();
-        order.sort_by_key(|at| natural_key(&self.switches[*at].name));
-        for (number, at) in (0..).zip(order) {
-            let switch = &mut self.switches[at];
-            switch.device = number + 1;
-            if switch.p4runtime.is_empty() {
-                switch.p4runtime = format!("127.0.0.1:{}", FIRST_SERVER + number);
-            }
-        }
+        // Device numbers of p4-utils begin at 1.
+        number_switches(&mut self.switches, 1);
     }
 
     fn switch(&mut self, member: &JsonMember) -> ImportedSwitch {
@@ -284,9 +276,10 @@ impl<'r> Builder<'r> {
                     let mend = "a port has eight priorities where the program sets one";
                     self.reader.ignore(own, mend);
                 }
-                _ => self
-                    .reader
-                    .ignore(own, "switches have p4_src, cli_input and grpc_port"),
+                _ => {
+                    let mend = "switches have p4_src, cli_input and grpc_port";
+                    self.reader.unknown(own, SWITCH_KEYS, mend);
+                }
             }
         }
         switch
@@ -302,7 +295,12 @@ impl<'r> Builder<'r> {
             }
         }
         let links = &mut self.links;
-        links.sort_by_key(|link| link.link.ends.each_ref().map(|end| natural_key(&end.node)));
+        links.sort_by_key(|link| {
+            link.link
+                .ends
+                .each_ref()
+                .map(|end| NaturalKey::new(&end.node))
+        });
     }
 
     fn link(&mut self, item: &JsonNode) -> Option<LinkDraft> {
@@ -332,7 +330,7 @@ impl<'r> Builder<'r> {
         let mut ends = Vec::new();
         for (at, name) in names.iter().enumerate() {
             let is_switch = self.switches.iter().any(|switch| switch.name == *name);
-            let key = natural_key(name);
+            let key = NaturalKey::new(name);
             if let Some(host) = self
                 .hosts
                 .get_mut(&key)
@@ -348,6 +346,9 @@ impl<'r> Builder<'r> {
                 return None;
             }
             let port = if is_switch { values.ports[at] } else { None };
+            if port.is_some() {
+                self.reader.use_end(&nodes[at].at, name, port);
+            }
             ends.push(LinkEnd {
                 node: name.clone(),
                 port,
@@ -389,7 +390,7 @@ impl<'r> Builder<'r> {
             }
             _ => {
                 let mend = "links have bw, delay, loss, max_queue_size, ports and addresses";
-                self.reader.ignore(member, mend);
+                self.reader.unknown(member, LINK_KEYS, mend);
             }
         }
     }
@@ -456,6 +457,7 @@ impl<'r> Builder<'r> {
     fn assign_addresses(&mut self) {
         let mut taken: BTreeMap<u16, BTreeSet<u16>> = BTreeMap::new();
         let places: Vec<(NaturalKey, u16)> = self.places();
+        let mut given: BTreeSet<(u16, u16)> = BTreeSet::new();
         let scope = |strategy, switch| match strategy {
             AssignmentStrategy::Mixed | AssignmentStrategy::L3 => switch,
             AssignmentStrategy::L2 | AssignmentStrategy::Plain => 0,
@@ -481,6 +483,12 @@ impl<'r> Builder<'r> {
                 continue;
             };
             numbers.insert(number);
+            if !given.insert((scope(self.strategy, switch), number)) {
+                let message = format!("{} has the address of another host", draft.host.name);
+                let mend = "give hosts other numbers in their names";
+                self.reader.mistake(&draft.at, message, mend);
+                continue;
+            }
             let Some((address, prefix_len, gateway)) = strategy.address(switch, number) else {
                 let message = format!("{} has no address in this strategy", draft.host.name);
                 let mend = "a host's number is from 1 to 253, and a switch's with \"l3\"";
@@ -506,10 +514,9 @@ impl<'r> Builder<'r> {
 
     /// Returns the number in the name of a host (`h12`), if a strategy uses it.
     fn own_number(&self, key: &NaturalKey) -> Option<u16> {
-        match (self.strategy, &key[..]) {
-            (AssignmentStrategy::Plain, _) => None,
-            (_, [(text, number)]) if text == "h" => u16::try_from(*number).ok(),
-            _ => None,
+        match self.strategy {
+            AssignmentStrategy::Plain => None,
+            _ => u16::try_from(key.number_after("h")?).ok(),
         }
     }
 
@@ -521,7 +528,7 @@ impl<'r> Builder<'r> {
         for link in &self.links {
             let [a, b] = &link.link.ends;
             for (end, other) in [(a, b), (b, a)] {
-                let key = natural_key(&end.node);
+                let key = NaturalKey::new(&end.node);
                 let Some(host) = self.hosts.get_mut(&key).filter(|_| end.port.is_none()) else {
                     continue;
                 };

@@ -20,6 +20,8 @@ pub(crate) struct Reader {
     warnings: Vec<FileMistake>,
     /// Keys that were named in a warning.
     warned: BTreeSet<String>,
+    /// Ends of links: nodes, and ports of switches.
+    ends: BTreeSet<(String, Option<u32>)>,
 }
 
 impl Reader {
@@ -28,6 +30,7 @@ impl Reader {
             mistakes: Mistakes::of(text),
             warnings: Vec::new(),
             warned: BTreeSet::new(),
+            ends: BTreeSet::new(),
         }
     }
 
@@ -48,6 +51,36 @@ impl Reader {
     pub(crate) fn ignore(&mut self, member: &JsonMember, mend: &str) {
         let message = format!("\"{}\" has no effect", member.key);
         self.warn(&member.key, &member.key_at, message, mend);
+    }
+
+    /// Warns that a key is unknown, once for all places that have it, and names the known one that
+    /// may be meant.
+    pub(crate) fn unknown(&mut self, member: &JsonMember, known: &[&str], mend: &str) {
+        let key = &member.key;
+        let near = toml_file::nearest_name(key, known.iter().copied());
+        let mut known = known.iter().copied();
+        let near = near.or_else(|| known.find(|name| is_abbreviation(key, name)));
+        match near {
+            Some(near) => self.ignore(member, &format!("did you mean \"{near}\"? {mend}")),
+            None => self.ignore(member, mend),
+        }
+    }
+
+    /// Checks that an end of a link is that of no other link.
+    pub(crate) fn use_end(&mut self, at: &Range<usize>, node: &str, port: Option<u32>) {
+        if self.ends.insert((node.to_owned(), port)) {
+            return;
+        }
+        match port {
+            Some(port) => {
+                let message = format!("port {port} of {node} has several links");
+                self.mistake(at, message, "give each link a port of its own");
+            }
+            None => {
+                let message = format!("the host {node} has several links");
+                self.mistake(at, message, "a host has one link");
+            }
+        }
     }
 
     /// Adds a warning about `subject`, if it is the first one.
@@ -218,4 +251,11 @@ fn delay_ns(text: &str, default: f64) -> Option<u64> {
 /// Returns a time as whole nanoseconds, if it is at most an hour.
 fn to_ns(ns: f64) -> Option<u64> {
     (0.0..=3.6e12).contains(&ns).then(|| ns.round() as u64)
+}
+
+/// Returns true if a key is a name with letters left out, as `cmds` of `commands`.
+fn is_abbreviation(key: &str, name: &str) -> bool {
+    let mut letters = name.chars();
+    let is_part = key.chars().all(|own| letters.any(|letter| letter == own));
+    is_part && key.len() >= 3 && key.chars().next() == name.chars().next()
 }

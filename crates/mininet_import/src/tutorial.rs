@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use json_text::{JsonMember, JsonNode};
 
 use crate::addresses::{HostCommand, host_command};
+use crate::names::number_switches;
 use crate::network::{ImportedHost, ImportedLink, ImportedSwitch, LinkEnd, MininetNetwork};
 use crate::reader::Reader;
 
-/// First port of the tutorials' P4Runtime servers.
-const FIRST_SERVER: u64 = 50_051;
+const FILE_KEYS: &[&str] = &["hosts", "switches", "links"];
+const HOST_KEYS: &[&str] = &["ip", "mac", "commands"];
+const SWITCH_KEYS: &[&str] = &["program", "runtime_json", "cli_input", "cpu_port"];
 
 /// Reads a network.
 pub(crate) fn network(reader: &mut Reader, file: &JsonNode) -> Option<MininetNetwork> {
     for member in file.members().unwrap_or_default() {
-        if !["hosts", "switches", "links"].contains(&member.key.as_str()) {
-            reader.ignore(
-                member,
-                "the tutorials' files have hosts, switches and links",
-            );
+        if !FILE_KEYS.contains(&member.key.as_str()) {
+            let mend = "the tutorials' files have hosts, switches and links";
+            reader.unknown(member, FILE_KEYS, mend);
         }
     }
     let members = |reader: &mut Reader, key: &str| {
@@ -28,10 +28,9 @@ pub(crate) fn network(reader: &mut Reader, file: &JsonNode) -> Option<MininetNet
     let (hosts, switches) = (members(reader, "hosts"), members(reader, "switches"));
     let imported_hosts = hosts.iter().filter_map(|member| host(reader, member));
     let imported_hosts: Vec<ImportedHost> = imported_hosts.collect();
-    let imported_switches = switches.iter().zip(0..);
-    let imported_switches =
-        imported_switches.map(|(member, number)| switch(reader, member, number));
-    let imported_switches: Vec<ImportedSwitch> = imported_switches.collect();
+    let imported_switches = switches.iter().map(|member| switch(reader, member));
+    let mut imported_switches: Vec<ImportedSwitch> = imported_switches.collect();
+    number_switches(&mut imported_switches, 0);
     let names = Names {
         hosts: hosts.iter().map(|host| host.key.as_str()).collect(),
         switches: switches.iter().map(|switch| switch.key.as_str()).collect(),
@@ -59,7 +58,7 @@ fn host(reader: &mut Reader, member: &JsonMember) -> Option<ImportedHost> {
             "ip" => address = reader.address(own),
             "mac" => mac = reader.mac(own),
             "commands" => commands = reader.items("commands", &own.node),
-            _ => reader.ignore(own, "hosts have ip, mac and commands"),
+            _ => reader.unknown(own, HOST_KEYS, "hosts have ip, mac and commands"),
         }
     }
     let is_complete = member.node.get("ip").is_some() && member.node.get("mac").is_some();
@@ -99,12 +98,10 @@ fn run(host: &mut ImportedHost, command: &str) {
     }
 }
 
-fn switch(reader: &mut Reader, member: &JsonMember, number: u64) -> ImportedSwitch {
+fn switch(reader: &mut Reader, member: &JsonMember) -> ImportedSwitch {
     reader.check_name(member);
     let mut switch = ImportedSwitch {
         name: member.key.clone(),
-        p4runtime: format!("127.0.0.1:{}", FIRST_SERVER + number),
-        device: number,
         ..ImportedSwitch::default()
     };
     for own in reader.members("a switch", &member.node) {
@@ -119,10 +116,10 @@ fn switch(reader: &mut Reader, member: &JsonMember, number: u64) -> ImportedSwit
                 let mend = "a port has eight priorities where the program sets one";
                 reader.ignore(own, mend);
             }
-            _ => reader.ignore(
-                own,
-                "switches have program, runtime_json, cli_input and cpu_port",
-            ),
+            _ => {
+                let mend = "switches have program, runtime_json, cli_input and cpu_port";
+                reader.unknown(own, SWITCH_KEYS, mend);
+            }
         }
     }
     switch
@@ -154,6 +151,7 @@ fn link(reader: &mut Reader, item: &JsonNode, names: &Names<'_>) -> Option<Impor
 fn end(reader: &mut Reader, node: &JsonNode, names: &Names<'_>) -> Option<LinkEnd> {
     let written = node.text().unwrap_or_default();
     if names.hosts.contains(written) {
+        reader.use_end(&node.at, written, None);
         return Some(LinkEnd {
             node: written.to_owned(),
             port: None,
@@ -162,10 +160,13 @@ fn end(reader: &mut Reader, node: &JsonNode, names: &Names<'_>) -> Option<LinkEn
     let (name, port) = written.rsplit_once(['-', ':']).unwrap_or((written, ""));
     let digits = port.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     match (names.switches.contains(name), digits.parse()) {
-        (true, Ok(port)) => Some(LinkEnd {
-            node: name.to_owned(),
-            port: Some(port),
-        }),
+        (true, Ok(port)) => {
+            reader.use_end(&node.at, name, Some(port));
+            Some(LinkEnd {
+                node: name.to_owned(),
+                port: Some(port),
+            })
+        }
         (is_switch, _) => {
             let mend = match is_switch || names.switches.contains(written) {
                 true => "write its port, as in \"s1-p1\"",

@@ -236,6 +236,98 @@ fn strategies_give_other_addresses() {
 }
 
 #[test]
+fn a_misspelt_key_has_the_known_one_in_its_warning() {
+    for (text, old, new, meant) in [
+        (TUTORIAL, "runtime_json", "runtime_jsn", "runtime_json"),
+        (TUTORIAL, "commands", "cmds", "commands"),
+        (P4APP, "cli_input", "cli_inpt", "cli_input"),
+        (P4APP, "\"delay\"", "\"dealy\"", "delay"),
+        (P4APP, "default", "defalt", "default"),
+    ] {
+        let network = network(&text.replacen(old, new, 1));
+        let new = new.trim_matches('"');
+        let mut warnings = network.warnings.iter();
+        let warning = warnings.find(|warning| warning.message.contains(new));
+        let warning = warning.unwrap_or_else(|| panic!("{new}: {:?}", network.warnings));
+        let words = format!("did you mean \"{meant}\"? ");
+        assert!(warning.mend.starts_with(&words), "{}", warning.mend);
+    }
+    let other = network(&TUTORIAL.replacen("commands", "colour", 1)).warnings;
+    assert!(!other[0].mend.contains("did you mean"), "{}", other[0].mend);
+}
+
+#[test]
+fn switches_are_numbered_in_natural_order_of_their_names() {
+    let tutorial = r#"{ "hosts": {}, "links": [], "switches": {
+        "s10": {}, "s2": {}, "s1": {}, "s02": {} } }"#;
+    let app = r#"{ "topology": { "links": [], "switches": {
+        "s10": {}, "s2": {}, "s1": {}, "s02": {} } } }"#;
+    for (text, first) in [(tutorial, 0), (app, 1)] {
+        let network = network(text);
+        let numbers = network.switches.iter().map(|switch| {
+            let port = switch.p4runtime.rsplit_once(':');
+            (
+                switch.name.as_str(),
+                switch.device - first,
+                port.map_or("", |(_, port)| port),
+            )
+        });
+        let numbers: Vec<_> = numbers.collect();
+        let expected = [
+            ("s10", 3, "50054"),
+            ("s2", 2, "50053"),
+            ("s1", 0, "50051"),
+            ("s02", 1, "50052"),
+        ];
+        assert_eq!(numbers, expected);
+    }
+}
+
+#[test]
+fn hosts_with_other_zeros_in_their_names_are_other_hosts() {
+    let text = r#"{ "topology": { "links": [["h1", "s1"], ["h01", "s1"]],
+        "hosts": { "h1": {}, "h01": {} }, "switches": { "s1": {} } } }"#;
+    let network = network(text);
+    let hosts = network.hosts.iter();
+    let hosts: Vec<_> = hosts
+        .map(|host| (&host.name[..], host.address.octets()[3]))
+        .collect();
+    assert_eq!(hosts, [("h01", 1), ("h1", 2)]);
+    let mixed = text.replacen(
+        "\"links\"",
+        "\"assignment_strategy\": \"mixed\", \"links\"",
+        1,
+    );
+    check_mistake(&mixed, 2, "has the address of another host");
+}
+
+#[test]
+fn a_second_link_of_a_port_is_named_with_its_line() {
+    let links = "[\"h1\", \"s1-p1\"],";
+    for (more, words) in [
+        ("[\"s1-p1\", \"s2-p7\"],", "port 1 of s1 has several links"),
+        (
+            "[\"s2-p8\", \"s1-eth3\"],",
+            "port 3 of s1 has several links",
+        ),
+        ("[\"h2\", \"s1-p8\"],", "the host h2 has several links"),
+    ] {
+        let text = TUTORIAL.replacen(links, &format!("{links}\n{more}"), 1);
+        let error = read("topology.json", &text).expect_err(&text);
+        assert_eq!(error.mistakes[0].line, 15, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let ports = "{\"port1\": 4}";
+    let twice = P4APP.replacen("[\"s1\", \"s2\"]", &format!("[\"s1\", \"s2\", {ports}]"), 1);
+    let twice = twice.replacen(
+        "[\"r1\"",
+        &format!("[\"s1\", \"s2\", {ports}],\n[\"r1\""),
+        1,
+    );
+    check_mistake(&twice, 8, "port 4 of s1 has several links");
+}
+
+#[test]
 fn mistakes_of_a_p4app_are_named_with_their_lines() {
     for (old, new, line, words) in [
         ("\"mixed\"", "\"l4\"", 5, "no such strategy"),

@@ -66,8 +66,8 @@ pub struct BindError {
 /// Reason of a [`BindError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindReason {
-    /// The program has no such table.
-    NoTable(String),
+    /// The program has no such table; its tables, as far as they are known.
+    NoTable(String, Vec<String>),
     /// The control plane may add no entries to the table.
     Const(String),
     /// A key of the table is neither exact nor a prefix of the destination.
@@ -86,8 +86,8 @@ pub enum BindReason {
     Width(String, u32),
     /// A key has a name of one direction of a flow, and gets this field of the other one.
     Order(String, KeyPart),
-    /// The table has no such action.
-    NoAction(String),
+    /// The table has no such action; its actions, as far as they are known.
+    NoAction(String, Vec<String>),
     /// The table has no direct meter of bytes.
     NoDirectMeter(String),
     /// The action has not one parameter, and ports are given.
@@ -104,10 +104,14 @@ impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "reflex \"{}\": ", self.reflex)?;
         match &self.reason {
-            BindReason::NoTable(table) => write!(
-                f,
-                "the element's program has no table {table}; `polyplane p4info` lists its tables"
-            ),
+            BindReason::NoTable(table, known) => {
+                write!(
+                    f,
+                    "the element's program has no table {table}; `polyplane p4info` lists its \
+                     tables"
+                )?;
+                write_known(f, known)
+            }
             BindReason::NotByP4Runtime => f.write_str(
                 "P4Runtime servers get entries of tables only, without `replace` and meters; \
                  change a table, or a switch of the topology",
@@ -153,11 +157,12 @@ impl fmt::Display for BindError {
                     part.name()
                 )
             }
-            BindReason::NoAction(action) => {
+            BindReason::NoAction(action, known) => {
                 write!(
                     f,
                     "the table has no action {action}; name one of its actions"
-                )
+                )?;
+                write_known(f, known)
             }
             BindReason::NoDirectMeter(table) => {
                 write!(
@@ -626,6 +631,14 @@ fn bind(reflex: &ReflexSpec, program: &Program) -> Result<Managed, BindError> {
     bound.map_err(refuse)
 }
 
+/// Writes the names of what exists, if they are known.
+fn write_known(f: &mut fmt::Formatter<'_>, known: &[String]) -> fmt::Result {
+    match known.is_empty() {
+        true => Ok(()),
+        false => write!(f, "; there are {}", known.join(", ")),
+    }
+}
+
 fn bind_table(
     entry: &EntrySpec,
     owner: Box<[u8]>,
@@ -634,7 +647,8 @@ fn bind_table(
     let mut tables = program.tables.iter();
     let found = tables.find(|(_, table)| table.name == entry.table);
     let Some((id, table)) = found else {
-        return Err(BindReason::NoTable(entry.table.clone()));
+        let known = program.tables.iter().map(|(_, table)| table.name.clone());
+        return Err(BindReason::NoTable(entry.table.clone(), known.collect()));
     };
     if table.entries_are_const {
         return Err(BindReason::Const(table.name.clone()));
@@ -675,7 +689,9 @@ fn bind_table(
         .iter()
         .position(|action| program.actions[action.action].control_plane_name == entry.action);
     let Some(action) = action else {
-        return Err(BindReason::NoAction(entry.action.clone()));
+        let known = table.actions.iter();
+        let known = known.map(|it| program.actions[it.action].control_plane_name.clone());
+        return Err(BindReason::NoAction(entry.action.clone(), known.collect()));
     };
     let params = &program.actions[table.actions[action].action].params[..];
     let port_width = match (params, entry.ports.is_empty()) {

@@ -15,7 +15,7 @@ mod parse;
 mod quantity;
 
 pub use mistake::{FileError, FileMistake, MAX_MISTAKES, Mistakes};
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, nearest_name, parse};
 pub use quantity::Quantity;
 pub use toml::Spanned;
 

@@ -72,10 +72,13 @@ pub fn parse<T: DeserializeOwned>(text: &str, hint: &str) -> Parsed<T> {
 fn similar_key(message: &str) -> Option<&str> {
     let names = message.strip_prefix("unknown field ")?;
     let mut names = names.split('`').skip(1).step_by(2);
-    let unknown = names.next()?;
+    nearest_name(names.next()?, names)
+}
+
+/// Returns the name that is most like a misspelt one, if at most a third of its letters differ.
+pub fn nearest_name<'n>(unknown: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let near = names.map(|name| (strsim::osa_distance(unknown, name), name));
     let (distance, name) = near.min()?;
-    // A third of the letters, as in misspelt names of programs.
     (distance <= unknown.chars().count().div_ceil(3)).then_some(name)
 }
 

@@ -109,6 +109,9 @@ pub(super) fn declared(loops: &Loops) -> String {
         None => "in memory".to_owned(),
     };
     text += &format!("store of {}, {place}{way}\n", nodes.join(", "));
+    if store.nodes.len() < 3 {
+        text += "note: this store tolerates the loss of none of its nodes; with 3 it tolerates that of one\n";
+    }
     text
 }
 

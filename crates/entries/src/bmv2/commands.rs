@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ir::{ActionCall, ActionId, ExternId, KeyMatch, MatchKind, TableId};
 
 use super::config::DeviceCommands;
-use super::handles::{HandleReuse, HandleTable};
+use super::handles::{HandleReuse, HandleTable, MAX_ITEMS};
 use super::replication::ReplicationCommands;
 use super::{PlacedUpdate, WrittenMatch, key_match};
 use crate::error::EntriesError;
@@ -375,12 +375,16 @@ impl<'s> CommandFile<'s> {
                     members: Vec::new(),
                     at: line.at(),
                 };
-                self.profile_mut(line, owner)?.groups.add(group);
-                Ok(())
+                let added = self.profile_mut(line, owner)?.groups.add(group);
+                added
+                    .map(drop)
+                    .ok_or_else(|| no_more_handles(line, "groups"))
             }
             "act_prof_delete_group" | "table_indirect_delete_group" => {
                 let [owner, group] = line.exactly(["action profile", "group handle"])?;
                 let handle = number(group, "a group's handle")?;
+                let owning = self.profile(line, owner)?;
+                self.check_unused(owning, EntryAction::Group(handle + 1), group)?;
                 let removed = self.profile_mut(line, owner)?.groups.remove(handle);
                 removed.map(drop).ok_or_else(|| no_handle(group, "group"))
             }
@@ -472,8 +476,10 @@ impl<'s> CommandFile<'s> {
             meter: None,
             counter: None,
         };
-        entries.add((entry, line.at()));
-        Ok(())
+        let added = entries.add((entry, line.at()));
+        added
+            .map(drop)
+            .ok_or_else(|| no_more_handles(line, "entries"))
     }
 
     /// Takes the priority away from the end of the arguments, if the table's entries have one. The
@@ -613,8 +619,10 @@ impl<'s> CommandFile<'s> {
         let names = ["action profile", "action"];
         let ([owner, action], rest) = line.at_least(names, "[action parameters]")?;
         let member = self.member(line, owner, (action, rest))?;
-        self.profile_mut(line, owner)?.members.add(member);
-        Ok(())
+        let added = self.profile_mut(line, owner)?.members.add(member);
+        added
+            .map(drop)
+            .ok_or_else(|| no_more_handles(line, "members"))
     }
 
     fn modify_member(&mut self, line: &CommandLine<'_>) -> Result<(), EntriesError> {
@@ -630,6 +638,8 @@ impl<'s> CommandFile<'s> {
     fn delete_member(&mut self, line: &CommandLine<'_>) -> Result<(), EntriesError> {
         let [owner, handle] = line.exactly(["action profile", "member handle"])?;
         let id = number(handle, "a member's handle")?;
+        let owning = self.profile(line, owner)?;
+        self.check_unused(owning, EntryAction::Member(id + 1), handle)?;
         let profile = self.profile_mut(line, owner)?;
         if profile
             .groups
@@ -642,6 +652,31 @@ impl<'s> CommandFile<'s> {
         }
         let removed = profile.members.remove(id);
         removed.map(drop).ok_or_else(|| no_handle(handle, "member"))
+    }
+
+    /// Checks that no entry refers to a member or group of a profile.
+    fn check_unused(
+        &self,
+        profile: ExternId,
+        action: EntryAction,
+        handle: Word<'_>,
+    ) -> Result<(), EntriesError> {
+        let tables = self.entries.iter();
+        let mut tables = tables
+            .map(|(id, entries)| (&self.schema.tables[*id], entries))
+            .filter(|(table, _)| table.implementation == Some(profile));
+        let user = tables.find(|(_, entries)| {
+            let mut entries = entries.iter();
+            entries.any(|(_, (entry, _))| entry.action == action)
+        });
+        match user {
+            None => Ok(()),
+            Some((table, _)) => {
+                let message = format!("{} is in an entry of `{}`", handle.text, table.name);
+                let hint = "delete the entry with table_indirect_delete first";
+                Err(EntriesError::new(handle.at(), message).hint(hint))
+            }
+        }
     }
 
     fn member(
@@ -759,6 +794,12 @@ fn halves<'a>(word: Word<'a>, separator: &str) -> Option<(Word<'a>, Word<'a>)> {
 pub(super) fn no_handle(word: Word<'_>, what: &str) -> EntriesError {
     let message = format!("no earlier line of the file has added {what} {}", word.text);
     EntriesError::new(word.at(), message).hint("handles are numbers from 0 on, in the file's order")
+}
+
+/// Returns the error for an item for which there is no handle left.
+pub(super) fn no_more_handles(line: &CommandLine<'_>, items: &str) -> EntriesError {
+    let message = format!("there are more than {MAX_ITEMS} {items}, and BMv2 has no such handle");
+    EntriesError::new(line.at(), message)
 }
 
 fn no_profile(name: Word<'_>) -> EntriesError {

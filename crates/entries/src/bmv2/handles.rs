@@ -1,5 +1,7 @@
 //! Handles by which BMv2 numbers what commands add.
 
+use std::collections::BTreeSet;
+
 /// Treatment of the handle of a removed item in BMv2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandleReuse {
@@ -12,11 +14,16 @@ pub(super) enum HandleReuse {
 /// Bits of a handle below its version.
 const SLOT_BITS: u32 = 24;
 
+/// Number of items that have a handle at one time.
+pub(super) const MAX_ITEMS: usize = 1 << SLOT_BITS;
+
 /// Items with handles: the lowest free one for each new item.
 #[derive(Clone, Debug)]
 pub(super) struct HandleTable<T> {
     reuse: HandleReuse,
     slots: Vec<(u32, Option<T>)>,
+    /// Slots without an item.
+    free: BTreeSet<usize>,
 }
 
 impl<T> HandleTable<T> {
@@ -24,18 +31,24 @@ impl<T> HandleTable<T> {
         HandleTable {
             reuse,
             slots: Vec::new(),
+            free: BTreeSet::new(),
         }
     }
 
-    /// Adds an item. Returns its handle.
-    pub(super) fn add(&mut self, item: T) -> u32 {
-        let free = self.slots.iter().position(|(_, item)| item.is_none());
-        let slot = free.unwrap_or(self.slots.len());
-        match free {
-            Some(_) => self.slots[slot].1 = Some(item),
-            None => self.slots.push((0, Some(item))),
-        }
-        self.handle(slot)
+    /// Adds an item. Returns its handle, or `None` if all handles are in use.
+    pub(super) fn add(&mut self, item: T) -> Option<u32> {
+        let slot = match self.free.pop_first() {
+            Some(slot) => {
+                self.slots[slot].1 = Some(item);
+                slot
+            }
+            None if self.slots.len() < MAX_ITEMS => {
+                self.slots.push((0, Some(item)));
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        Some(self.handle(slot))
     }
 
     fn handle(&self, slot: usize) -> u32 {
@@ -65,6 +78,7 @@ impl<T> HandleTable<T> {
         if self.reuse == HandleReuse::NextVersion {
             *version = (*version + 1) & 0xff;
         }
+        self.free.insert(slot);
         item.take()
     }
 
@@ -86,15 +100,29 @@ mod tests {
             (HandleReuse::NextVersion, 1 << 24 | 1),
         ] {
             let mut table = HandleTable::new(reuse);
-            assert_eq!([table.add('a'), table.add('b'), table.add('c')], [0, 1, 2]);
+            let handles = ['a', 'b', 'c'].map(|item| table.add(item));
+            assert_eq!(handles, [Some(0), Some(1), Some(2)]);
             assert_eq!(table.remove(1), Some('b'));
             assert_eq!(table.remove(1), None);
-            assert_eq!(table.add('d'), again);
+            assert_eq!(table.add('d'), Some(again));
             assert_eq!(table.get_mut(again), Some(&mut 'd'));
             assert_eq!(table.contains(1), again == 1);
-            assert_eq!(table.add('e'), 3);
+            assert_eq!(table.add('e'), Some(3));
             let handles: Vec<u32> = table.iter().map(|(handle, _)| handle).collect();
             assert_eq!(handles, [0, again, 2, 3]);
         }
+    }
+
+    #[test]
+    fn there_are_as_many_handles_as_slots() {
+        let mut table = HandleTable::new(HandleReuse::NextVersion);
+        table.slots = vec![(0, Some(())); MAX_ITEMS];
+        assert_eq!(table.add(()), None);
+        assert_eq!(table.remove(7), Some(()));
+        assert_eq!(table.remove(5), Some(()));
+        // Version 1 of the lowest free slot.
+        assert_eq!(table.add(()), Some(1 << SLOT_BITS | 5));
+        assert_eq!(table.add(()), Some(1 << SLOT_BITS | 7));
+        assert_eq!(table.add(()), None);
     }
 }

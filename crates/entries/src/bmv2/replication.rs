@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::PlacedUpdate;
-use super::commands::{CommandLine, no_handle, number};
+use super::commands::{CommandLine, no_handle, no_more_handles, number};
 use super::handles::{HandleReuse, HandleTable};
 use crate::error::EntriesError;
 use crate::ports;
@@ -23,9 +23,16 @@ enum MirrorTarget {
 /// A multicast group: the handles of its nodes, and the place of its command.
 type Group = (Vec<u32>, (usize, usize));
 
+/// A node of multicast groups.
+struct MulticastNode {
+    /// The replication id of its copies.
+    rid: u32,
+    replicas: Vec<Replica>,
+}
+
 /// Multicast groups and mirroring sessions so far.
 pub(super) struct ReplicationCommands {
-    nodes: HandleTable<Vec<Replica>>,
+    nodes: HandleTable<MulticastNode>,
     groups: BTreeMap<u32, Group>,
     sessions: BTreeMap<u32, (MirrorTarget, (usize, usize))>,
 }
@@ -63,17 +70,14 @@ impl ReplicationCommands {
             }
             "mc_node_create" => {
                 let ([rid], ports) = line.at_least(["rid"], "<ports>")?;
-                let node = replicas(schema, rid, ports)?;
-                self.nodes.add(node);
+                let node = multicast_node(schema, rid, ports)?;
+                let added = self.nodes.add(node);
+                added.ok_or_else(|| no_more_handles(line, "nodes"))?;
             }
             "mc_node_update" => {
                 let ([node], ports) = line.at_least(["node handle"], "<ports>")?;
-                let rid = self
-                    .node(node)?
-                    .first()
-                    .map_or(0, |replica| replica.instance);
-                let changed = ports_of(schema, ports, rid)?;
-                *self.node(node)? = changed;
+                let found = self.node(node)?;
+                found.replicas = ports_of(schema, ports, found.rid)?;
             }
             "mc_node_destroy" => {
                 let [node] = line.exactly(["node handle"])?;
@@ -151,7 +155,7 @@ impl ReplicationCommands {
         }
     }
 
-    fn node(&mut self, word: Word<'_>) -> Result<&mut Vec<Replica>, EntriesError> {
+    fn node(&mut self, word: Word<'_>) -> Result<&mut MulticastNode, EntriesError> {
         let handle = number(word, NODE)?;
         let node = self.nodes.get_mut(handle);
         node.ok_or_else(|| no_handle(word, "node"))
@@ -164,7 +168,8 @@ impl ReplicationCommands {
         for (id, (nodes, at)) in &self.groups {
             let mut replicas: Vec<Replica> = Vec::new();
             for node in nodes {
-                for replica in self.nodes.get_mut(*node).into_iter().flatten() {
+                let node = self.nodes.get_mut(*node);
+                for replica in node.into_iter().flat_map(|node| &node.replicas) {
                     if replicas.contains(replica) {
                         let Replica { port, instance } = replica;
                         let message =
@@ -207,14 +212,17 @@ fn group_number(schema: &Schema, word: Word<'_>) -> Result<u32, EntriesError> {
     Ok(id)
 }
 
-fn replicas(
+fn multicast_node(
     schema: &Schema,
     rid: Word<'_>,
     ports: &[Word<'_>],
-) -> Result<Vec<Replica>, EntriesError> {
+) -> Result<MulticastNode, EntriesError> {
     let instance = number(rid, "a replication id")?;
     ports::check_instance(schema.arch, instance, rid.at())?;
-    ports_of(schema, ports, instance)
+    Ok(MulticastNode {
+        rid: instance,
+        replicas: ports_of(schema, ports, instance)?,
+    })
 }
 
 /// Returns a copy to each port. Link aggregation groups, after `|`, are refused.

@@ -154,8 +154,7 @@ impl<'s> Reader<'s> {
         let name = required_word(item, "table")?;
         let action = required_word(item, "action_name")?;
         let args = arguments(item)?;
-        let is_default = item.get("default_action").and_then(JsonNode::truth);
-        if is_default == Some(true) {
+        if is_default(item)? {
             let table = resolve::table(self.schema, name)?;
             let call = resolve::default_call(self.schema, table, action, &args)?;
             return Ok(Update::SetDefault(table, call));
@@ -178,8 +177,7 @@ impl<'s> Reader<'s> {
     fn keys(&self, table: TableId, item: &JsonNode) -> Result<Vec<KeyMatch>, EntriesError> {
         let table = &self.schema.tables[table];
         let mut matches = vec![None; table.keys.len()];
-        let written = item.get("match").and_then(JsonNode::members);
-        for member in written.unwrap_or_default() {
+        for member in optional_members(item, "match")? {
             let names = table.keys.iter().map(|key| key.name.as_str());
             let at = resolve::find(key_word(member), names, Sought::KeyOf(&table.name))?;
             matches[at] = Some(self.key(&table.keys[at], &member.node)?);
@@ -299,8 +297,8 @@ impl<'s> Reader<'s> {
 
 /// Returns the arguments of an entry's action, each with its name.
 fn arguments(item: &JsonNode) -> Result<Vec<(Option<Word<'_>>, Word<'_>)>, EntriesError> {
-    let members = item.get("action_params").and_then(JsonNode::members);
-    let args = members.unwrap_or_default().iter().map(|member| {
+    let members = optional_members(item, "action_params")?;
+    let args = members.iter().map(|member| {
         let node = match member.node.items() {
             Some([one]) => one,
             _ => &member.node,
@@ -312,6 +310,28 @@ fn arguments(item: &JsonNode) -> Result<Vec<(Option<Word<'_>>, Word<'_>)>, Entri
         Ok((Some(key_word(member)), value))
     });
     args.collect()
+}
+
+/// Returns true if an entry is a table's default action.
+fn is_default(item: &JsonNode) -> Result<bool, EntriesError> {
+    let Some(node) = item.get("default_action") else {
+        return Ok(false);
+    };
+    node.truth().ok_or_else(|| {
+        EntriesError::new(pair(&node.at), "\"default_action\" is true or false")
+            .hint("write it without quotes")
+    })
+}
+
+/// Returns the members of an object that may be absent.
+fn optional_members<'n>(item: &'n JsonNode, key: &str) -> Result<&'n [JsonMember], EntriesError> {
+    let Some(node) = item.get(key) else {
+        return Ok(&[]);
+    };
+    node.members().ok_or_else(|| {
+        let message = format!("\"{key}\" is an object");
+        EntriesError::new(pair(&node.at), message).hint("write { \"NAME\": VALUE }")
+    })
 }
 
 fn required<'n>(item: &'n JsonNode, key: &str) -> Result<&'n JsonNode, EntriesError> {

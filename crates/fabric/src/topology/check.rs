@@ -34,6 +34,8 @@ const PAPER: WorkloadSpec = WorkloadSpec {
 
 /// State of the validation. Errors are collected, so that all are reported.
 pub(super) struct Check<'a> {
+    /// Name of the file.
+    pub(super) name: &'a str,
     pub(super) directory: &'a Path,
     mistakes: Mistakes,
     /// All node names, each with its line.
@@ -43,10 +45,11 @@ pub(super) struct Check<'a> {
 /// Validates a file. `mistakes` are the errors found by the parser.
 pub(super) fn check(
     file: File,
-    directory: &Path,
+    (name, directory): (&str, &Path),
     mistakes: Mistakes,
 ) -> Result<Topology, Vec<FileMistake>> {
     let mut check = Check {
+        name,
         directory,
         mistakes,
         names: BTreeMap::new(),

@@ -131,6 +131,8 @@ impl PlaneSpec {
 pub struct FunctionSpec {
     /// Its program.
     pub program: ProgramSpec,
+    /// Topology file and line that name the program, as `fabric.toml:11`.
+    pub program_at: String,
     /// Paths of its entries files, in the order in which they are read.
     pub entries: Vec<PathBuf>,
 }
@@ -504,7 +506,7 @@ impl Topology {
         let mend = "docs/reference/topology.md shows what a topology file may say";
         let Parsed { content, mistakes } = toml_file::parse(text, mend);
         let result = match content {
-            Some(content) => check::check(content, directory, mistakes),
+            Some(content) => check::check(content, (file, directory), mistakes),
             None => Err(mistakes.into_list()),
         };
         result.map_err(|mistakes| TopologyError {

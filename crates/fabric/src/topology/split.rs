@@ -76,6 +76,7 @@ impl Check<'_> {
         }
         PlaneSpec::Alone(FunctionSpec {
             program: ProgramSpec::File(self.directory.to_path_buf()),
+            program_at: String::new(),
             entries: Vec::new(),
         })
     }

@@ -49,7 +49,8 @@ impl Check<'_> {
             return PlaneSpec::Shared(self.shared(written));
         }
         self.check_no_sharing(written);
-        let program = match written.program.as_ref().or(default) {
+        let named = written.program.as_ref().or(default);
+        let program = match named {
             Some(program) => self.program(program),
             None => {
                 let message = format!("the switch {} has no program", written.name.get_ref());
@@ -60,6 +61,7 @@ impl Check<'_> {
         };
         PlaneSpec::Alone(FunctionSpec {
             program,
+            program_at: named.map_or(String::new(), |program| self.place(program)),
             entries: self.entries(written.entries.as_ref()),
         })
     }
@@ -83,6 +85,11 @@ impl Check<'_> {
             let message = format!("{name} has no virtual data planes to which packets could go");
             self.mistake(text, message, "add [[switch.vpdp]] sections");
         }
+    }
+
+    /// Returns file and line of a text.
+    fn place(&self, text: &Text) -> String {
+        format!("{}:{}", self.name, self.line(text))
     }
 
     fn program(&self, text: &Text) -> ProgramSpec {
@@ -170,6 +177,7 @@ impl Check<'_> {
             id: *names.get(vpdp.name.get_ref())?,
             function: FunctionSpec {
                 program: self.program(&vpdp.program),
+                program_at: self.place(&vpdp.program),
                 entries: self.entries(vpdp.entries.as_ref()),
             },
             line,

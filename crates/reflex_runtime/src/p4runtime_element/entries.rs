@@ -129,7 +129,8 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
     };
     let mut tables = info.tables.iter();
     let found = tables.find(|table| name(table.preamble.as_ref()) == spec.table);
-    let table: &Table = found.ok_or_else(|| refuse(BindReason::NoTable(spec.table.clone())))?;
+    let table: &Table =
+        found.ok_or_else(|| refuse(BindReason::NoTable(spec.table.clone(), Vec::new())))?;
     if table.is_const_table {
         return Err(refuse(BindReason::Const(spec.table.clone())));
     }
@@ -173,7 +174,8 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
         let preamble = action.preamble.as_ref();
         name(preamble) == spec.action && preamble.is_some_and(|it| is_listed(it.id))
     });
-    let action = action.ok_or_else(|| refuse(BindReason::NoAction(spec.action.clone())))?;
+    let action =
+        action.ok_or_else(|| refuse(BindReason::NoAction(spec.action.clone(), Vec::new())))?;
     let param = match (&action.params[..], &spec.ports[..]) {
         ([], []) => None,
         ([_, ..], []) => return Err(refuse(BindReason::NoPorts(spec.action.clone()))),
@@ -202,11 +204,11 @@ pub(super) fn bind(reflex: &ReflexSpec, info: &P4Info) -> Result<BoundTable, Bin
 /// Returns the names of what exists, in words, if a table or an action does not.
 pub(super) fn existing(reflex: &ReflexSpec, error: &BindError, info: &P4Info) -> String {
     let names: Vec<&str> = match &error.reason {
-        BindReason::NoTable(_) => {
+        BindReason::NoTable(..) => {
             let tables = info.tables.iter();
             tables.map(|it| name(it.preamble.as_ref())).collect()
         }
-        BindReason::NoAction(_) => {
+        BindReason::NoAction(..) => {
             let is_table = |table: &&Table| match &reflex.change {
                 ChangeSpec::Entry(spec) => name(table.preamble.as_ref()) == spec.table,
                 _ => false,

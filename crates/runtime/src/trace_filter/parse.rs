@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use strsim::osa_distance;
 use support::mac::{MacAddress, octets};
 
 use super::filter::{
@@ -154,7 +155,12 @@ impl<'t> Reader<'t> {
         };
         let relation = RELATIONS.iter().find(|(sign, _)| self.sign(sign));
         let Some((_, relation)) = relation else {
-            return Err(self.error("one of == != < <= > >= is missing".to_owned()));
+            let mut what = "one of == != < <= > >= is missing".to_owned();
+            let word = self.peek_word();
+            if !word.is_empty() {
+                what += &format!(": write `{name} == {word}`");
+            }
+            return Err(self.error(what));
         };
         let (value, mask) = self.value(bits, notation)?;
         Ok(Condition::Is(Comparison {
@@ -172,10 +178,31 @@ impl<'t> Reader<'t> {
         let known = fields();
         let names = known.iter().map(|named| named.name);
         let names: Vec<&str> = names.chain(HEADERS.iter().map(|(name, _)| *name)).collect();
+        let scored = names
+            .iter()
+            .map(|known| (osa_distance(name, known), *known));
+        // A third of the letters, as in misspelt names of programs.
+        let is_near = |score: usize| score <= name.chars().count().div_ceil(3);
+        let near = scored.min().filter(|(score, _)| is_near(*score));
+        let meant = match near {
+            Some((_, near)) => format!("; did you mean {near}?"),
+            None => ":".to_owned(),
+        };
         self.error(format!(
-            "there is no field \"{name}\": there are {}, bytes[OFFSET:LENGTH] and all",
+            "there is no field \"{name}\"{meant} there are {}, bytes[OFFSET:LENGTH] and all",
             names.join(", ")
         ))
+    }
+
+    /// Returns the next word: a value, or empty text at the end of a condition.
+    fn peek_word(&mut self) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| c.is_whitespace() || c == ')' || c == '&' || c == '|');
+        let word = &rest[..end.unwrap_or(rest.len())];
+        match ["and", "or"].contains(&word) {
+            true => "",
+            false => word,
+        }
     }
 
     /// Parses `[OFFSET:LENGTH]` or `[OFFSET]`, in bytes from the start of the frame.
@@ -203,9 +230,7 @@ impl<'t> Reader<'t> {
     /// Parses a value and its optional prefix length. Returns the value and the mask of the
     /// compared bits.
     fn value(&mut self, bits: u32, notation: Notation) -> Result<(u128, u128), FilterError> {
-        let rest = self.rest();
-        let end = rest.find(|c: char| c.is_whitespace() || c == ')' || c == '&' || c == '|');
-        let word = &rest[..end.unwrap_or(rest.len())];
+        let word = self.peek_word();
         let (text, prefix) = match word.split_once('/') {
             Some((text, prefix)) => (text, Some(prefix)),
             None => (word, None),
@@ -340,6 +365,12 @@ mod tests {
         };
         check("", 0, "a condition is missing");
         check("ip.dst == 1", 0, "there are port, len, eth.dst");
+        check("ip.dst == 1", 0, "did you mean ipv4.dst? there are port");
+        check("ip.dst 10.0.2.2", 0, "did you mean ipv4.dst?");
+        check("ipv4.dts == 1", 0, "did you mean ipv4.dst?");
+        check("colour == 1", 0, "no field \"colour\": there are");
+        check("ipv4.dst 10.0.2.2", 9, "write `ipv4.dst == 10.0.2.2`");
+        check("ipv4.dst or tcp", 9, ">= is missing");
         check("ipv4.dst", 8, "== != < <= > >= is missing");
         check("ipv4.dst == 10.0.0", 12, "write an address like 10.0.0.1");
         check("ipv4.dst == 10.0.0.0/33", 12, "write an address");
