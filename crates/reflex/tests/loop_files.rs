@@ -6,7 +6,7 @@ use common::{bed, example, read};
 use reflex::{ChangeSpec, ElementIndex, Loops, ManagedElement};
 
 /// Names of the examples.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "slow_link",
     "spreader",
     "routing_loop",
@@ -14,6 +14,7 @@ const EXAMPLES: [&str; 7] = [
     "microburst",
     "tuning",
     "p4_burst",
+    "drops",
 ];
 
 const HEAD: &str = r#"[[element]]
@@ -155,6 +156,13 @@ most = 8
 name = "f"
 kind = "sketch"
 match = ["any"]
+[[monitor]]
+name = "g"
+kind = "path_latency"
+match = ["any"]
+above = "1 us"
+flows = 4_000_000
+window = 1
 [[reflex]]
 name = "r"
 element = "leaf1"
@@ -178,6 +186,10 @@ action = "drop"
             (26, "the monitor has no objective"),
             (28, "thresholds from 9 to 8 packets are none"),
             (32, "\"sketch\" is not understood"),
+            (
+                36,
+                "4000000 flows with 1 samples each take 1056 MiB of memory",
+            ),
         ],
     );
 }
