@@ -73,6 +73,7 @@ struct progress {
 struct {
   uint64_t term, vote, leader, role, last, commit, applied;
   uint64_t refused, unsupported, elections;
+  uint64_t first; /* the first entry that is not overwritten; a cut does not lower it */
 } raft;
 static struct setup setup;
 static struct progress progress[MAX_MEMBERS];
@@ -99,21 +100,24 @@ static uint64_t random_below(uint64_t limit) {
 
 static struct slot *slot(uint64_t index) { return &ring[index & (setup.ring - 1)]; }
 
-static int has(uint64_t index) {
-  return index > 0 && index <= raft.last && index + setup.ring > raft.last;
-}
+static int has(uint64_t index) { return index >= raft.first && index <= raft.last; }
+
+/* The number of entries that can follow before one that is needed would be overwritten. The last
+ * applied entry stays: a cut can make it the last one, of which votes have the term. */
+static uint64_t room(void) { return raft.applied + setup.ring - 1 - raft.last; }
 
 /* The term of an entry, 0 before the first one, and -1 if the log does not know it. */
 static uint64_t term_of(uint64_t index) {
   return index == 0 ? 0 : has(index) ? slot(index)->term : UINT64_MAX;
 }
 
-/* Appends an entry with the bytes after its term and time. Returns 0 if an entry that is not
- * applied would be overwritten. */
+/* Appends an entry with the bytes after its term and time. Returns 0 if there is no room. */
 static int push(uint64_t term, uint64_t time, const uint8_t *content, unsigned bytes) {
   uint64_t index = raft.last + 1;
-  if (index > setup.ring && index - setup.ring > raft.applied)
+  if (room() == 0)
     return 0;
+  if (index >= setup.ring + raft.first)
+    raft.first = index - setup.ring + 1;
   struct slot *to = slot(index);
   to->term = term;
   to->bytes = 16 + bytes;
@@ -650,7 +654,9 @@ static void take_request(uint64_t header, unsigned bytes) {
     raft.unsupported++;
     return;
   }
-  if (raft.role != LEADER || !push(raft.term, now, entry + 16, bytes - 48)) {
+  /* A part of the ring is for the first entries of later leaders, which commit all before them. */
+  int may_push = raft.role == LEADER && room() > setup.ring / 4;
+  if (!may_push || !push(raft.term, now, entry + 16, bytes - 48)) {
     send_no_leader(header, client_node, token);
     return;
   }
@@ -729,11 +735,13 @@ static uint64_t read_message(void) {
 
 /* Takes the configuration. Returns 0 if it is none. */
 static int configure(unsigned bytes) {
-  if (bytes > sizeof setup || bytes < sizeof setup - sizeof setup.member)
+  unsigned least = sizeof setup - sizeof setup.member;
+  if (bytes > sizeof setup || bytes < least)
     return 0;
   copy((uint8_t *)&setup, received, bytes);
   int is_power = setup.ring >= 16 && setup.ring <= MAX_RING && (setup.ring & (setup.ring - 1)) == 0;
-  if (!is_power || setup.members == 0 || setup.members > MAX_MEMBERS || setup.keys * 2 > MAX_CELLS ||
+  if (!is_power || setup.members == 0 || setup.members > MAX_MEMBERS ||
+      bytes < least + setup.members * sizeof setup.member[0] || setup.keys > MAX_CELLS / 2 ||
       setup.sessions > MAX_SESSIONS || setup.election_timeout == 0)
     return 0;
   for (own = 0; own < setup.members && setup.member[own].id != setup.id; own++)
@@ -741,6 +749,7 @@ static int configure(unsigned bytes) {
   if (own == setup.members)
     return 0;
   quorum = setup.members / 2 + 1;
+  raft.first = 1;
   for (cell_mask = 1; cell_mask < 2 * setup.keys; cell_mask *= 2)
     ;
   cell_mask--;

@@ -25,7 +25,8 @@ fn a_run_prints_the_costs_that_were_set_and_no_others() {
         plain.starts_with("model: 1 message sent, 1 answer\n"),
         "{plain}"
     );
-    assert!(!plain.contains("cost"), "{plain}");
+    assert!(!plain.contains("cost set"), "{plain}");
+    assert!(plain.contains("`polyplane nanopu costs`"), "{plain}");
     let output = nanopu(&["run", LOOPBACK, "--cost", "switch=1000"]);
     let set = text(&output.stdout);
     assert!(set.contains("\nswitch    1000"), "{set}");
@@ -52,6 +53,11 @@ fn a_program_runs_in_a_topology_with_its_switch_and_prints_costs_that_were_set()
     let json = text(&json.stdout);
     assert!(json.contains("\"kind\": \"model\""), "{json}");
     assert!(json.contains("\"answered\": 1000"), "{json}");
+    assert_eq!(text(&output.stderr), "");
+    // Of links and switches the topology has the costs.
+    let output = nanopu(&["run", LOOPBACK, "--topo", STAR, "--cost", "link=1000"]);
+    let warning = text(&output.stderr);
+    assert!(warning.contains("link=1000 has no effect"), "{warning}");
     // What the topology says cannot be said again.
     let output = nanopu(&["run", LOOPBACK, "--topo", STAR, "--messages", "2"]);
     assert_eq!(output.status.code(), Some(2));

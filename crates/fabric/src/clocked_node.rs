@@ -100,6 +100,11 @@ impl Node for ClockedNode {
         self.node.split_counts()
     }
 
+    fn resume(&mut self, from: Nanos, now: Nanos) {
+        let [from, now] = [from, now].map(|time| self.clock.shown_at(time));
+        self.node.resume(from, now);
+    }
+
     fn set_clock(&mut self, now: Nanos, ahead: Nanos, drift: i64) {
         self.clock = NodeClock {
             since: now,

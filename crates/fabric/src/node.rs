@@ -49,6 +49,12 @@ pub trait Node {
         let _ = (now, ahead, drift);
     }
 
+    /// Ends a pause, in which the node was not called. A node that acts by itself between its
+    /// calls makes up for nothing of the pause.
+    fn resume(&mut self, from: Nanos, now: Nanos) {
+        let _ = (from, now);
+    }
+
     /// Returns the counters of a split program, if this node is its switch.
     fn split_counts(&self) -> Option<SplitCounts> {
         None

@@ -278,7 +278,7 @@ impl Simulation {
         let specs = self.topology().nanopus.iter();
         let nodes = self.nanopus().iter().zip(specs);
         nodes
-            .map(|(node, spec)| node.report(&spec.host.name))
+            .map(|(node, spec)| node.report(&spec.host.name, self.now()))
             .collect()
     }
 

@@ -179,6 +179,16 @@ struct Moment {
     held: BTreeMap<NodeId, Cause>,
 }
 
+/// Pause of a node.
+#[derive(Clone, Copy)]
+struct Pause {
+    since: Nanos,
+    until: Nanos,
+}
+
+/// A change of a switch's clock: when, by how much, and the drift from then on.
+type ClockChange = (Nanos, Nanos, i64);
+
 /// A flow with its source port.
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
@@ -224,8 +234,9 @@ pub struct Simulation {
     wires: Wires,
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
-    /// Nodes that pause, with the end.
-    paused: BTreeMap<NodeId, Nanos>,
+    paused: BTreeMap<NodeId, Pause>,
+    /// Changes of clocks so far, which a switch that is loaded again gets, too.
+    clock_changes: BTreeMap<SwitchId, Vec<ClockChange>>,
     flows: Vec<Flow>,
     /// Flows that are not known to be complete.
     open: Vec<usize>,
@@ -276,6 +287,7 @@ impl Simulation {
             wires: Wires::default(),
             wakes: BTreeMap::new(),
             paused: BTreeMap::new(),
+            clock_changes: BTreeMap::new(),
             flows: Vec::new(),
             open: Vec::new(),
             pings: Vec::new(),
@@ -359,6 +371,9 @@ impl Simulation {
     pub fn replace_switch(&mut self, id: SwitchId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Switch(id);
         let mut node = with_clock(&self.topology, id, node);
+        for (time, ahead, drift) in self.clock_changes.get(&id).into_iter().flatten() {
+            node.set_clock(*time, *ahead, *drift);
+        }
         self.wires.attach(own, node.as_mut());
         let before = std::mem::replace(&mut self.switches[id.0], node);
         let mut counts = before.tally();
@@ -369,11 +384,15 @@ impl Simulation {
         self.settle(own, None)
     }
 
-    /// Schedules a node again, after its next action was changed from outside.
+    /// Schedules a node again, after its next action was changed from outside. A node that pauses is
+    /// scheduled at the end of its pause.
     ///
     /// # Errors
     /// As [`Simulation::run_until`].
     pub fn wake(&mut self, node: NodeId) -> Result<(), FabricError> {
+        if self.paused.contains_key(&node) {
+            return Ok(());
+        }
         let now = self.now;
         self.node(node).step(now);
         self.settle(node, None)
@@ -427,7 +446,7 @@ impl Simulation {
     /// Packets loop or multiply endlessly while no time passes.
     pub fn run_until(&mut self, end: Nanos) -> Result<(), FabricError> {
         while !self.advance(end, usize::MAX)? {}
-        Ok(())
+        self.catch_up()
     }
 
     /// Processes up to `most` events with times up to `end`. Returns true if there are no more.
@@ -475,14 +494,14 @@ impl Simulation {
             let slice = (self.now + LOOK).min(end);
             loop {
                 if !observe(self) {
-                    return Ok(());
+                    return self.catch_up();
                 }
                 if self.advance(slice, EVENTS_PER_LOOK)? {
                     break;
                 }
             }
         }
-        Ok(())
+        self.catch_up()
     }
 
     fn set_fault(&mut self, number: usize, begins: bool) -> Result<(), FabricError> {
@@ -497,7 +516,10 @@ impl Simulation {
                     true => (*ahead, *drift),
                     false => (Nanos::ZERO, 0),
                 };
-                let (now, node) = (self.now, NodeId::Switch(*switch));
+                let (now, switch) = (self.now, *switch);
+                let node = NodeId::Switch(switch);
+                let changes = self.clock_changes.entry(switch).or_default();
+                changes.push((now, ahead, drift));
                 self.node(node).set_clock(now, ahead, drift);
                 // What is due by the new time is due now.
                 self.wake(node)?;
@@ -516,10 +538,17 @@ impl Simulation {
             FaultKind::Pause(node) if begins => {
                 // A pause without an end: after all events.
                 let until = fault.until.unwrap_or(Nanos(u64::MAX));
-                self.paused.insert(*node, until);
+                let (node, since) = (*node, self.now);
+                // What is due by now is done.
+                self.wake(node)?;
+                self.paused.insert(node, Pause { since, until });
             }
             FaultKind::Pause(node) => {
-                self.paused.remove(node);
+                let (node, now) = (*node, self.now);
+                if let Some(Pause { since, .. }) = self.paused.remove(&node) {
+                    self.node(node).resume(since, now);
+                    self.schedule(node);
+                }
             }
         }
         Ok(())
@@ -527,7 +556,8 @@ impl Simulation {
 
     /// Returns the end of the pause of the node that a link direction leads to.
     fn pause_of(&self, line: LineId) -> Option<Nanos> {
-        self.paused.get(&self.wires.lines[line.0].to.node).copied()
+        let pause = self.paused.get(&self.wires.lines[line.0].to.node);
+        pause.map(|pause| pause.until)
     }
 
     /// Lets a frame arrive after the pause of its node. Frames stay in order.
@@ -541,10 +571,10 @@ impl Simulation {
     /// Lets a node do after its pause what is due now.
     fn defer_wake(&mut self, node: NodeId, now: Nanos) {
         if self.wakes.get(&node) == Some(&now)
-            && let Some(until) = self.paused.get(&node)
+            && let Some(Pause { until, .. }) = self.paused.get(&node).copied()
         {
-            self.wakes.insert(node, *until);
-            self.wires.events.push(*until, Event::Wake(node));
+            self.wakes.insert(node, until);
+            self.wires.events.push(until, Event::Wake(node));
         }
     }
 
@@ -685,12 +715,34 @@ impl Simulation {
     }
 
     /// Returns true if all requests of a series are answered, or enough time is over since the
-    /// last one was sent.
+    /// last one was sent and acknowledged, or given up.
     fn has_answers(&self, spec: &RequestsSpec) -> bool {
-        let length = spec.interval.0.saturating_mul(spec.messages as u64);
-        let end = Nanos(spec.at.0.saturating_add(length)) + ANSWER_LINGER;
-        let requests = self.hosts[spec.from.0].requests();
-        self.now >= end || requests.is_none_or(RequestSender::is_done)
+        let Some(requests) = self.hosts[spec.from.0].requests() else {
+            return true;
+        };
+        let is_over = |end: Nanos| self.now >= end + ANSWER_LINGER;
+        requests.all_sent_at().is_some_and(is_over) || requests.is_done()
+    }
+
+    /// Lets the cycles of nanoPUs be those up to now: between their actions they are not called.
+    fn catch_up(&mut self) -> Result<(), FabricError> {
+        let now = self.now;
+        for (number, nanopu) in self.nanopus.iter_mut().enumerate() {
+            let node = NodeId::Nanopu(NanopuIndex(number));
+            match self.paused.get_mut(&node) {
+                Some(pause) => {
+                    nanopu.resume(pause.since, now);
+                    pause.since = now;
+                }
+                None => nanopu.step(now),
+            }
+        }
+        (0..self.nanopus.len())
+            .map(|number| NodeId::Nanopu(NanopuIndex(number)))
+            .filter(|node| !self.paused.contains_key(node))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|node| self.settle(node, None))
     }
 
     /// Returns true if all packets of a stream have arrived, or enough time is over since the last

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{LONG, finish, run, simulation, topology};
+use common::{LONG, finish, make, run, simulation, topology};
+use fabric::topology::SwitchId;
 use packet::Nanos;
 
 /// Topology with the networks of the router example.
@@ -312,6 +313,40 @@ fn a_switch_with_a_fast_clock_takes_less_time_and_one_set_ahead_takes_as_much() 
     let fast = last(&fault("drift = 0.5"));
     assert!((right - fast).abs_diff(2_000) < 2, "{fast}");
     assert_eq!(last(&fault("ahead = \"7 ms\"")), right);
+}
+
+#[test]
+fn a_switch_that_is_loaded_again_keeps_its_clock() {
+    let ping = "[[ping]]\nfrom = \"h1\"\nto = \"h2\"\ncount = 4\ninterval = \"20 ms\"\n";
+    let last = |fault: &str| {
+        let text = routed("", &format!("{ping}{fault}")).replace("\"2 us\"", "\"3 ms\"");
+        let topology = topology(&text);
+        let spec = topology.switches[0].clone();
+        let mut simulation = simulation(topology);
+        simulation.run_until(Nanos::from_millis(15)).unwrap();
+        let node = make(&spec, &interp::Interp).unwrap();
+        simulation.replace_switch(SwitchId(0), node).unwrap();
+        simulation.run_until(Nanos::from_secs(1)).unwrap();
+        simulation.check_conservation().unwrap();
+        let times = &simulation.report().pings[0].microseconds;
+        times.last().expect("a ping is answered").round() as u64
+    };
+    let fault = "[[fault]]\nclock = \"r\"\nat = \"5 ms\"\ndrift = 0.5\n";
+    let (right, fast) = (last(""), last(fault));
+    assert!((right - fast).abs_diff(2_000) < 2, "{right} {fast}");
+}
+
+#[test]
+fn a_clock_that_changes_wakes_no_switch_that_pauses() {
+    let text = "[[ping]]\nfrom = \"h1\"\nto = \"h2\"\ncount = 1\n\
+                [[fault]]\npause = \"r\"\nat = \"1 ms\"\nuntil = \"30 ms\"\n\
+                [[fault]]\nclock = \"r\"\nat = \"2 ms\"\nahead = \"7 ms\"\n";
+    let text = routed("", text).replace("\"2 us\"", "\"3 ms\"");
+    let mut simulation = simulation(topology(&text));
+    simulation.run_until(Nanos::from_secs(1)).unwrap();
+    simulation.check_conservation().unwrap();
+    let times = &simulation.report().pings[0].microseconds;
+    assert!(times[0] > 29_000.0, "{times:?}");
 }
 
 #[test]

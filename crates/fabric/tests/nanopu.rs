@@ -4,7 +4,7 @@
 mod common;
 
 use common::{examples, finish, simulation, topology};
-use fabric::Topology;
+use fabric::{Report, Topology};
 use nanopu::{Cost, CostTable, Image, Load, Picos, run_load};
 use packet::Nanos;
 
@@ -154,4 +154,59 @@ fn the_report_does_not_depend_on_the_steps_of_time() {
     let whole = run(1_000_000);
     assert_eq!(whole, run(1_000));
     assert_eq!(whole, run(777));
+}
+
+/// Returns the cycles of the first nanoPU's first core, and those of one part.
+fn cycles(report: &Report, part: &str) -> (u64, u64) {
+    let parts = &report.nanopus[0].cores[0].parts;
+    let own = parts.iter().find(|(name, _)| *name == part);
+    (parts.iter().map(|(_, cycles)| cycles).sum(), own.unwrap().1)
+}
+
+#[test]
+fn a_core_that_waits_has_all_cycles_of_the_time_of_the_report() {
+    let requests = "messages = 3\ninterval = \"1 us\"";
+    let mut simulation = simulation(loaded(&star(1, "delay = \"193 ns\"", LOOPBACK, requests)));
+    simulation.run_until(Nanos(1_000_000)).unwrap();
+    let (all, polling) = cycles(&simulation.report(), "polling");
+    // Less than a round of the polling loop is missing.
+    assert!((3_199_950..3_200_050).contains(&all), "{all}");
+    assert!(polling > 3_000_000, "{polling}");
+}
+
+#[test]
+fn a_nanopu_that_pauses_executes_nothing_and_repeats_nothing() {
+    let requests = "messages = 40\ninterval = \"1 us\"";
+    let fault = "[[fault]]\npause = \"n\"\nat = \"20 us\"\nuntil = \"40 us\"\n";
+    let run = |fault: &str| {
+        let text = star(1, "delay = \"193 ns\"", LOOPBACK, requests) + fault;
+        let mut simulation = simulation(loaded(&text));
+        simulation.run_until(Nanos(1_000_000)).unwrap();
+        simulation.check_conservation().unwrap();
+        simulation.report()
+    };
+    let (without, report) = (run(""), run(fault));
+    let (all, paused) = cycles(&report, "paused");
+    assert_eq!(cycles(&without, "paused").1, 0);
+    assert!((63_950..64_050).contains(&paused), "{paused}");
+    assert!((3_199_950..3_200_050).contains(&all), "{all}");
+    assert_eq!(report.requests[0].answered, 40);
+    assert_eq!(report.nanopus[0].timeouts, 0);
+    // The requests of the pause wait for its end.
+    let latency = report.requests[0].latency.unwrap();
+    assert!(latency.max_ns > 19_000.0, "{latency:?}");
+}
+
+#[test]
+fn a_run_above_the_capacity_goes_on_until_all_requests_are_sent() {
+    // A core of 100 MHz takes more than 200 ns for a request.
+    let nanopu = format!("{LOOPBACK}\ncosts = {{ clock = 100 }}");
+    let requests = "messages = 10000\ninterval = \"1 ns\"";
+    let mut simulation = simulation(loaded(&star(1, "delay = \"193 ns\"", &nanopu, requests)));
+    simulation.run_until(Nanos(50_000)).unwrap();
+    let early = &simulation.report().requests[0];
+    assert!(early.waiting > 1000 && early.sent < 9000, "{early:?}");
+    assert_eq!(early.sent + early.waiting, 10_000);
+    let late = &finish(&mut simulation).requests[0];
+    assert_eq!((late.sent, late.waiting), (10_000, 0));
 }

@@ -326,6 +326,12 @@ fn mistakes_of_split_programs_have_a_line_and_a_hint() {
             "ends = [\"b\", \"SWITCH:PORT\"]",
         ),
         (
+            "[defaults.link]",
+            "[[fault]]\nclock = \"r\"\nat = \"1 ms\"\ndrift = 0.1\n[defaults.link]",
+            "r runs a split program",
+            "both halves of a split take one time",
+        ),
+        (
             "name = \"r\"",
             "name = \"r\"\nprogram = \"x.p4\"",
             "a program of its own",

@@ -52,6 +52,22 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
         ),
         (
             "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\nmemory = \"1 KB\"\n[[link]]\nends = [\"n\", \"s:3\"]",
+            20,
+            "a memory of 1000 bytes",
+            "\"1 MB\" to \"4 GB\"",
+        ),
+        (
+            "\"s:2\"]",
+            "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\n[[link]]\nends = [\"n\", \"s:3\"]\n\
+             [[requests]]\nfrom = \"a\"\nto = \"n\"\nmessages = 6_000_000\ninterval = \"1 us\"\n\
+             [[requests]]\nfrom = \"b\"\nto = \"n\"\nmessages = 6_000_000\ninterval = \"1 us\"",
+            27,
+            "12000000 messages of all requests are too many",
+            "let them be 10000000 at most",
+        ),
+        (
+            "\"s:2\"]",
             "\"s:2\"]\n[[nanopu]]\nname = \"n\"\nip = \"10.0.0.3/24\"\ncosts = { switch = 1 }\n[[link]]\nends = [\"n\", \"s:3\"]",
             20,
             "the cost switch has no effect in a topology",
@@ -139,8 +155,8 @@ fn what_is_wrong_with_a_topology_is_told_with_its_line_and_its_mend() {
             "\"s:2\"]\n[[fault]]\nlink = [\"b\", \"s:2\"]\nat = \"1 ms\"\nuntil = \"3 ms\"\nloss = 1.0\n\
              [[fault]]\nlink = [\"s:2\", \"b\"]\nat = \"2 ms\"\ndelay = \"1 ms\"",
             22,
-            "two faults of this link or node overlap in time",
-            "let `until` of the first be before the second",
+            "two faults of the link b to s:2 overlap in time",
+            "let the fault of line 17 end by the begin of this one",
         ),
         (
             "[[link]]\nends = [\"b\", \"s:2\"]\n",

@@ -68,6 +68,8 @@ pub struct Client {
     /// Messages at a steady rate, and how many of them are sent.
     steady: Option<(SteadyLoad, usize)>,
     received: Vec<Received>,
+    /// End of the last pause, before which nothing is sent.
+    awake: Picos,
 }
 
 impl Client {
@@ -78,7 +80,33 @@ impl Client {
             planned: VecDeque::new(),
             steady: None,
             received: Vec::new(),
+            awake: Picos(0),
         }
+    }
+
+    /// Sends nothing from a time until another one, which is now. Messages that were planned for
+    /// the pause are sent at its end.
+    pub fn pause(&mut self, from: Picos, until: Picos) {
+        self.step(from);
+        self.awake = until;
+        self.transport.pause(until, until.since(from));
+    }
+
+    /// Returns true if no message waits, or is sent and not acknowledged.
+    pub fn has_sent_all(&self) -> bool {
+        let is_sent = self
+            .steady
+            .as_ref()
+            .is_none_or(|(load, sent)| *sent == load.messages);
+        is_sent
+            && self.planned.is_empty()
+            && self.transport.waiting() == 0
+            && self.transport.buffers().0 == 0
+    }
+
+    /// Returns the number of messages that wait for a buffer of the transport.
+    pub fn waiting(&self) -> usize {
+        self.transport.waiting()
     }
 
     /// Plans a message, not before those planned earlier.
@@ -100,11 +128,12 @@ impl Client {
 
     /// The time of the next planned message.
     fn next_planned(&self) -> Option<Picos> {
-        match &self.steady {
+        let time = match &self.steady {
             Some((load, sent)) if *sent < load.messages => Some(load.time_of(*sent)),
             Some(_) => None,
             None => self.planned.front().map(|(time, _)| *time),
-        }
+        };
+        time.map(|time| time.max(self.awake))
     }
 
     /// Takes the next planned message.

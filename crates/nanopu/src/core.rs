@@ -110,11 +110,13 @@ pub struct CycleParts {
     pub transmit: u64,
     /// Rounds of a polling loop that were not run one by one.
     pub polling: u64,
+    /// The whole device pauses, by a fault of a topology.
+    pub paused: u64,
 }
 
 impl CycleParts {
     /// Returns each part with its name.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         let Self {
             issue,
             fetch,
@@ -124,6 +126,7 @@ impl CycleParts {
             system,
             transmit,
             polling,
+            paused,
         } = *self;
         [
             ("issue", issue),
@@ -134,6 +137,7 @@ impl CycleParts {
             ("system", system),
             ("transmit", transmit),
             ("polling", polling),
+            ("paused", paused),
         ]
     }
 
@@ -278,16 +282,34 @@ impl Core {
         }
     }
 
-    /// Stops the core from a cycle until another one, since the transport accepts no message. A
-    /// core that polled runs until it stops.
-    pub(crate) fn stall(&mut self, from: u64, cycle: u64) {
+    /// Stops the core from a cycle until another one, of which the cycles are in a part. A core that
+    /// polled runs until it stops.
+    pub(crate) fn stall(
+        &mut self,
+        from: u64,
+        cycle: u64,
+        part: impl Fn(&mut CycleParts) -> &mut u64,
+    ) {
         if let CoreState::Polling = self.state {
             self.skip(from.min(self.next_event()));
         }
         if !matches!(self.state, CoreState::Faulted(_)) {
             let wait = cycle.saturating_sub(self.cycle);
-            self.spend(wait, |parts| &mut parts.transmit);
+            self.spend(wait, part);
         }
+    }
+
+    /// Returns the cycles by parts and the executed instructions up to a cycle: the rounds of a
+    /// polling loop are counted when it ends.
+    pub(crate) fn work_at(&self, cycle: u64) -> (CycleParts, u64) {
+        let (mut parts, mut instructions) = (self.parts, self.instret);
+        if let CoreState::Polling = self.state {
+            let until = cycle.min(self.next_event());
+            let rounds = until.saturating_sub(self.cycle) / self.polling.period;
+            parts.polling += rounds * self.polling.period;
+            instructions += rounds * self.polling.instructions;
+        }
+        (parts, instructions)
     }
 
     /// Runs until a cycle, an output, a polling loop or a fault.

@@ -187,7 +187,7 @@ impl Device {
         {
             let (since, cycle) = (self.clock.cycle_at(since), self.clock.cycle_at(now));
             for core in &mut self.cores {
-                core.stall(since, cycle);
+                core.stall(since, cycle, |parts| &mut parts.transmit);
             }
         }
     }
@@ -274,6 +274,23 @@ impl Device {
         }
     }
 
+    /// Lets nothing happen from a time until another one, which is now: cores execute nothing, and
+    /// packets that are inside and the transport's deadlines are later by the pause. Timers of cores
+    /// go on, since their time is that of the fabric.
+    pub fn pause(&mut self, from: Picos, until: Picos) {
+        self.step(from);
+        let [begin, end] = [from, until].map(|time| self.clock.cycle_at(time));
+        for core in &mut self.cores {
+            core.stall(begin, end, |parts| &mut parts.paused);
+        }
+        let length = until.since(from);
+        let arrivals = std::mem::take(&mut self.arrivals).into_iter();
+        self.arrivals = arrivals
+            .map(|((time, number), packet)| ((time + length, number), packet))
+            .collect();
+        self.transport.pause(until, length);
+    }
+
     /// Takes the packets that were sent, with the times of their first bits.
     pub fn take_sent(&mut self) -> Vec<(Picos, Packet)> {
         self.transport.take_sent()
@@ -292,6 +309,13 @@ impl Device {
     /// Returns the instructions that each core executed.
     pub fn instructions(&self) -> impl Iterator<Item = u64> + '_ {
         self.cores.iter().map(|core| core.instret)
+    }
+
+    /// Returns the cycles of each core by parts and its instructions, up to a time to which the device
+    /// was stepped. Unlike [`Device::parts`], they have the rounds of polling loops that go on.
+    pub fn work_at(&self, time: Picos) -> impl Iterator<Item = (CycleParts, u64)> + '_ {
+        let cycle = self.clock.cycle_at(time);
+        self.cores.iter().map(move |core| core.work_at(cycle))
     }
 
     /// Returns hits and misses of the first-level caches of instructions and of data of all cores,

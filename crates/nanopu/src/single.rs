@@ -57,6 +57,14 @@ impl SingleCore {
         outputs
     }
 
+    /// Executes nothing from a cycle until another one, apart from what is due before the first.
+    /// Returns the outputs with their cycles.
+    pub fn pause(&mut self, from: u64, until: u64) -> Vec<(u64, Output)> {
+        let outputs = self.run(from);
+        self.core.stall(from, until, |parts| &mut parts.paused);
+        outputs
+    }
+
     /// Runs one instruction, or enters a trap.
     pub fn step(&mut self) {
         if self.core.state() == CoreState::Running {

@@ -349,6 +349,19 @@ impl Transport {
         self.find_timeout();
     }
 
+    /// Makes all deadlines later by the length of a pause, which ends now.
+    pub(crate) fn pause(&mut self, now: Picos, length: Picos) {
+        for sending in self.sending.iter_mut().flatten() {
+            sending.deadline += length;
+        }
+        for receiving in self.receiving.iter_mut().flatten() {
+            receiving.deadline += length;
+        }
+        self.next_pull = self.next_pull.max(now);
+        self.link_free = self.link_free.max(now);
+        self.find_timeout();
+    }
+
     fn find_timeout(&mut self) {
         let sending = self.sending.iter().flatten().map(|s| s.deadline);
         let partial = self.receiving.iter().flatten().filter(|r| r.missing != 0);

@@ -156,6 +156,13 @@ most = 8
 name = "f"
 kind = "sketch"
 match = ["any"]
+[[monitor]]
+name = "g"
+kind = "path_latency"
+match = ["any"]
+above = "1 us"
+flows = 4_000_000
+window = 1
 [[reflex]]
 name = "r"
 element = "leaf1"
@@ -179,6 +186,10 @@ action = "drop"
             (26, "the monitor has no objective"),
             (28, "thresholds from 9 to 8 packets are none"),
             (32, "\"sketch\" is not understood"),
+            (
+                36,
+                "4000000 flows with 1 samples each take 1056 MiB of memory",
+            ),
         ],
     );
 }

@@ -109,11 +109,14 @@ impl Client {
                 return None;
             }
             let request = match self.session {
-                None => Request {
-                    client: ClientId(0),
-                    sequence: 0,
-                    operation: Operation::OpenSession,
-                },
+                None => {
+                    self.sequence = 0;
+                    Request {
+                        client: ClientId(0),
+                        sequence: 0,
+                        operation: Operation::OpenSession,
+                    }
+                }
                 Some(client) => {
                     self.sequence += 1;
                     let operation = self.choose(rng);
@@ -161,8 +164,10 @@ impl Client {
         }
         match message.body {
             ClientBody::Answer(answer) => {
-                if let RequestAnswer::Opened(session) = answer {
-                    self.session = Some(session);
+                match answer {
+                    RequestAnswer::Opened(session) => self.session = Some(session),
+                    RequestAnswer::NoSession => self.session = None,
+                    _ => {}
                 }
                 self.done.push(Done {
                     begin,

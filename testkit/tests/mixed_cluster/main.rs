@@ -6,6 +6,7 @@
 
 mod check;
 mod client;
+mod cut;
 mod replica;
 mod world;
 
@@ -24,6 +25,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn a_mixed_cluster_keeps_one_order_of_requests_under_faults_and_serves_clients_after_them() {
     let first = number("POLYPLANE_MIXED_FIRST", 0);
     let (mut of_riscv, mut of_rust, mut lost) = (0, 0, 0);
+    let (mut wrapped, mut must_serve) = (0, 0);
     for seed in first..first + number("POLYPLANE_MIXED_SEEDS", SEEDS) {
         let mut world = World::new(seed);
         if let Err(mistake) = world.run() {
@@ -33,8 +35,12 @@ fn a_mixed_cluster_keeps_one_order_of_requests_under_faults_and_serves_clients_a
         of_riscv += riscv;
         of_rust += rust;
         lost += world.lost();
+        wrapped += u64::from(world.has_wrapped());
+        must_serve += u64::from(world.must_serve());
     }
     // The faults are there, and replicas of both kinds lead.
     assert!(of_riscv > 0 && of_rust > 0, "{of_riscv} {of_rust}");
     assert!(lost > 0);
+    // Rings are overwritten, and few clusters lose their majority by it.
+    assert!(wrapped > 0 && must_serve > 0, "{wrapped} {must_serve}");
 }

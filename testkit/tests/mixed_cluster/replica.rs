@@ -15,10 +15,11 @@ pub(crate) const ADDRESS: u32 = 0x0a00_0000;
 /// Times in nanoseconds.
 pub(crate) const ELECTION_NS: u64 = 1_000_000;
 const HEARTBEAT_NS: u64 = 200_000;
-/// Entries that a replica has: no run has more, so none needs a snapshot.
-const ENTRIES: u64 = 8192;
+/// Entries of a log of crate `consensus`: no run has more, so none of its leaders sends a snapshot,
+/// which RISC-V replicas do not take.
+const ENTRIES: usize = 16_384;
 const KEYS: usize = 256;
-const SESSIONS: usize = 64;
+pub(crate) const SESSIONS: usize = 64;
 const MEMORY: usize = 1 << 24;
 /// Cycle at which a core gets its configuration.
 const SETUP_CYCLE: u64 = 200_000;
@@ -27,6 +28,16 @@ const CYCLES: u64 = 16;
 
 /// A message with its receiver.
 pub(crate) type Sent = (NodeId, Vec<u8>);
+
+/// What the seed chooses for all replicas of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Entries of a RISC-V replica's log. A follower that lacks older ones gets none while a
+    /// RISC-V replica leads.
+    pub(crate) ring: u64,
+    /// Time after which an unused session expires.
+    pub(crate) session_life: u64,
+}
 
 /// A replica.
 pub(crate) enum Replica {
@@ -47,6 +58,15 @@ impl Replica {
         match self {
             Replica::Rust(replica) => Ok(replica.step(now)),
             Replica::Riscv(replica) => replica.step(now),
+        }
+    }
+
+    /// Executes nothing for a time, apart from what is due, and returns what was sent before. A Rust
+    /// replica acts in its steps alone.
+    pub(crate) fn pause(&mut self, now: u64, until: u64) -> Result<Vec<Sent>, String> {
+        match self {
+            Replica::Rust(replica) => Ok(replica.step(now)),
+            Replica::Riscv(replica) => replica.pause(now, until),
         }
     }
 
@@ -77,6 +97,18 @@ impl Replica {
             Replica::Riscv(replica) => replica.entry(index),
         }
     }
+
+    /// Returns the index of the first entry that this replica can send.
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            Replica::Rust(_) => 1,
+            Replica::Riscv(replica) => replica.word("raft", 10),
+        }
+    }
+
+    pub(crate) const fn is_riscv(&self) -> bool {
+        matches!(self, Replica::Riscv(_))
+    }
 }
 
 /// A node of crate `consensus`.
@@ -89,7 +121,7 @@ pub(crate) struct RustReplica {
 }
 
 impl RustReplica {
-    pub(crate) fn new(id: NodeId, nodes: &[NodeId], seed: u64) -> RustReplica {
+    pub(crate) fn new(id: NodeId, nodes: &[NodeId], seed: u64, sizes: Sizes) -> RustReplica {
         let members = Membership::of_voters(nodes).expect("few voters");
         let config = Config {
             reads: consensus::ReadMode::Index,
@@ -100,14 +132,14 @@ impl RustReplica {
             heartbeat: HEARTBEAT_NS,
             ack: Ack::Majority,
             keep: Keep::Memory,
-            log_entries: 2 * ENTRIES as usize,
+            log_entries: ENTRIES,
             window: 64,
             max_batch: 64,
             max_reads: 16,
             capacity: Capacity {
                 keys: KEYS,
                 sessions: SESSIONS,
-                session_life: u64::MAX,
+                session_life: sizes.session_life,
             },
         };
         RustReplica {
@@ -180,15 +212,16 @@ impl RustReplica {
 pub(crate) struct RiscvReplica {
     core: SingleCore,
     image: Image,
+    ring: u64,
 }
 
 impl RiscvReplica {
-    pub(crate) fn new(id: NodeId, nodes: &[NodeId], seed: u64) -> RiscvReplica {
+    pub(crate) fn new(id: NodeId, nodes: &[NodeId], seed: u64, sizes: Sizes) -> RiscvReplica {
         let file = include_bytes!("../../../examples/nanopu/raft.elf");
         let image = Image::parse(file, MEMORY).expect("the shipped image");
         let mut core = SingleCore::new(&image, MEMORY, &CostTable::default());
-        let mut words = vec![CLUSTER, id.0, seed, ELECTION_NS, HEARTBEAT_NS, ENTRIES];
-        words.extend([KEYS as u64, SESSIONS as u64, u64::MAX, 64]);
+        let mut words = vec![CLUSTER, id.0, seed, ELECTION_NS, HEARTBEAT_NS, sizes.ring];
+        words.extend([KEYS as u64, SESSIONS as u64, sizes.session_life, 64]);
         words.push(nodes.len() as u64);
         for node in nodes {
             words.extend([node.0, (u64::from(ADDRESS) + node.0) << 32]);
@@ -196,16 +229,30 @@ impl RiscvReplica {
         let bytes = words.into_iter().flat_map(u64::to_le_bytes).collect();
         // The program has bound its context by then.
         core.deliver(SETUP_CYCLE, message(NodeId(0), bytes));
-        RiscvReplica { core, image }
+        RiscvReplica {
+            core,
+            image,
+            ring: sizes.ring,
+        }
     }
 
-    fn receive(&mut self, now: u64, from: NodeId, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, now: u64, from: NodeId, bytes: &[u8]) {
         self.core
             .deliver(now * CYCLES / 5, message(from, bytes.to_vec()));
     }
 
-    fn step(&mut self, now: u64) -> Result<Vec<Sent>, String> {
+    pub(crate) fn step(&mut self, now: u64) -> Result<Vec<Sent>, String> {
         let outputs = self.core.run(now * CYCLES / 5);
+        self.sent(outputs)
+    }
+
+    fn pause(&mut self, now: u64, until: u64) -> Result<Vec<Sent>, String> {
+        let [now, until] = [now, until].map(|time| time * CYCLES / 5);
+        let outputs = self.core.pause(now, until);
+        self.sent(outputs)
+    }
+
+    fn sent(&self, outputs: Vec<(u64, Output)>) -> Result<Vec<Sent>, String> {
         if let CoreState::Faulted(fault) = self.core.state() {
             return Err(format!("a RISC-V replica has a fault: {fault}"));
         }
@@ -226,13 +273,15 @@ impl RiscvReplica {
         u64::from_le_bytes(bytes.expect("within memory"))
     }
 
-    /// Reads an entry of the ring, as `struct slot` of raft.c has it.
+    /// Reads an entry of the ring, as `struct slot` of raft.c has it. The entry in the place of
+    /// which the next one may just be written is left out.
     fn entry(&self, index: u64) -> Option<Entry> {
         const SLOT: u64 = 208;
-        if index == 0 || index > self.word("raft", 4) {
+        let last = self.word("raft", 4);
+        if index < self.word("raft", 10) || index > last || index + self.ring <= last + 1 {
             return None;
         }
-        let place = self.image.symbol("ring")? + SLOT * (index % ENTRIES);
+        let place = self.image.symbol("ring")? + SLOT * (index % self.ring);
         let memory = self.core.memory();
         let length = usize::from(u16::from_le_bytes(memory.read(place + 8)?));
         Entry::read(memory.slice(place + 10, length)?)

@@ -149,8 +149,12 @@ fn streams(report: &Report) {
 fn nanopus(report: &Report) {
     for requests in &report.requests {
         let RequestsReport { from, to, .. } = requests;
+        let waiting = match requests.waiting {
+            0 => String::new(),
+            waiting => format!(", {waiting} waiting for a buffer of the host"),
+        };
         out::line(&format!(
-            "model: requests {from} to {to}: {} sent, {}",
+            "model: requests {from} to {to}: {} sent{waiting}, {}",
             requests.sent,
             amount::count(requests.answered as u64, "answer")
         ));

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use command::topology::{read, read_image, run_simulation};
 use fabric::{Report, Simulation, Topology};
+use nanopu::Cost;
 use packet::Nanos;
 use runtime::ProcessSetup;
 use serde::Serialize;
 
-use super::{CostRow, RunOptions, cost_rows, set_costs_text};
+use super::{CostRow, NO_ANSWERS, OTHER_COSTS, RunOptions, cost_rows, set_costs_text};
 use crate::fabric::{report, routing};
 use crate::{Ended, out};
 
@@ -44,6 +45,12 @@ pub(super) fn run(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, S
             costs: cost_rows(&nanopu.costs),
         })
         .collect();
+    for text in costs_without_effect(&options.program.costs.costs) {
+        out::note(&format!(
+            "warning: the cost {text} has no effect in a topology; give the [[link]] a delay and a \
+             queue, and the [[switch]] a service"
+        ));
+    }
     let mut maker = routing(options.choice, &mut topology)?;
     let simulation = Simulation::new(topology, &mut |spec| maker.make(spec));
     let mut simulation = simulation.map_err(|error| error.to_string())?;
@@ -66,6 +73,10 @@ pub(super) fn run(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, S
                 out::text(&format!("\nnanoPU {nanopu}\n{text}"));
             }
         }
+        out::text(OTHER_COSTS);
+    }
+    if results.requests.iter().all(|it| it.answered == 0) {
+        out::note(NO_ANSWERS);
     }
     if let Some(signal) = signal {
         return Err(format!("interrupted by {signal}"));
@@ -74,6 +85,17 @@ pub(super) fn run(options: &RunOptions, early: &ProcessSetup) -> Result<Ended, S
     Ok(match cores.any(|core| core.fault.is_some()) {
         true => Ended::WithErrors,
         false => Ended::Well,
+    })
+}
+
+/// Returns those of the costs that are set which a topology has as properties of its links and
+/// switches.
+fn costs_without_effect(costs: &[String]) -> impl Iterator<Item = &str> {
+    let names = [Cost::Link, Cost::Switch, Cost::SwitchQueue].map(Cost::name);
+    let of = costs.iter().map(String::as_str);
+    of.filter(move |text| {
+        let name = text.split_once('=').map_or(*text, |(name, _)| name);
+        names.contains(&name.trim())
     })
 }
 

@@ -26,6 +26,16 @@ const MAX_LOAD_NS: u64 = 86_400_000_000_000;
 /// Mebibytes of memory of a device, at most.
 const MAX_MEMORY_MIB: u64 = 4096;
 
+/// The last line of a result.
+const OTHER_COSTS: &str =
+    "\ncosts that are not set have their defaults, which `polyplane nanopu costs` prints\n";
+
+/// Hint after a run without answers.
+const NO_ANSWERS: &str = "hint: no message is answered. Some programs answer few messages or none: \
+    examples/nanopu/README.md has what each expects (--payload, or `contents` of [[requests]]). \
+    An answer goes to the address and the context of its message, and the program binds the context \
+    of the messages; `polyplane nanopu trace` shows what it does";
+
 #[derive(Args)]
 #[command(
     subcommand_required = true,
@@ -410,9 +420,7 @@ fn load(options: &RunOptions) -> Result<Ended, String> {
         out::text(&result_text(&result));
     }
     if result.answered == 0 && result.faults.is_empty() {
-        out::note(
-            "hint: no message is answered; an answer goes to the address and the context of its message, and the program binds the context of --context; `polyplane nanopu trace` shows what it does",
-        );
+        out::note(NO_ANSWERS);
     }
     Ok(if result.faults.is_empty() {
         Ended::Well
@@ -487,6 +495,7 @@ fn result_text(result: &RunResult) -> String {
         text += "\n";
         text += &costs;
     }
+    text += OTHER_COSTS;
     text
 }
 

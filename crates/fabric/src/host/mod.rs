@@ -500,6 +500,12 @@ impl Node for HostNode {
         self.unblock(now);
     }
 
+    fn resume(&mut self, from: Nanos, now: Nanos) {
+        if let Some(requests) = &mut self.requests {
+            requests.resume(from, now);
+        }
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let card = match self.blocked.is_empty() {

@@ -147,6 +147,10 @@ impl Node for NanopuNode {
         self.port.write(self.device.take_sent());
     }
 
+    fn resume(&mut self, from: Nanos, now: Nanos) {
+        self.device.pause(picos(from), picos(now));
+    }
+
     fn next_time(&self) -> Option<Nanos> {
         self.device.next_step_time().map(nanos)
     }

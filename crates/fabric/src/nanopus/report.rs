@@ -1,9 +1,10 @@
 //! Results of nanoPUs and of requests to them. All of them are of a model.
 
 use nanopu::{CoreState, Picos};
+use packet::Nanos;
 use serde::Serialize;
 
-use super::{NanopuNode, RequestSender};
+use super::{NanopuNode, RequestSender, picos};
 
 /// Results of a nanoPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,6 +51,8 @@ pub struct RequestsReport {
     pub to: String,
     /// Requests sent.
     pub sent: usize,
+    /// Requests that were due and had no buffer of the host's transport yet.
+    pub waiting: usize,
     /// Requests answered.
     pub answered: usize,
     /// Times from a request to the last bit of its answer. `None` without answers.
@@ -86,10 +89,10 @@ impl MessageLatency {
 }
 
 impl NanopuNode {
-    pub(crate) fn report(&self, name: &str) -> NanopuReport {
+    pub(crate) fn report(&self, name: &str, now: Nanos) -> NanopuReport {
         let counts = self.device.counts();
         let states = self.device.states();
-        let work = self.device.parts().zip(self.device.instructions());
+        let work = self.device.work_at(picos(now));
         let cores = states.zip(work).map(|(state, (parts, instructions))| {
             let fault = match state {
                 CoreState::Faulted(fault) => Some(fault.to_string()),
@@ -123,6 +126,7 @@ impl RequestSender {
             from: from.to_owned(),
             to: to.to_owned(),
             sent: self.sent(),
+            waiting: self.waiting(),
             answered: latencies.len(),
             latency: MessageLatency::of(&latencies),
         }

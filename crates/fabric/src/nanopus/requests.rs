@@ -13,6 +13,8 @@ pub(crate) struct RequestSender {
     client: Client,
     port: TransportPort,
     spec: RequestsSpec,
+    /// Time since which no request waits, or is sent and not acknowledged.
+    all_sent_at: Option<Nanos>,
 }
 
 impl RequestSender {
@@ -37,6 +39,7 @@ impl RequestSender {
             client,
             port: TransportPort::new(from.clone(), known),
             spec: spec.clone(),
+            all_sent_at: None,
         }
     }
 
@@ -47,12 +50,30 @@ impl RequestSender {
         };
         self.client.receive_packet(&packet, picos(now));
         self.port.write(self.client.take_sent());
+        self.note(now);
         true
     }
 
     pub(crate) fn step(&mut self, now: Nanos) {
         self.client.step(picos(now));
         self.port.write(self.client.take_sent());
+        self.note(now);
+    }
+
+    fn note(&mut self, now: Nanos) {
+        if self.all_sent_at.is_none() && self.client.has_sent_all() {
+            self.all_sent_at = Some(now);
+        }
+    }
+
+    /// Returns the time since which no request waits, or is sent and not acknowledged.
+    pub(crate) const fn all_sent_at(&self) -> Option<Nanos> {
+        self.all_sent_at
+    }
+
+    /// Ends a pause of the host.
+    pub(crate) fn resume(&mut self, from: Nanos, now: Nanos) {
+        self.client.pause(picos(from), picos(now));
     }
 
     pub(crate) fn next_time(&self) -> Option<Nanos> {
@@ -70,9 +91,9 @@ impl RequestSender {
         counts.dropped.extend(self.port.dropped());
     }
 
-    /// Returns the number of requests that were sent.
+    /// Returns the number of requests that the transport has sent at least once.
     pub(crate) fn sent(&self) -> usize {
-        self.client.steady_sent()
+        self.client.steady_sent() - self.waiting()
     }
 
     /// Returns the times from requests to the last bits of their answers, sorted.
@@ -83,6 +104,11 @@ impl RequestSender {
         let mut times: Vec<Picos> = answers.map(|(turn, time)| time.since(of(turn))).collect();
         times.sort_unstable();
         times
+    }
+
+    /// Returns the number of requests that wait for a buffer of the transport.
+    pub(crate) fn waiting(&self) -> usize {
+        self.client.waiting()
     }
 
     /// Returns true if each request is answered.

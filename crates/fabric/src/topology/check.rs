@@ -14,8 +14,8 @@ use crate::host::PORTS;
 use super::file::{self, File};
 use super::{
     BitRate, CommandSpec, End, FlowKind, FlowSpec, HostId, HostSpec, Link, LinkSpec, MAX_FLOWS,
-    MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec, ServerIndex, ServerSpec,
-    ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
+    MAX_LINKS, MAX_NODES, NanopuIndex, NanopuSpec, NodeId, PingSpec, RequestsSpec, ServerIndex,
+    ServerSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
 /// Default queue depth of a link, in frames.
@@ -89,7 +89,7 @@ impl Check<'_> {
         let links = file.links.iter();
         let links = links.filter_map(|link| self.link(link.get_ref(), link_defaults));
         let links: Vec<Link> = links.collect();
-        let faults = self.faults(&file, &links);
+        let faults = self.faults(&file, &links, split_switch);
         self.check_places(&file, &links);
         self.place_split(&file, split_switch, &mut switches, &servers, &links);
         self.check_addresses(&file, &hosts, &nanopus);
@@ -99,7 +99,8 @@ impl Check<'_> {
         let traffic: Vec<TrafficSpec> = traffic.collect();
         let requests = file.requests.iter();
         let requests = requests.filter_map(|it| self.requests(it, &hosts, &nanopus));
-        let requests = requests.collect();
+        let requests: Vec<RequestsSpec> = requests.collect();
+        self.check_messages(&file.requests, &requests);
         let workload = file.workload.as_ref();
         let workload = workload.map(|workload| self.workload(workload, hosts.len()));
         Topology {

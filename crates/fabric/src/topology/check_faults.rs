@@ -8,27 +8,70 @@ use toml_file::{Quantity, Spanned, Text};
 
 use super::check::Check;
 use super::file::{self, File};
-use super::{FaultKind, FaultSpec, Link, NodeId};
+use super::{End, FaultKind, FaultSpec, Link, NodeId, SwitchId};
 
 impl Check<'_> {
     /// Reads all faults.
-    pub(super) fn faults(&mut self, file: &File, links: &[Link]) -> Vec<FaultSpec> {
+    pub(super) fn faults(
+        &mut self,
+        file: &File,
+        links: &[Link],
+        split: Option<SwitchId>,
+    ) -> Vec<FaultSpec> {
         let mut all: Vec<FaultSpec> = Vec::new();
+        // The line of each.
+        let mut lines = Vec::new();
         for fault in &file.faults {
-            let specs = self.fault(fault, links).unwrap_or_default();
-            let is_busy = |spec: &FaultSpec| all.iter().any(|other| overlap(spec, other));
-            if specs.iter().any(is_busy) {
-                let message = "two faults of this link or node overlap in time".to_owned();
-                let mend = "let `until` of the first be before the second";
+            let specs = self.fault(fault, links, split).unwrap_or_default();
+            let busy = specs.iter().find_map(|spec| {
+                let first = all.iter().position(|other| overlap(spec, other))?;
+                Some((spec, lines[first]))
+            });
+            if let Some((spec, line)) = busy {
+                let name = self.name_of_fault(&spec.kind, links);
+                let message = format!("two faults of {name} overlap in time");
+                let mend = format!(
+                    "let the fault of line {line} end by the begin of this one, or begin after it"
+                );
                 self.mistake(fault, message, mend);
             }
+            lines.extend(specs.iter().map(|_| self.line(fault)));
             all.extend(specs);
         }
         all
     }
 
+    /// Returns the name of the link or node of a fault, for messages.
+    fn name_of_fault(&self, kind: &FaultKind, links: &[Link]) -> String {
+        let of_end = |end: &End| match end.node {
+            NodeId::Switch(_) => format!("{}:{}", self.name_of(end.node), end.port),
+            _ => self.name_of(end.node).to_owned(),
+        };
+        match kind {
+            FaultKind::Link { link, .. } => {
+                let ends = links[*link].ends.each_ref().map(of_end);
+                format!("the link {} to {}", ends[0], ends[1])
+            }
+            FaultKind::Pause(node) => self.name_of(*node).to_owned(),
+            FaultKind::Clock { switch, .. } => {
+                format!("the clock of {}", self.name_of(NodeId::Switch(*switch)))
+            }
+        }
+    }
+
+    fn name_of(&self, node: NodeId) -> &str {
+        let mut names = self.names.iter();
+        let found = names.find(|(_, (named, _))| *named == node);
+        found.map_or("", |(name, _)| name.as_str())
+    }
+
     /// Reads a fault.
-    fn fault(&mut self, fault: &Spanned<file::Fault>, links: &[Link]) -> Option<Vec<FaultSpec>> {
+    fn fault(
+        &mut self,
+        fault: &Spanned<file::Fault>,
+        links: &[Link],
+        split: Option<SwitchId>,
+    ) -> Option<Vec<FaultSpec>> {
         let given = fault.get_ref();
         let at = Nanos(self.quantity(&given.at, Quantity::Time)?);
         let until = match &given.until {
@@ -49,7 +92,7 @@ impl Check<'_> {
             (Some(ends), None, None, None) => vec![self.fault_of_link(fault, ends, links)?],
             (None, Some(name), None, None) => vec![self.pause(fault, name)?],
             (None, None, Some(names), None) => self.partition(fault, names, links)?,
-            (None, None, None, Some(name)) => vec![self.clock(fault, name)?],
+            (None, None, None, Some(name)) => vec![self.clock(fault, name, split)?],
             _ => {
                 let mend = "write one of `link = [\"h1\", \"s1:1\"]`, `pause = \"s1\"`, `clock = \
                             \"s1\"` and `partition = [\"h1\", \"s1\"]`";
@@ -125,13 +168,23 @@ impl Check<'_> {
     }
 
     /// Reads the deviation of a switch's clock.
-    fn clock(&mut self, fault: &Spanned<file::Fault>, name: &Text) -> Option<FaultKind> {
+    fn clock(
+        &mut self,
+        fault: &Spanned<file::Fault>,
+        name: &Text,
+        split: Option<SwitchId>,
+    ) -> Option<FaultKind> {
         let given = fault.get_ref();
         let NodeId::Switch(switch) = self.node(name, name.get_ref())? else {
             let mend = "name a switch: other nodes take no times";
             self.mistake(name, format!("{} is no switch", name.get_ref()), mend);
             return None;
         };
+        if split == Some(switch) {
+            let message = format!("{} runs a split program", name.get_ref());
+            let mend = "name a switch without servers: both halves of a split take one time";
+            self.mistake(name, message, mend);
+        }
         let is_other = given.from.is_some() || given.way.is_some() || has_properties(given);
         if is_other || given.ahead.is_none() && given.drift.is_none() {
             let message = "a clock deviates by a time or by a share of the time".to_owned();

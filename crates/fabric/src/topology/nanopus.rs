@@ -16,7 +16,8 @@ use super::{HostId, HostSpec, NanopuIndex, NodeId, Topology};
 
 /// Bytes of memory of a nanoPU by default.
 const MEMORY: u64 = 16 << 20;
-/// Bytes of memory of a nanoPU, at most.
+/// Bytes of memory of a nanoPU, at least and at most.
+const MIN_MEMORY: u64 = 1_000_000;
 const MAX_MEMORY: u64 = 4 << 30;
 /// Messages of all series of requests, at most.
 const MAX_MESSAGES: usize = 10_000_000;
@@ -132,7 +133,7 @@ impl Check<'_> {
         let memory = memory.and_then(|text| Some((text, self.quantity(text, Quantity::Size)?)));
         let memory = match memory {
             None => MEMORY,
-            Some((_, bytes)) if (1..=MAX_MEMORY).contains(&bytes) => bytes,
+            Some((_, bytes)) if (MIN_MEMORY..=MAX_MEMORY).contains(&bytes) => bytes,
             Some((text, bytes)) => {
                 let message = format!("a memory of {bytes} bytes");
                 self.mistake(text, message, "write \"1 MB\" to \"4 GB\"");
@@ -259,6 +260,22 @@ impl Check<'_> {
                 self.mistake(text, message, "name a [[nanopu]]");
                 None
             }
+        }
+    }
+
+    /// Checks the number of messages of all series of requests.
+    pub(super) fn check_messages(
+        &mut self,
+        written: &[Spanned<file::Requests>],
+        requests: &[RequestsSpec],
+    ) {
+        let all = requests.iter().map(|it| it.messages);
+        let all = all.fold(0, usize::saturating_add);
+        let is_one = requests.iter().any(|it| it.messages > MAX_MESSAGES);
+        if let Some(last) = written.last().filter(|_| all > MAX_MESSAGES && !is_one) {
+            let message = format!("{all} messages of all requests are too many");
+            let mend = format!("let them be {MAX_MESSAGES} at most");
+            self.mistake(last, message, mend);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bits::Value;
 use table::{
     ActionRef, EntryAction, FieldMatch, Improved, KeyField, KeyShape, Lookup, MatchKind, NewEntry,
-    Table, TableSpec,
+    Table, TableError, TableSpec,
 };
 
 use super::{Fact, ReportFacts, ReportRule, Term, address_bits, prefix_mask};
@@ -36,7 +36,7 @@ pub(crate) struct RuleSet {
 impl RuleSet {
     /// Creates the set, with an index if the rules are many.
     pub(crate) fn new(rules: &[ReportRule]) -> RuleSet {
-        let index = (rules.len() > FEW_RULES).then(|| index(rules));
+        let index = (rules.len() > FEW_RULES).then(|| index(rules)).flatten();
         RuleSet {
             rules: rules.to_vec(),
             index,
@@ -53,8 +53,9 @@ impl RuleSet {
     }
 }
 
-/// Returns the index of rules.
-fn index(rules: &[ReportRule]) -> Arc<Lookup> {
+/// Returns the index of rules. `None` if the table refuses one: then they are tried one after the
+/// other.
+fn index(rules: &[ReportRule]) -> Option<Arc<Lookup>> {
     let field = |width, kind| KeyField { width, kind };
     let addresses = [field(128, MatchKind::Ternary); 2];
     let numbers = Fact::ALL.map(|(_, fact)| field(fact.width(), MatchKind::Range));
@@ -70,11 +71,14 @@ fn index(rules: &[ReportRule]) -> Arc<Lookup> {
     for matches in rules.iter().filter_map(matches) {
         let mut entry = NewEntry::new(matches, action.clone());
         entry.priority = Some(1);
-        // A rule that is there twice is refused, and not missed.
-        let _ = table.insert(entry, 0);
+        match table.insert(entry, 0) {
+            // A rule that is there twice is not missed.
+            Ok(_) | Err(TableError::Duplicate(_)) => {}
+            Err(_) => return None,
+        }
     }
     while table.improve(STEP) != Improved::NoMore {}
-    table.snapshot()
+    Some(table.snapshot())
 }
 
 /// Returns the matches of a rule: what all of its conditions have in common. `None` if that is
@@ -232,7 +236,7 @@ mod tests {
                 .filter(|rule| rule.terms.len() > 1)
                 .collect();
             let indexed = RuleSet {
-                index: Some(index(&rules)),
+                index: Some(index(&rules).expect("the table takes all rules")),
                 rules: rules.clone(),
             };
             for _ in 0..300 {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::classify::ReportRule;
 use crate::monitor::microburst::{MAX_PACKETS, MAX_QUEUES};
-use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW};
+use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW, bytes_of};
 use crate::monitor::spreader::{MAX_HOSTS, MAX_PEERS, PEER_BYTES};
 
 /// Samples of an average by default: nanoPU, section 3.1.2.
@@ -23,8 +23,8 @@ const WINDOW: usize = 10;
 const FLOWS: usize = 65_536;
 /// Time after which a silent flow can be forgotten, by default.
 const FORGET: Nanos = Nanos::from_secs(10);
-/// Samples of a monitor at most: 256 MiB.
-const MAX_SAMPLES: usize = 1 << 26;
+/// Bytes of a `path_latency` monitor at most.
+const MAX_LATENCY_BYTES: usize = 1 << 28;
 /// Bytes of a monitor's peers at most.
 const MAX_PEER_BYTES: usize = 1 << 28;
 /// Time in which peers count, by default.
@@ -234,16 +234,10 @@ impl Check {
     fn path_latency(&mut self, monitor: &file::Monitor) -> PathLatencySpec {
         let window = self.bounded(&monitor.window, WINDOW, MAX_WINDOW);
         let flows = self.bounded(&monitor.flows, FLOWS, MAX_FLOWS);
-        // A table of flows has up to three places for each.
-        if 3 * flows * window > MAX_SAMPLES {
-            let message = format!("{flows} flows with {window} samples each need too much memory");
-            let mend = format!("let flows times window be at most {}", MAX_SAMPLES / 3);
-            self.mistakes.at(monitor.place(), message, mend);
-        }
         let mend = "write by how much it must exceed the average, as in above = \"1 us\"";
         let above = monitor.above.as_ref();
         let above = self.needed(above, monitor, "the monitor has no threshold", mend);
-        PathLatencySpec {
+        let spec = PathLatencySpec {
             window,
             above: self.time(above, Nanos::ZERO),
             compare: self.word(
@@ -266,7 +260,18 @@ impl Check {
             ),
             flows,
             forget: self.time(monitor.forget.as_ref(), FORGET),
+        };
+        let bytes = bytes_of(&spec);
+        if bytes > MAX_LATENCY_BYTES {
+            let mebibytes = bytes.div_ceil(1 << 20);
+            let message =
+                format!("{flows} flows with {window} samples each take {mebibytes} MiB of memory");
+            let most = MAX_LATENCY_BYTES >> 20;
+            let mend =
+                format!("let `flows` or `window` be less, so that they take {most} MiB at most");
+            self.mistakes.at(monitor.place(), message, mend);
         }
+        spec
     }
 
     fn spreader(&mut self, monitor: &file::Monitor) -> SpreaderSpec {

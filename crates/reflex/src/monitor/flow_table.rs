@@ -71,7 +71,7 @@ impl<K: FlowTableKey> FlowTable<K> {
     /// Creates a table for this number of flows, with at least half as many places more. A flow
     /// without a report for longer than `forget` may lose its place.
     pub(crate) fn new(flows: usize, forget: Nanos, seed: u64) -> FlowTable<K> {
-        let buckets = (flows + flows / 2).div_ceil(BUCKET).next_power_of_two();
+        let buckets = Self::buckets_for(flows);
         FlowTable {
             tags: vec![Tags::default(); buckets].into(),
             slots: vec![None; buckets * BUCKET].into(),
@@ -79,6 +79,17 @@ impl<K: FlowTableKey> FlowTable<K> {
             forget,
             flows: 0,
         }
+    }
+
+    const fn buckets_for(flows: usize) -> usize {
+        (flows + flows / 2).div_ceil(BUCKET).next_power_of_two()
+    }
+
+    /// Returns the bytes of a table for this number of flows, with a state of some bytes for each
+    /// place.
+    pub(crate) const fn bytes_for(flows: usize, state: usize) -> usize {
+        let place = size_of::<Option<Slot<K>>>() + size_of::<Tags>() / BUCKET + state;
+        Self::buckets_for(flows) * BUCKET * place
     }
 
     /// Returns the number of places.

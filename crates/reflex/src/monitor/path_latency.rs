@@ -215,12 +215,22 @@ impl PathParts {
     }
 }
 
+/// Returns the lines of a flow's state.
+fn lines_of(spec: &PathLatencySpec) -> usize {
+    let parts = usize::from(spec.detour == DetourNode::BeforeIncrease);
+    (HEAD + spec.window).div_ceil(LINE) + parts
+}
+
+/// Returns the bytes that a monitor allocates.
+pub(crate) fn bytes_of(spec: &PathLatencySpec) -> usize {
+    FlowTable::<PathKey>::bytes_for(spec.flows, lines_of(spec) * size_of::<Line>())
+}
+
 impl PathLatencyMonitor {
     /// Creates a monitor. All its memory is allocated at once.
     pub fn new(spec: PathLatencySpec, seed: u64) -> PathLatencyMonitor {
         let flows = FlowTable::new(spec.flows, spec.forget, seed);
-        let parts = usize::from(spec.detour == DetourNode::BeforeIncrease);
-        let lines = (HEAD + spec.window).div_ceil(LINE) + parts;
+        let lines = lines_of(&spec);
         let states = vec![Line::default(); flows.places() * lines].into();
         PathLatencyMonitor {
             spec,

@@ -11,6 +11,7 @@ use nanopu::{Cost, CostTable, Image, Picos};
 
 use super::{Context, Origin, Part, Sheet, missing};
 pub(super) use device::{burst, reflex_latencies, wire_to_wire};
+use raft::Knee;
 pub(super) use raft::{raft_times, with_switch};
 use sensitivity::{Dependence, depends_on};
 
@@ -90,11 +91,13 @@ pub(super) fn measure_load(context: &mut Context<'_>) -> Result<Part, String> {
         context.tell("figure 4", number, rates.len())?;
         points.push(raft::times_at(&costs, *rate, writes)?);
     }
-    sheet.add(
-        load,
-        Origin::Model,
-        &[("knee, writes/s", raft::knee(&points))],
-    );
+    match raft::knee(&points) {
+        Knee::At(rate) => sheet.add(load, Origin::Model, &[("knee, writes/s", rate)]),
+        Knee::AtLeast(rate) => {
+            let text = format!("at least {rate:.0}: no rate of the run is above it");
+            sheet.say(load, Origin::Model, "knee, writes/s", &text);
+        }
+    }
     for [rate, middle, tail] in &points {
         let values = [("median us", middle / 1e3), ("p99 us", tail / 1e3)];
         sheet.add(&format!("{rate:.0} writes/s"), Origin::Model, &values);

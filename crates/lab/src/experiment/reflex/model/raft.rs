@@ -219,8 +219,8 @@ impl Cluster {
         self.network.run(self.now);
         let mut times = Vec::with_capacity(writes);
         for (time, message) in self.answers()? {
-            if let (ClientBody::Answer(_), Some(start)) =
-                (message.body, starts.remove(&message.token))
+            if let ClientBody::Answer(RequestAnswer::Done) = message.body
+                && let Some(start) = starts.remove(&message.token)
             {
                 times.push(time.since(start).as_nanos());
             }
@@ -290,12 +290,26 @@ pub(super) fn times_at(costs: &CostTable, rate: f64, writes: usize) -> Result<[f
     Ok([rate, median(&times), tail])
 }
 
-/// Returns the greatest of these rates up to which the 99th percentile of writes is at most twice
-/// that of the first one.
-pub(super) fn knee(points: &[[f64; 3]]) -> f64 {
+/// The greatest of some rates up to which the 99th percentile of writes is at most twice that of the
+/// first one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Knee {
+    /// This rate; the next greater one does not hold.
+    At(f64),
+    /// No rate of the list fails: this is the last one.
+    AtLeast(f64),
+}
+
+/// Returns the knee of rates with their medians and 99th percentiles.
+pub(super) fn knee(points: &[[f64; 3]]) -> Knee {
     let first = points.first().map_or(0.0, |[.., tail]| *tail);
     let holds = points.iter().take_while(|[.., tail]| *tail <= 2.0 * first);
-    holds.last().map_or(0.0, |[rate, ..]| *rate)
+    let held = holds.count();
+    let rate = held.checked_sub(1).map_or(0.0, |last| points[last][0]);
+    match held == points.len() {
+        true => Knee::AtLeast(rate),
+        false => Knee::At(rate),
+    }
 }
 
 /// Returns costs with a switch of another latency, raised as the switch of `costs` is.
@@ -324,6 +338,13 @@ pub(super) fn write_far_ns(costs: &CostTable) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_knee_needs_a_rate_that_fails() {
+        let points = [[100.0, 1.0, 3.0], [200.0, 1.0, 6.0], [300.0, 1.0, 7.0]];
+        assert_eq!(knee(&points), Knee::At(200.0));
+        assert_eq!(knee(&points[..2]), Knee::AtLeast(200.0));
+    }
 
     #[test]
     fn a_switch_of_300_ns_adds_four_passes_to_the_nanosecond() {
