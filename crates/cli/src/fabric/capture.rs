@@ -132,10 +132,25 @@ impl Port for CapturingPort {
     }
 
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
-        let outcome = self.port.tx(frames);
-        // Frames are sent in order, so those that are dropped are the last ones.
-        self.write(frames.iter().take(outcome.sent as usize).map(Frame::bytes));
-        outcome
+        let is_over = self
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_none();
+        if is_over {
+            return self.port.tx(frames);
+        }
+        // One at a time, because an outcome does not say which frames were dropped.
+        let mut all = TxOutcome::default();
+        for frame in frames {
+            let outcome = self.port.tx(std::slice::from_ref(frame));
+            if outcome.sent > 0 {
+                self.write([frame.bytes()].into_iter());
+            }
+            all.sent += outcome.sent;
+            all.dropped.add_all(&outcome.dropped);
+        }
+        all
     }
 
     fn stats(&mut self) -> PortStats {
