@@ -169,3 +169,71 @@ impl Port for CapturingPort {
         self.port.poll_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use port::{DropCounts, PcapReader, TxDrop};
+
+    /// A port that drops frames which begin with 0.
+    struct Choosy;
+
+    impl Port for Choosy {
+        fn id(&self) -> PortId {
+            PortId(1)
+        }
+
+        fn name(&self) -> &str {
+            "choosy"
+        }
+
+        fn rx(&mut self, _: &mut Batch, _: Nanos) -> Result<usize, PortError> {
+            Ok(0)
+        }
+
+        fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+            let dropped = frames.iter().filter(|frame| frame.bytes()[0] == 0).count() as u64;
+            let mut drops = DropCounts::default();
+            drops.add(TxDrop::TooLong, dropped);
+            TxOutcome {
+                sent: frames.len() as u64 - dropped,
+                dropped: drops,
+            }
+        }
+
+        fn stats(&mut self) -> PortStats {
+            PortStats::default()
+        }
+
+        fn link(&self) -> LinkState {
+            LinkState::Up
+        }
+
+        fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_capture_has_the_sent_frames_and_not_the_dropped_ones() {
+        let path = std::env::temp_dir().join(format!("polyplane-sent-{}.pcap", std::process::id()));
+        let writer = PcapWriter::create(&path).unwrap();
+        let file: CaptureFile = Arc::new(Mutex::new(Some(writer)));
+        let mut port = CapturingPort {
+            port: Box::new(Choosy),
+            file: Arc::clone(&file),
+        };
+        let frames = [1_u8, 0, 2, 0, 3].map(|first| Frame::from_bytes(&[first; 60]).unwrap());
+        let outcome = port.tx(&frames);
+        assert_eq!((outcome.sent, outcome.dropped.total()), (3, 2));
+        LinkCaptures(vec![file]).finish();
+        let mut reader = PcapReader::open(&path).unwrap();
+        let mut frame = Frame::new();
+        let mut captured = Vec::new();
+        while reader.read(&mut frame).unwrap().is_some() {
+            captured.push(frame.bytes()[0]);
+        }
+        assert_eq!(captured, [1, 2, 3]);
+        std::fs::remove_file(path).unwrap();
+    }
+}
