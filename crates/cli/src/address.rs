@@ -45,7 +45,7 @@ impl Address {
     pub(crate) fn endpoint(&self) -> Result<Endpoint, String> {
         Ok(Endpoint {
             // A switch of a running fabric has a name.
-            address: find(&self.addr).unwrap_or_else(|| self.addr.clone()),
+            address: find(&self.addr)?,
             tls: self.tls()?,
         })
     }

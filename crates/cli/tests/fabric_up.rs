@@ -3,8 +3,10 @@
 
 mod lab;
 
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use lab::{Directory, Said, polyplane, said};
 
@@ -209,6 +211,186 @@ fn commands_of_a_prompt_are_run_and_wrong_ones_are_explained() {
     ] {
         assert!(said.err.contains(part), "{part}\n{}", said.err);
     }
+}
+
+#[test]
+fn a_host_works_again_after_its_link_was_down() {
+    let (dir, topology) = tutorial("up-flap", "upf");
+    let lines = [
+        "link upfh1 upfs1 down",
+        "pingall",
+        "link upfh1 upfs1 up",
+        "pingall",
+        "link upfs1 upfs2 down",
+        "link upfs1 upfs2 up",
+        "pingall",
+    ];
+    let options: Vec<&str> = lines.iter().flat_map(|line| ["-c", line]).collect();
+    let Some(said) = up(&dir, &topology, &options) else {
+        return;
+    };
+    let answered = said.out.lines().filter(|line| line.ends_with("answered"));
+    let answered: Vec<&str> = answered.collect();
+    let expected = ["0 of 2 answered", "2 of 2 answered", "2 of 2 answered"];
+    assert_eq!(answered, expected, "{}\n{}", said.out, said.err);
+    for part in [
+        "upfs1: port 1: s0p1 is down",
+        "(`link upfs1 upfh1 up` at the prompt)",
+    ] {
+        assert!(said.err.contains(part), "{part}\n{}", said.err);
+    }
+}
+
+#[test]
+fn switch_commands_have_quotes_and_statements_without_quotes() {
+    let (dir, topology) = tutorial("up-words", "upg");
+    let lines = [
+        "upgs1 add 'routes { hdr.ipv4.dst: 10.9.1.0/24 } -> forward(mac: 1, port: 3)'",
+        "upgs1 add routes { hdr.ipv4.dst: 10.9.2.0/24 } -> forward(mac: 1, port: 4)",
+        "upgs1 show routes",
+        "upgs1 add 'routes",
+        "pingall 3",
+        "iperf upgh1",
+        "upgh1 ping -c1 -i0.2 upgh2 | cat",
+    ];
+    let options: Vec<&str> = lines.iter().flat_map(|line| ["-c", line]).collect();
+    let Some(said) = up(&dir, &topology, &options) else {
+        return;
+    };
+    assert_eq!(said.status, Some(1), "{}\n{}", said.out, said.err);
+    for part in [
+        "10.9.1.0/24",
+        "port: 3",
+        "10.9.2.0/24",
+        "port: 4",
+        "icmp_seq=1",
+    ] {
+        assert!(
+            said.out.contains(part),
+            "{part}\n{}\n{}",
+            said.out,
+            said.err
+        );
+    }
+    for part in [
+        "a quote in `add 'routes` has no end",
+        "write pingall alone",
+        "write iperf H1 H2 [SECONDS]",
+    ] {
+        assert!(said.err.contains(part), "{part}\n{}", said.err);
+    }
+}
+
+#[test]
+fn background_programs_of_setup_commands_run_until_the_end() {
+    let (dir, topology) = tutorial("up-background", "uph");
+    let text = std::fs::read_to_string(&topology).unwrap();
+    let marked = dir.file("marked");
+    // The program waits for the other end of its pipe.
+    let pipe = dir.file("pipe");
+    let setup = format!("mkfifo {pipe}; (cat {pipe} > {marked} &) > /dev/null 2>&1");
+    std::fs::write(
+        &topology,
+        text.replace("\"false\"", &format!("\"{setup}\"")),
+    )
+    .unwrap();
+    let write = format!("sh timeout 10 sh -c 'echo alive > {pipe}'");
+    let read = format!("sh while ! grep alive {marked}; do :; done");
+    let Some(said) = up(&dir, &topology, &["-c", &write, "-c", &read]) else {
+        return;
+    };
+    assert_eq!(said.status, Some(0), "{}\n{}", said.out, said.err);
+    assert!(said.out.contains("alive\n"), "{}\n{}", said.out, said.err);
+}
+
+#[test]
+fn keys_without_effect_on_real_links_are_named() {
+    let (dir, topology) = tutorial("up-keys", "upi");
+    let imported = said(&["fabric", "import", &topology]);
+    let lines = imported.out.lines();
+    let kept: Vec<&str> = lines
+        .filter(|line| !line.starts_with("p4runtime"))
+        .collect();
+    let text = format!(
+        "{}\n[defaults.link]\nqueue = 7\n[defaults.switch]\nbacklog = 9\n\
+         [[traffic]]\nfrom = \"upih1\"\nto = \"upih2\"\npackets = 1\ninterval = \"1 us\"\n",
+        kept.join("\n")
+    );
+    let file = dir.with("up.toml", text);
+    let said = said(&["fabric", "up", &file, "--engine", "interp", "-c", "quit"]);
+    for key in ["queue` without `rate", "backlog", "[[traffic]]"] {
+        let part = format!("warning: `{key}` has no effect on real links");
+        assert!(said.err.contains(&part), "{part}\n{}", said.err);
+    }
+}
+
+#[test]
+fn at_a_terminal_ctrl_c_ends_a_command_and_not_the_network() {
+    let (dir, topology) = tutorial("up-terminal", "upj");
+    let imported = said(&["fabric", "import", &topology]).out;
+    let lines = imported
+        .lines()
+        .filter(|line| !line.starts_with("p4runtime"));
+    let kept: Vec<&str> = lines.collect();
+    let file = dir.with("up.toml", kept.join("\n") + "\n");
+    let command = format!(
+        "{} fabric up {file} --engine interp",
+        env!("CARGO_BIN_EXE_polyplane")
+    );
+    let started = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = started else {
+        println!("skipped: there is no program `script`");
+        return;
+    };
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        let mut text = String::new();
+        while let Ok(count @ 1..) = output.read(&mut chunk) {
+            text.push_str(&String::from_utf8_lossy(&chunk[..count]));
+            if sender.send(text.clone()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut text = String::new();
+    let mut wait_for = |part: &str, time: Duration| {
+        let start = Instant::now();
+        while !text.contains(part) {
+            let left = time.checked_sub(start.elapsed())?;
+            text = lines.recv_timeout(left).ok()?;
+        }
+        Some(text.clone())
+    };
+    let Some(text) = wait_for("`help` lists", Duration::from_secs(60)) else {
+        println!("skipped: this machine has no network namespaces, or no terminals");
+        return;
+    };
+    assert!(text.contains("upjs1"), "{text}");
+    for (command, done) in [
+        ("upjs1 packets", "packets has ended"),
+        ("iperf upjh1 upjh2 600", "iperf has ended"),
+        ("upjh1 ping upjh2", "ping has ended"),
+    ] {
+        writeln!(input, "{command}").unwrap();
+        // A command that has not begun yet is not ended by Ctrl-C.
+        let has_ended = (0..40).any(|_| {
+            let (first, last) = done.split_at(3);
+            write!(input, "\u{3}").unwrap();
+            wait_for("no such text", Duration::from_millis(200));
+            writeln!(input, "sh echo '{first}''{last}'").unwrap();
+            wait_for(done, Duration::from_millis(500)).is_some()
+        });
+        assert!(has_ended, "{command}");
+    }
+    writeln!(input, "quit").unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

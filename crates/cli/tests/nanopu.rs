@@ -43,6 +43,7 @@ fn a_program_runs_in_a_topology_with_its_switch_and_prints_costs_that_were_set()
     let output = nanopu(&["run", LOOPBACK, "--topo", STAR, "--cost", "ingress=48000"]);
     let plain = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("nothing is sent"));
     for from in ["h1", "h2"] {
         let line = format!("model: requests {from} to n1: 1000 sent, 1000 answers\n");
         assert!(plain.contains(&line), "{plain}");

@@ -132,10 +132,25 @@ impl Port for CapturingPort {
     }
 
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
-        let outcome = self.port.tx(frames);
-        // Frames are sent in order, so those that are dropped are the last ones.
-        self.write(frames.iter().take(outcome.sent as usize).map(Frame::bytes));
-        outcome
+        let is_over = self
+            .file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_none();
+        if is_over {
+            return self.port.tx(frames);
+        }
+        // One at a time, because an outcome does not say which frames were dropped.
+        let mut all = TxOutcome::default();
+        for frame in frames {
+            let outcome = self.port.tx(std::slice::from_ref(frame));
+            if outcome.sent > 0 {
+                self.write([frame.bytes()].into_iter());
+            }
+            all.sent += outcome.sent;
+            all.dropped.add_all(&outcome.dropped);
+        }
+        all
     }
 
     fn stats(&mut self) -> PortStats {
@@ -152,5 +167,73 @@ impl Port for CapturingPort {
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.port.poll_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use port::{DropCounts, PcapReader, TxDrop};
+
+    /// A port that drops frames which begin with 0.
+    struct Choosy;
+
+    impl Port for Choosy {
+        fn id(&self) -> PortId {
+            PortId(1)
+        }
+
+        fn name(&self) -> &str {
+            "choosy"
+        }
+
+        fn rx(&mut self, _: &mut Batch, _: Nanos) -> Result<usize, PortError> {
+            Ok(0)
+        }
+
+        fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
+            let dropped = frames.iter().filter(|frame| frame.bytes()[0] == 0).count() as u64;
+            let mut drops = DropCounts::default();
+            drops.add(TxDrop::TooLong, dropped);
+            TxOutcome {
+                sent: frames.len() as u64 - dropped,
+                dropped: drops,
+            }
+        }
+
+        fn stats(&mut self) -> PortStats {
+            PortStats::default()
+        }
+
+        fn link(&self) -> LinkState {
+            LinkState::Up
+        }
+
+        fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_capture_has_the_sent_frames_and_not_the_dropped_ones() {
+        let path = std::env::temp_dir().join(format!("polyplane-sent-{}.pcap", std::process::id()));
+        let writer = PcapWriter::create(&path).unwrap();
+        let file: CaptureFile = Arc::new(Mutex::new(Some(writer)));
+        let mut port = CapturingPort {
+            port: Box::new(Choosy),
+            file: Arc::clone(&file),
+        };
+        let frames = [1_u8, 0, 2, 0, 3].map(|first| Frame::from_bytes(&[first; 60]).unwrap());
+        let outcome = port.tx(&frames);
+        assert_eq!((outcome.sent, outcome.dropped.total()), (3, 2));
+        LinkCaptures(vec![file]).finish();
+        let mut reader = PcapReader::open(&path).unwrap();
+        let mut frame = Frame::new();
+        let mut captured = Vec::new();
+        while reader.read(&mut frame).unwrap().is_some() {
+            captured.push(frame.bytes()[0]);
+        }
+        assert_eq!(captured, [1, 2, 3]);
+        std::fs::remove_file(path).unwrap();
     }
 }

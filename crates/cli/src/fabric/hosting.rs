@@ -10,8 +10,7 @@ use runtime::report::{self, DeviceReport};
 use runtime::{WorkerConfig, WorkerEvent, WorkerPool};
 use tenancy::TenantSwitch;
 
-use super::real::Switched;
-use crate::out;
+use super::real::{Common, Switched};
 
 /// Interval of the control loop.
 const TURN: Duration = Duration::from_millis(10);
@@ -25,7 +24,7 @@ pub(super) fn carry(
     name: String,
     mut hypervisor: TenantSwitch,
     ports: Vec<OpenedPort>,
-    done: &UnixStream,
+    (common, done): (&Common, &UnixStream),
 ) -> Result<Switched, String> {
     let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _| {
         hypervisor.workers(workers)
@@ -34,11 +33,11 @@ pub(super) fn carry(
     threads.run(|has_ended| {
         let mut poller = Poller::new();
         while !has_ended() && !is_over(&mut poller, done)? {
-            turn(&mut hypervisor, &crew, &name);
+            turn(&mut hypervisor, &crew, (&name, common));
         }
         Ok::<_, String>(())
     })?;
-    turn(&mut hypervisor, &crew, &name);
+    turn(&mut hypervisor, &crew, (&name, common));
     let checked = hypervisor.check_conservation();
     checked.map_err(|unbalanced| unbalanced.to_string())?;
     let ledger = hypervisor.ledger();
@@ -64,13 +63,19 @@ fn is_over(poller: &mut Poller, done: &UnixStream) -> Result<bool, String> {
 }
 
 /// Does the work that needs no packet, and prints the notices of the ports.
-fn turn(hypervisor: &mut TenantSwitch, crew: &WorkerPool<tenancy::Worker>, name: &str) {
+fn turn(
+    hypervisor: &mut TenantSwitch,
+    crew: &WorkerPool<tenancy::Worker>,
+    (name, common): (&str, &Common),
+) {
     // The sink is never called: it is for packets of the control side, of which there are none
     // here.
     hypervisor.step(crew.now(), |_, _, _| {});
     while let Some(told) = crew.next_event() {
-        if let WorkerEvent::Notice(notice) = told {
-            out::note(&format!("{name}: {notice}"));
+        match told {
+            WorkerEvent::Notice(notice) => common.note(name, &notice),
+            WorkerEvent::Link(port, is_up) => common.set_link(port, is_up),
+            WorkerEvent::Traced(_) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Time that a connection may take.
@@ -13,7 +14,15 @@ const TURN: Duration = Duration::from_millis(100);
 /// Bytes of one write.
 const CHUNK: usize = 64 << 10;
 
-/// Sends for a time by a stream to the listener. Returns the bits a second that arrived.
+/// Measured throughput.
+pub(super) struct Measured {
+    /// Bits a second that arrived.
+    pub(super) bits_per_second: f64,
+    /// Time of the measurement.
+    pub(super) time: Duration,
+}
+
+/// Sends for a time by a stream to the listener, or until `stop` returns true.
 ///
 /// # Errors
 /// The connection is broken.
@@ -21,27 +30,34 @@ pub(super) fn throughput(
     listener: &TcpListener,
     stream: TcpStream,
     time: Duration,
-) -> Result<f64, String> {
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<Measured, String> {
     let failed = |error: std::io::Error| format!("the connection is broken: {error}");
     let (receiver, _) = listener.accept().map_err(failed)?;
     let start = Instant::now();
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let sending = scope.spawn(move || send(stream, start, time));
-        let received = receive(receiver, start, time).map_err(failed)?;
-        let seconds = start.elapsed().as_secs_f64();
+        let sending = scope.spawn(|| send(stream, || has_ended.load(Relaxed)));
+        let received = receive(receiver, &mut || start.elapsed() >= time || stop());
+        has_ended.store(true, Relaxed);
+        let time = start.elapsed();
         let sent = sending.join();
+        let received = received.map_err(failed)?;
         match sent {
             Ok(sent) => sent.map_err(failed)?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        Ok(received as f64 * 8.0 / seconds)
+        Ok(Measured {
+            bits_per_second: received as f64 * 8.0 / time.as_secs_f64(),
+            time,
+        })
     })
 }
 
-fn send(mut stream: TcpStream, start: Instant, time: Duration) -> std::io::Result<()> {
+fn send(mut stream: TcpStream, has_ended: impl Fn() -> bool) -> std::io::Result<()> {
     stream.set_write_timeout(Some(TURN))?;
     let chunk = vec![0; CHUNK];
-    while start.elapsed() < time {
+    while !has_ended() {
         match stream.write(&chunk) {
             Ok(_) => {}
             Err(error) if is_timeout(error.kind()) => {}
@@ -54,11 +70,11 @@ fn send(mut stream: TcpStream, start: Instant, time: Duration) -> std::io::Resul
     Ok(())
 }
 
-fn receive(mut stream: TcpStream, start: Instant, time: Duration) -> std::io::Result<u64> {
+fn receive(mut stream: TcpStream, has_ended: &mut dyn FnMut() -> bool) -> std::io::Result<u64> {
     stream.set_read_timeout(Some(TURN))?;
     let mut chunk = vec![0; CHUNK];
     let mut received = 0;
-    while start.elapsed() < time {
+    while !has_ended() {
         match stream.read(&mut chunk) {
             Ok(0) => return Ok(received),
             Ok(count) => received += count as u64,

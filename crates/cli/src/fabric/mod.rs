@@ -6,8 +6,10 @@
 mod capture;
 mod hosting;
 mod import;
+mod link_states;
 mod measure;
 mod namespaces;
+mod ping;
 mod prompt;
 pub(crate) mod real;
 pub(crate) mod report;
@@ -62,6 +64,9 @@ enum Command {
     Up(up::UpOptions),
     /// Write a topology of the P4 tutorials or of p4-utils as one in TOML.
     Import(import::Options),
+    /// Send echo requests: the command `ping` of hosts, where the machine has none.
+    #[command(hide = true)]
+    Ping(ping::PingOptions),
 }
 
 #[derive(Args)]
@@ -105,6 +110,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Run(options) => simulate(options, early),
         Command::Up(options) => up::up(options, early),
         Command::Import(options) => import::run(options),
+        Command::Ping(options) => ping::run(options, early),
     }
 }
 
@@ -192,6 +198,8 @@ fn sends_nothing(topology: &Topology) -> bool {
     topology.flows.is_empty()
         && topology.pings.is_empty()
         && topology.traffic.is_empty()
+        && topology.requests.is_empty()
+        && topology.nanopus.is_empty()
         && topology.workload.is_none()
 }
 

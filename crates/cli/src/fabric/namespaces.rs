@@ -105,12 +105,17 @@ impl Namespaces {
         netns.rtnl().map_err(|error| error.to_string())
     }
 
-    /// Takes a link down or up, at both of its ends.
+    /// Takes a link down or up, at its ends that are ports of switches. A host's interface stays
+    /// up without a carrier: taken down, it would lose its routes and neighbor entries.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub(super) fn set_link(&self, link: &Link, is_up: bool) -> Result<(), String> {
-        for end in link.ends {
+        let is_switch = |end: &End| matches!(end.node, NodeId::Switch(_));
+        if !link.ends.iter().any(is_switch) {
+            return Err("a link between hosts stays up".to_owned());
+        }
+        for end in link.ends.into_iter().filter(is_switch) {
             let mut rtnl = self.rtnl_of(end)?;
             let name = interface(end);
             let done = match is_up {

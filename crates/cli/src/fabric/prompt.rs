@@ -2,8 +2,9 @@
 
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabric::Topology;
 use fabric::topology::{HostId, NodeId, SwitchId};
@@ -11,26 +12,26 @@ use port::{EchoSocket, ProcessGroup, Signal, start_in_foreground};
 use runtime::ProcessSetup;
 use runtime::trace_filter::FilterError;
 
-use super::measure;
 use super::real::Running;
+use super::{measure, ping};
 use crate::{amount, out};
 
 /// Interval at which a running program is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Time that an echo request waits for its reply.
-const PING_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Number of requests of `ping` in a script that gives none.
-const PINGS: u16 = 4;
-
 /// Default time of `iperf` in seconds.
 const IPERF_SECONDS: u64 = 3;
+
+/// Makes `ping` a command of the shell, where the machine has none. The variable is this program.
+const PING: &str = "ping() { \"$POLYPLANE\" fabric ping \"$@\"; }\n";
+
+/// Commands of `polyplane ctl` that take a statement.
+const WRITES: [&str; 3] = ["add", "change", "delete"];
 
 const HELP: &str = "\
 HOST COMMAND      run a command in a host; names of hosts in it become addresses
 HOST COMMAND &    run it in the background, until the network ends
-SWITCH COMMAND    polyplane ctl COMMAND, as in `s1 tables` and `s1 counters`
+SWITCH COMMAND    polyplane ctl COMMAND, as in `s1 tables` and `s1 counters`; `&` as above
 pingall           send an echo request from each host to each other one
 iperf H1 H2 [S]   measure TCP from H1 to H2, for 3 seconds or S
 link A B down|up  take the links between two nodes down, or up again
@@ -109,11 +110,10 @@ impl<'n> Prompt<'n> {
                     .parse()
                     .ok()
                     .filter(|seconds| (1..=3600).contains(seconds));
-                let seconds = seconds.ok_or("write iperf H1 H2 SECONDS, from 1 to 3600")?;
+                let seconds = seconds.ok_or("write iperf H1 H2 [SECONDS], from 1 to 3600")?;
                 self.iperf(from, to, seconds)
             }
             ("link", [a, b, state @ ("up" | "down")]) => self.link(a, b, *state == "up"),
-            ("link", _) => Err("write link A B down, or link A B up".to_owned()),
             ("trace", ["off"]) => {
                 self.running.set_trace(None);
                 Ok(Answer::Done)
@@ -125,7 +125,6 @@ impl<'n> Prompt<'n> {
                 self.running.set_trace(Some(filter));
                 Ok(Answer::Done)
             }
-            ("trace", []) => Err("write trace FILTER, as in `trace icmp`, or trace off".to_owned()),
             ("nodes", []) => {
                 self.list_nodes();
                 Ok(Answer::Done)
@@ -139,26 +138,31 @@ impl<'n> Prompt<'n> {
                 command.args(["-T", host]).stdin(Stdio::null());
                 let host = self.host(host)?;
                 let group = self.running.start_in(host, &mut command)?;
-                self.background.push(group);
+                self.keep(group);
                 Ok(Answer::Done)
             }
             ("sh", [_, ..]) => self.shell(None, rest),
-            _ => self.node_command(first, rest, &words),
+            _ => self.node_command(first, rest),
         }
     }
 
     /// Runs a command of a host or a switch.
-    fn node_command(&mut self, name: &str, rest: &str, words: &[&str]) -> Result<Answer, String> {
-        match self.node(name) {
-            Some(NodeId::Host(host)) => match words {
-                [] => Err(format!("write {name} COMMAND, as in `{name} ip addr`")),
-                ["ping", arguments @ ..] if !is_installed("ping") => self.ping(host, arguments),
-                _ => self.shell(Some(host), &self.with_addresses(rest)),
-            },
-            Some(NodeId::Switch(switch)) => self.control(switch, words),
-            Some(NodeId::Server(_) | NodeId::Nanopu(_)) | None => Err(format!(
-                "there is no command and no node {name}; `help` lists the commands, `nodes` the nodes"
-            )),
+    fn node_command(&mut self, name: &str, rest: &str) -> Result<Answer, String> {
+        match (self.node(name), rest) {
+            (Some(NodeId::Host(_)), "") => {
+                Err(format!("write {name} COMMAND, as in `{name} ip addr`"))
+            }
+            (Some(NodeId::Host(host)), _) => self.shell(Some(host), &self.with_addresses(rest)),
+            (Some(NodeId::Switch(_)), "") => {
+                Err(format!("write {name} COMMAND, as in `{name} tables`"))
+            }
+            (Some(NodeId::Switch(switch)), _) => self.control(switch, rest),
+            (Some(NodeId::Server(_) | NodeId::Nanopu(_)) | None, _) => Err(match usage(name) {
+                Some(usage) => format!("write {usage}"),
+                None => format!(
+                    "there is no command and no node {name}; `help` lists the commands, `nodes` the nodes"
+                ),
+            }),
         }
     }
 
@@ -203,39 +207,61 @@ impl<'n> Prompt<'n> {
             false => line,
         };
         let mut command = Command::new("sh");
-        command.args(["-c", line]);
-        let has_terminal = self.is_terminal && !in_background;
-        if !has_terminal {
-            command.stdin(Stdio::null());
-        }
-        match has_terminal {
-            true => {
-                let mut start = || start_in_foreground(&mut command);
-                let child = match host {
-                    Some(host) => self.running.in_host(host, start)?,
-                    None => start(),
-                };
-                let mut child = child.map_err(|error| format!("cannot start sh: {error}"))?;
-                self.wait_for(&mut || child.try_wait())
+        match host {
+            Some(_) if !is_installed("ping") => {
+                command.env("POLYPLANE", this_program()?);
+                command.args(["-c", &format!("{PING}{line}")]);
             }
-            false => {
-                let group = match host {
-                    Some(host) => self.running.start_in(host, &mut command)?,
-                    None => ProcessGroup::start(&mut command)
-                        .map_err(|error| format!("cannot start sh: {error}"))?,
-                };
-                self.finish(group, in_background)
+            _ => {
+                command.args(["-c", line]);
             }
         }
+        self.run_program(host, &mut command, in_background)
     }
 
-    /// Waits for a program, or keeps it in the background.
-    fn finish(&mut self, mut group: ProcessGroup, in_background: bool) -> Result<Answer, String> {
-        if in_background {
-            self.background.push(group);
-            return Ok(Answer::Done);
+    /// Runs a program in a host, or outside of the network: at a terminal in the foreground, where
+    /// it gets Ctrl-C.
+    fn run_program(
+        &mut self,
+        host: Option<HostId>,
+        command: &mut Command,
+        in_background: bool,
+    ) -> Result<Answer, String> {
+        let program = command.get_program().display().to_string();
+        let failed = |error: std::io::Error| format!("cannot start {program}: {error}");
+        if self.is_terminal && !in_background {
+            let mut start = || start_in_foreground(command);
+            let child = match host {
+                Some(host) => self.running.in_host(host, start)?,
+                None => start(),
+            };
+            let mut child = child.map_err(failed)?;
+            let answer = self.wait_for(&mut || child.try_wait());
+            if let Ok(Answer::Stopped(_)) = answer {
+                // It may have ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            return answer;
         }
-        self.wait_for(&mut || group.try_wait())
+        command.stdin(Stdio::null());
+        let mut group = match host {
+            Some(host) => self.running.start_in(host, command)?,
+            None => ProcessGroup::start(command).map_err(failed)?,
+        };
+        let answer = match in_background {
+            true => Answer::Done,
+            false => self.wait_for(&mut || group.try_wait())?,
+        };
+        // What it has left in the background runs until the network ends.
+        self.keep(group);
+        Ok(answer)
+    }
+
+    /// Keeps the programs of a group until the network ends.
+    pub(super) fn keep(&mut self, group: ProcessGroup) {
+        self.background.push(group);
+        self.background.retain_mut(ProcessGroup::is_running);
     }
 
     /// Waits for a program. At a terminal Ctrl-C is for the program.
@@ -258,82 +284,27 @@ impl<'n> Prompt<'n> {
         }
     }
 
+    /// Returns the answer to a stop signal, if one has arrived. At a terminal Ctrl-C ends only the
+    /// command.
+    fn stopped(&self) -> Option<Answer> {
+        let signal = self.early.take_signal()?;
+        Some(match signal {
+            Signal::Interrupt if self.is_terminal => Answer::Failed,
+            signal => Answer::Stopped(signal),
+        })
+    }
+
     /// Runs `polyplane ctl` for a switch.
-    fn control(&mut self, switch: SwitchId, words: &[&str]) -> Result<Answer, String> {
+    fn control(&mut self, switch: SwitchId, line: &str) -> Result<Answer, String> {
         let name = &self.topology.switches[switch.0].name;
         let served = self.running.controllers(switch);
         let (address, device) = served.ok_or_else(|| format!("{name} has no P4Runtime server"))?;
-        let program = std::env::current_exe();
-        let program = program.map_err(|error| format!("cannot find polyplane: {error}"))?;
-        if words.is_empty() {
-            return Err(format!("write {name} COMMAND, as in `{name} tables`"));
-        }
-        let mut command = Command::new(program);
+        let (words, in_background) = control_words(line)?;
+        let mut command = Command::new(this_program()?);
         let (address, device) = (address.to_string(), device.to_string());
         command.args(["ctl", "--addr", &address, "--device-id", &device]);
-        command.args(words).stdin(Stdio::null());
-        let group = ProcessGroup::start(&mut command);
-        let group = group.map_err(|error| format!("cannot start polyplane ctl: {error}"))?;
-        self.finish(group, false)
-    }
-
-    /// Sends echo requests, where the machine has no `ping`.
-    fn ping(&self, host: HostId, arguments: &[&str]) -> Result<Answer, String> {
-        let mut count = match self.is_terminal {
-            true => u16::MAX,
-            false => PINGS,
-        };
-        let mut target = None;
-        let mut interval = Duration::from_secs(1);
-        let mut words = arguments.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "-c" => {
-                    let number = words.next().and_then(|number| number.parse().ok());
-                    count = number.ok_or("write ping -c COUNT HOST")?;
-                }
-                "-i" => {
-                    let seconds = words.next().and_then(|number| number.parse::<f64>().ok());
-                    let seconds = seconds.filter(|seconds| (0.001..=60.0).contains(seconds));
-                    interval =
-                        Duration::from_secs_f64(seconds.ok_or("write ping -i SECONDS HOST")?);
-                }
-                name => {
-                    let host = self.host(name).map(|host| self.address(host));
-                    let address = name.parse().or(host);
-                    target = Some(address.map_err(|why| format!("{why}; ping takes -c and -i"))?);
-                }
-            }
-        }
-        let target = target.ok_or("write ping HOST")?;
-        let socket = self.echo_socket(host, target)?;
-        let mut answered = 0;
-        for sequence in 1..=count {
-            let start = Instant::now();
-            match self.echo(&socket, sequence)? {
-                Some(time) => {
-                    answered += 1;
-                    let time = amount::time(time);
-                    out::line(&format!(
-                        "reply from {target}: icmp_seq={sequence} time={time}"
-                    ));
-                }
-                None => out::line(&format!("{target} does not reply: icmp_seq={sequence}")),
-            }
-            if let Some(signal) = self.early.take_signal() {
-                if !self.is_terminal || signal != Signal::Interrupt {
-                    return Ok(Answer::Stopped(signal));
-                }
-                break;
-            }
-            if sequence < count {
-                std::thread::sleep(interval.saturating_sub(start.elapsed()));
-            }
-        }
-        match answered {
-            0 => Ok(Answer::Failed),
-            _ => Ok(Answer::Done),
-        }
+        command.args(words);
+        self.run_program(None, &mut command, in_background)
     }
 
     fn echo_socket(&self, host: HostId, target: Ipv4Addr) -> Result<EchoSocket, String> {
@@ -344,34 +315,18 @@ impl<'n> Prompt<'n> {
         socket.map_err(|error| format!("cannot send to {target}: {error}"))
     }
 
-    /// Sends an echo request. Returns the time of its reply, if it came.
-    fn echo(&self, socket: &EchoSocket, sequence: u16) -> Result<Option<Duration>, String> {
-        let payload = [0x50; 56];
-        let start = Instant::now();
-        let sent = socket.request(sequence, &payload);
-        let reply = sent.and_then(|()| socket.wait_reply(sequence, &payload, PING_PATIENCE));
-        match reply {
-            Ok(true) => Ok(Some(start.elapsed())),
-            // An unreachable host is one that does not reply.
-            Ok(false) => Ok(None),
-            Err(error) if error.kind() == std::io::ErrorKind::HostUnreachable => Ok(None),
-            Err(error) if error.kind() == std::io::ErrorKind::NetworkUnreachable => Ok(None),
-            Err(error) => Err(format!("cannot send an echo request: {error}")),
-        }
-    }
-
     fn ping_all(&self) -> Result<Answer, String> {
         let hosts = self.topology.hosts.len();
         let (mut asked, mut answered) = (0, 0);
         for from in (0..hosts).map(HostId) {
             let mut row = format!("{} ->", self.topology.hosts[from.0].name);
             for to in (0..hosts).map(HostId).filter(|to| *to != from) {
-                if let Some(signal) = self.early.take_signal() {
-                    return Ok(Answer::Stopped(signal));
+                if let Some(answer) = self.stopped() {
+                    return Ok(answer);
                 }
                 asked += 1;
                 let reply = match self.echo_socket(from, self.address(to)) {
-                    Ok(socket) => self.echo(&socket, 1)?,
+                    Ok(socket) => ping::echo(&socket, 1)?,
                     // Without a route there is no reply.
                     Err(_) => None,
                 };
@@ -403,10 +358,18 @@ impl<'n> Prompt<'n> {
         let stream = self.running.in_host(sender, connect)?;
         let stream = stream.map_err(|error| format!("{from} cannot connect to {to}: {error}"))?;
         let time = Duration::from_secs(seconds);
-        let bits_per_second = measure::throughput(&listener, stream, time)?;
-        let rate = amount::bit_rate(bits_per_second);
-        out::line(&format!("iperf {from} to {to}: {rate} in {seconds} s"));
-        Ok(Answer::Done)
+        let mut answer = None;
+        let measured = measure::throughput(&listener, stream, time, &mut || {
+            answer = self.stopped();
+            answer.is_some()
+        })?;
+        let rate = amount::bit_rate(measured.bits_per_second);
+        let time = match answer {
+            Some(_) => amount::time(measured.time),
+            None => format!("{seconds} s"),
+        };
+        out::line(&format!("iperf {from} to {to}: {rate} in {time}"));
+        Ok(answer.unwrap_or(Answer::Done))
     }
 
     fn link(&self, a: &str, b: &str, is_up: bool) -> Result<Answer, String> {
@@ -464,6 +427,44 @@ impl<'n> Prompt<'n> {
             out::line(&ends.join(" "));
         }
     }
+}
+
+/// Returns how a command of the prompt is written.
+fn usage(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "pingall" => "pingall alone: it asks all hosts once",
+        "iperf" => "iperf H1 H2 [SECONDS]",
+        "link" => "link A B down, or link A B up",
+        "trace" => "trace FILTER, as in `trace icmp`, or trace off",
+        "nodes" => "nodes alone",
+        "links" | "net" => "links alone",
+        "xterm" => "xterm HOST",
+        "sh" => "sh COMMAND",
+        _ => return None,
+    })
+}
+
+/// Splits a command of `polyplane ctl` into words as a shell does. Returns true with them if `&` is
+/// at its end. The arrow of a statement without quotes is no option.
+fn control_words(line: &str) -> Result<(Vec<String>, bool), String> {
+    let (line, in_background) = match line.strip_suffix('&') {
+        Some(line) => (line, true),
+        None => (line, false),
+    };
+    let words = shlex::split(line);
+    let mut words = words.ok_or_else(|| format!("a quote in `{line}` has no end"))?;
+    let is_write = words.iter().any(|word| WRITES.contains(&word.as_str()));
+    let arrow = words.iter().position(|word| word == "->");
+    let is_guarded = words.iter().any(|word| word == "--");
+    if let Some(arrow) = arrow.filter(|_| is_write && !is_guarded) {
+        words.insert(arrow, "--".to_owned());
+    }
+    Ok((words, in_background))
+}
+
+/// Returns the path of this program.
+fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("cannot find polyplane: {error}"))
 }
 
 /// Returns true if a program is in a directory of PATH.

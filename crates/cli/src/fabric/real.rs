@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fabric::Topology;
 use fabric::topology::{CommandSpec, HostId, Link, NodeId, SwitchId};
+use packet::PortId;
 use port::{OpenedPort, ProcessGroup};
 use runtime::report::{DeviceReport, PortReport, TableReport};
 use runtime::trace_filter::{PacketFilter, TraceControl, TracedPacket};
@@ -20,7 +21,8 @@ use switch::{Change, Device, QueueConfig};
 use trace_format::PacketTrace;
 
 use super::capture::LinkCaptures;
-use super::namespaces::Namespaces;
+use super::link_states::LinkStates;
+use super::namespaces::{Namespaces, interface};
 use super::served::{ServedSwitch, Servers};
 use super::{hosting, routing};
 use crate::args::Io;
@@ -31,6 +33,9 @@ use command::switches::{Maker, SwitchPlane};
 
 /// Time that servers get before the programs that need them start.
 const SERVERS_FIRST: Duration = Duration::from_millis(300);
+
+/// Time in which a switch notices that a link has gone down or come up.
+const NOTICED: Duration = Duration::from_secs(3);
 
 /// Interval at which a running program is checked.
 const LOOK: Duration = Duration::from_millis(20);
@@ -67,6 +72,34 @@ pub(crate) struct Running {
     extras: Extras,
     /// The packets that all switches trace.
     trace: Arc<TraceControl>,
+    links: Arc<LinkStates>,
+}
+
+/// Parts of a switch that it shares with the fabric.
+pub(super) struct Common {
+    trace: Arc<TraceControl>,
+    links: Arc<LinkStates>,
+    switch: SwitchId,
+    /// Texts in notices of its ports, and what is to be said in their place.
+    advice: Vec<(String, String)>,
+}
+
+impl Common {
+    /// Prints a notice of a switch.
+    pub(super) fn note(&self, name: &str, notice: &str) {
+        let of = self.advice.iter().find(|(text, _)| notice.contains(text));
+        match of {
+            Some((text, advice)) => {
+                out::note(&format!("{name}: {}", notice.replace(text, advice)));
+            }
+            None => out::note(&format!("{name}: {notice}")),
+        }
+    }
+
+    /// Notes that a port of the switch has come up or gone down.
+    pub(super) fn set_link(&self, port: PortId, is_up: bool) {
+        self.links.set((self.switch, port), is_up);
+    }
 }
 
 /// Parts that only a network with a prompt has.
@@ -166,6 +199,7 @@ impl Running {
             switches: Mutex::default(),
             extras,
             trace: Arc::default(),
+            links: Arc::default(),
         };
         for (number, spec) in topology.switches.iter().enumerate() {
             let named = |why: String| format!("switch {}: {why}", spec.name);
@@ -205,7 +239,16 @@ impl Running {
         let controllers = served
             .as_ref()
             .map(|served| (served.address, served.device));
-        let (stream, thread) = begin(name, plane, ports, (served, Arc::clone(&self.trace)))?;
+        let common = Common {
+            trace: Arc::clone(&self.trace),
+            links: Arc::clone(&self.links),
+            switch,
+            advice: match &self.extras.servers {
+                Some(_) => advice(topology, switch),
+                None => Vec::new(),
+            },
+        };
+        let (stream, thread) = begin(name, plane, ports, (served, common))?;
         Ok(RunningSwitch {
             stream,
             thread,
@@ -224,12 +267,23 @@ impl Running {
         self.trace.set(filter);
     }
 
-    /// Takes a link down or up.
+    /// Takes a link down or up, and waits until the switches at its ends have noticed it.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub(super) fn set_link(&self, link: &Link, is_up: bool) -> Result<(), String> {
-        self.namespaces.set_link(link, is_up)
+        self.namespaces.set_link(link, is_up)?;
+        let mut has_all = true;
+        for end in link.ends {
+            if let NodeId::Switch(switch) = end.node {
+                has_all &= self.links.wait((switch, end.port), is_up, NOTICED);
+            }
+        }
+        if !has_all {
+            let state = if is_up { "up" } else { "down" };
+            out::note(&format!("warning: a switch does not see the link {state}"));
+        }
+        Ok(())
     }
 
     /// Stops a switch, and starts it with another program. Frames that it holds are lost.
@@ -257,9 +311,11 @@ impl Running {
     pub(crate) fn stop(self) -> Result<Vec<Switched>, String> {
         let switches = self.switches.into_inner();
         let switches = switches.unwrap_or_else(PoisonError::into_inner);
-        let stopped = switches.into_iter().map(RunningSwitch::stop).collect();
+        let stopped = switches.into_iter().map(RunningSwitch::stop);
+        // All are stopped, also after an error.
+        let stopped: Vec<Result<Switched, String>> = stopped.collect();
         self.extras.captures.finish();
-        stopped
+        stopped.into_iter().collect()
     }
 
     fn commands(&self, topology: &Topology, early: &ProcessSetup) -> Result<Vec<Done>, String> {
@@ -365,7 +421,7 @@ impl Program<'_> {
     }
 }
 
-/// Gives the queues of a switch the rates of its links.
+/// Gives the queues of a switch the rates of its links, unless its entries files give them others.
 fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Result<(), String> {
     for link in &topology.links {
         let own = link
@@ -375,11 +431,12 @@ fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Res
         let (Some(end), Some(rate)) = (own, link.spec.rate) else {
             continue;
         };
-        let queue = QueueConfig {
+        let of_link = QueueConfig {
             depth: link.spec.queue,
             bits_per_second: Some(rate.0),
             packets_per_second: None,
         };
+        let queue = queue_of(device.queue(end.port), of_link);
         let set = device.apply(Change::SetQueue(end.port, queue));
         set.map_err(|error| error.to_string())?;
     }
@@ -387,19 +444,60 @@ fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Res
     Ok(())
 }
 
+/// Returns the queue of a port: what an entries file sets, and else what its link has.
+fn queue_of(of_file: QueueConfig, of_link: QueueConfig) -> QueueConfig {
+    let first = QueueConfig::default();
+    let depth = match of_file.depth == first.depth {
+        true => of_link.depth,
+        false => of_file.depth,
+    };
+    match (of_file.bits_per_second, of_file.packets_per_second) {
+        (None, None) => QueueConfig { depth, ..of_link },
+        _ => QueueConfig { depth, ..of_file },
+    }
+}
+
+/// Returns what notices of a switch's ports say at the prompt, in place of commands for interfaces
+/// that no shell reaches.
+fn advice(topology: &Topology, switch: SwitchId) -> Vec<(String, String)> {
+    let own = topology.links.iter().flat_map(|link| {
+        let [a, b] = link.ends;
+        [(a, b), (b, a)]
+    });
+    let own = own.filter(|(end, _)| end.node == NodeId::Switch(switch));
+    let advice = own.map(|(end, other)| {
+        let (here, there) = (topology.name_of(end.node), topology.name_of(other.node));
+        (
+            format!("'ip link set {} up'", interface(end)),
+            format!("`link {here} {there} up` at the prompt"),
+        )
+    });
+    advice.collect()
+}
+
 /// Starts a switch in a thread.
 fn begin(
     name: String,
     plane: SwitchPlane,
     ports: Vec<OpenedPort>,
-    (served, trace): (Option<ServedSwitch>, Arc<TraceControl>),
+    (served, common): (Option<ServedSwitch>, Common),
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
         UnixStream::pair().map_err(|error| format!("cannot make a pair of sockets: {error}"))?;
     let thread = std::thread::Builder::new().name(name.clone());
-    let thread = thread.spawn(move || match plane {
-        SwitchPlane::Alone(device) => carry(name, *device, (ports, served), trace, &done),
-        SwitchPlane::Shared(hypervisor) => hosting::carry(name, *hypervisor, ports, &done),
+    let thread = thread.spawn(move || {
+        let carried = match plane {
+            SwitchPlane::Alone(device) => {
+                carry(name.clone(), *device, (ports, served), &common, &done)
+            }
+            SwitchPlane::Shared(hypervisor) => {
+                hosting::carry(name.clone(), *hypervisor, ports, (&common, &done))
+            }
+        };
+        if let Err(why) = &carried {
+            out::note(&format!("switch {name} has stopped: {why}"));
+        }
+        carried
     });
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     Ok((running, thread))
@@ -410,12 +508,12 @@ fn carry(
     name: String,
     device: Device,
     (mut ports, served): (Vec<OpenedPort>, Option<ServedSwitch>),
-    trace: Arc<TraceControl>,
+    common: &Common,
     done: &UnixStream,
 ) -> Result<Switched, String> {
     let sources = OwnFiles::of(device.program());
     let mut options = ForwarderOptions {
-        trace_control: Some(trace),
+        trace_control: Some(Arc::clone(&common.trace)),
         ..ForwarderOptions::default()
     };
     let mut controllers = None;
@@ -433,8 +531,9 @@ fn carry(
         done: Some(done.as_fd()),
     };
     forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
-        ForwarderEvent::Notice(notice) => out::note(&format!("{name}: {notice}")),
+        ForwarderEvent::Notice(notice) => common.note(&name, &notice),
         ForwarderEvent::Link(port, is_up) => {
+            common.set_link(port, is_up);
             if let Some(controllers) = &controllers {
                 controllers.port_changed(port, is_up);
             }
@@ -501,5 +600,33 @@ pub(super) fn tell(switched: &Switched) {
             "  table {}: {hits}, {misses} without an entry",
             table.name
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entries_file_sets_queues_before_links_do() {
+        let queue = |depth, bits_per_second, packets_per_second| QueueConfig {
+            depth,
+            bits_per_second,
+            packets_per_second,
+        };
+        let of_link = queue(100, Some(1_000_000), None);
+        let first = QueueConfig::default();
+        let cases = [
+            (first, of_link),
+            (queue(5, None, None), queue(5, Some(1_000_000), None)),
+            (queue(5, None, Some(10)), queue(5, None, Some(10))),
+            (
+                queue(first.depth, None, Some(10)),
+                queue(100, None, Some(10)),
+            ),
+        ];
+        for (of_file, expected) in cases {
+            assert_eq!(queue_of(of_file, of_link), expected, "{of_file:?}");
+        }
     }
 }

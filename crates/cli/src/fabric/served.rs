@@ -1,8 +1,11 @@
 //! P4Runtime of the switches of a real fabric, and the names by which `polyplane ctl` finds them.
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use fabric::Topology;
 use fabric::topology::{NodeId, SwitchId};
@@ -14,8 +17,8 @@ use switch::{Device, DeviceConfig};
 use tenancy::Compilations;
 
 use super::namespaces::interface;
-use crate::control;
 use crate::engine::Choice;
+use crate::{control, out};
 
 /// Directory in which running switches have a file with their address.
 const NAMES: &str = "/run/polyplane/switches";
@@ -28,14 +31,16 @@ pub(super) struct Servers {
     choice: Choice,
     seed: u64,
     compilations: Compilations,
+    /// True once a missing name was reported.
+    has_warned: AtomicBool,
 }
 
 /// A switch with its server.
 pub(super) struct ServedSwitch {
     pub(super) channel: ChannelEnd,
     pub(super) controllers: ControllerChannel,
-    /// The file with its address, as long as it runs.
-    pub(super) name: NameFile,
+    /// The file with its address, as long as it runs. `None` if there is none, which was said.
+    pub(super) name: Option<NameFile>,
     /// Address of its server.
     pub(super) address: SocketAddr,
     /// Its device number there.
@@ -48,6 +53,7 @@ impl Servers {
             choice,
             seed,
             compilations: Compilations::new(compile_pool()),
+            has_warned: AtomicBool::new(false),
         }
     }
 
@@ -104,10 +110,27 @@ impl Servers {
         Ok(ServedSwitch {
             channel,
             controllers: ControllerChannel::new(&Arc::new(server), id),
-            name: NameFile::create(&spec.name, address)?,
+            name: self.name(&spec.name, address),
             address,
             device: id,
         })
+    }
+}
+
+impl Servers {
+    /// Creates the file with the address of a switch. If it cannot, it says so once.
+    fn name(&self, name: &str, address: SocketAddr) -> Option<NameFile> {
+        match NameFile::create(Path::new(NAMES), name, address) {
+            Ok(file) => Some(file),
+            Err(why) => {
+                if !self.has_warned.swap(true, Relaxed) {
+                    out::note(&format!(
+                        "warning: `ctl --addr {name}` does not find the switch: {why}; use its address"
+                    ));
+                }
+                None
+            }
+        }
     }
 }
 
@@ -140,32 +163,113 @@ fn ports(topology: &Topology, switch: SwitchId) -> Result<Vec<PortSpec>, String>
     specs.map_err(|error| error.to_string())
 }
 
-/// A file with the address of a running switch. It is removed when this value is dropped.
+/// A file with the address of a running switch and the process that has it. It is removed when this
+/// value is dropped.
 pub(super) struct NameFile(PathBuf);
 
 impl NameFile {
-    fn create(name: &str, address: SocketAddr) -> Result<NameFile, String> {
-        let path = Path::new(NAMES).join(name);
-        let made = std::fs::create_dir_all(NAMES)
-            .and_then(|()| std::fs::write(&path, address.to_string()));
-        made.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(NameFile(path))
+    /// Creates the file in a directory. One that a process has left is replaced.
+    fn create(directory: &Path, name: &str, address: SocketAddr) -> Result<NameFile, String> {
+        let path = directory.join(name);
+        let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        if let Some(other) = running(&path) {
+            return Err(format!("another fabric has a switch {name} at {other}"));
+        }
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let mut file = File::create_new(&path).map_err(failed)?;
+        let made = NameFile(path.clone());
+        let text = format!("{address} {}\n", std::process::id());
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        Ok(made)
     }
 }
 
 impl Drop for NameFile {
     fn drop(&mut self) {
-        // A file that is left names an address at which nothing listens.
+        // A file that is left names a process that has ended.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Returns the address of a running switch with this name.
-pub(crate) fn find(name: &str) -> Option<String> {
+/// Returns the address in a file of a switch, if the process that has the switch runs.
+fn running(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let (address, process) = text.trim().split_once(' ')?;
+    let process: u32 = process.parse().ok()?;
+    let runs = Path::new("/proc").join(process.to_string()).exists();
+    runs.then(|| address.to_owned())
+}
+
+/// Returns the address of a server: what is given, or that of the running switch with this name.
+///
+/// # Errors
+/// It is a name that no running switch has.
+pub(crate) fn find(given: &str) -> Result<String, String> {
+    find_in(Path::new(NAMES), given)
+}
+
+fn find_in(directory: &Path, given: &str) -> Result<String, String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if name.is_empty() || !name.chars().all(is_name) {
-        return None;
+    if given.is_empty() || !given.chars().all(is_name) {
+        return Ok(given.to_owned());
     }
-    let text = std::fs::read_to_string(Path::new(NAMES).join(name)).ok()?;
-    Some(text.trim().to_owned())
+    if let Some(address) = running(&directory.join(given)) {
+        return Ok(address);
+    }
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter(|entry| running(&entry.path()).is_some());
+    let mut names: Vec<String> = names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Err(match &names[..] {
+        [] => format!(
+            "no fabric runs that has a switch {given}: start one with `polyplane fabric up`, or write HOST:PORT"
+        ),
+        names => format!(
+            "no running fabric has a switch {given}: there are {}; a server's address is HOST:PORT",
+            names.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_the_first_running_process_that_takes_it() {
+        let directory =
+            std::env::temp_dir().join(format!("polyplane-names-{}", std::process::id()));
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let s1 = NameFile::create(&directory, "s1", address(1)).unwrap();
+        let taken = NameFile::create(&directory, "s1", address(2))
+            .err()
+            .unwrap();
+        assert_eq!(taken, "another fabric has a switch s1 at 127.0.0.1:1");
+        // No process has the highest number.
+        let left = format!("127.0.0.1:3 {}\n", u32::MAX);
+        std::fs::write(directory.join("s2"), left).unwrap();
+        let why = find_in(&directory, "s2").unwrap_err();
+        assert!(
+            why.contains("no running fabric has a switch s2: there are s1;"),
+            "{why}"
+        );
+        let s2 = NameFile::create(&directory, "s2", address(4)).unwrap();
+        for (given, found) in [
+            ("s1", "127.0.0.1:1"),
+            ("s2", "127.0.0.1:4"),
+            ("host:5", "host:5"),
+        ] {
+            assert_eq!(find_in(&directory, given).as_deref(), Ok(found));
+        }
+        drop((s1, s2));
+        let why = find_in(&directory, "s1").unwrap_err();
+        assert!(why.starts_with("no fabric runs"), "{why}");
+        std::fs::remove_dir(directory).unwrap();
+    }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use command::topology::read_with_program;
 use fabric::Topology;
-use fabric::topology::{HostId, SwitchId};
+use fabric::topology::{End, HostId, LinkSpec, NodeId, PlaneSpec, ServiceSpec, SwitchId};
 use packet::Nanos;
-use port::{Poller, Signal};
+use port::{Poller, ProcessGroup, Signal};
 use runtime::ProcessSetup;
 
 use super::capture::LinkCaptures;
@@ -75,9 +75,11 @@ pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, Str
         captures,
     };
     let running = Running::start_with(&topology, options.io, maker, extras)?;
-    set_up_hosts(&topology, &running);
-    introduce(&topology, &running);
     let mut prompt = Prompt::new(&topology, &running, early);
+    for group in set_up_hosts(&topology, &running) {
+        prompt.keep(group);
+    }
+    introduce(&topology, &running);
     let ended = match options.commands.is_empty() {
         true => from_input(&mut prompt, &topology, early),
         false => run_all(&mut prompt, &options.commands),
@@ -94,15 +96,22 @@ fn warn_of_keys_without_effect(topology: &Topology) {
     let link = |has: fn(&fabric::topology::LinkSpec) -> bool| {
         topology.links.iter().any(|link| has(&link.spec))
     };
-    let service = topology.switches.iter();
+    let service =
+        |has: fn(ServiceSpec) -> bool| topology.switches.iter().any(|switch| has(switch.service));
     let keys = [
         ("delay", link(|spec| spec.delay > Nanos::ZERO)),
         (
-            "service",
-            service.clone().any(|it| it.service.time > Nanos::ZERO),
+            "queue` without `rate",
+            link(|spec| spec.rate.is_none() && spec.queue != LinkSpec::USUAL_QUEUE),
+        ),
+        ("service", service(|spec| spec.time > Nanos::ZERO)),
+        (
+            "backlog",
+            service(|spec| spec.backlog != ServiceSpec::USUAL_BACKLOG),
         ),
         ("[[flow]]", !topology.flows.is_empty()),
         ("[[ping]]", !topology.pings.is_empty()),
+        ("[[traffic]]", !topology.traffic.is_empty()),
         ("[[fault]]", !topology.faults.is_empty()),
         ("[workload]", topology.workload.is_some()),
         ("[[command]]", !topology.commands.is_empty()),
@@ -110,30 +119,57 @@ fn warn_of_keys_without_effect(topology: &Topology) {
     for (key, _) in keys.iter().filter(|(_, is_used)| *is_used) {
         out::note(&format!("warning: `{key}` has no effect on real links"));
     }
+    let limited = topology
+        .links
+        .iter()
+        .filter(|link| link.spec.rate.is_some());
+    let is_shared = |end: &End| match end.node {
+        NodeId::Switch(switch) => {
+            matches!(topology.switches[switch.0].plane, PlaneSpec::Shared(_))
+        }
+        NodeId::Host(_) | NodeId::Server(_) | NodeId::Nanopu(_) => false,
+    };
+    if limited.flat_map(|link| &link.ends).any(is_shared) {
+        out::note("warning: `rate` has no effect on what switches with vPDPs send");
+    }
 }
 
 /// Runs the shell commands of the hosts. One that fails is reported, and changes nothing else.
-fn set_up_hosts(topology: &Topology, running: &Running) {
+/// Returns the programs that still run in the background.
+fn set_up_hosts(topology: &Topology, running: &Running) -> Vec<ProcessGroup> {
+    let mut groups = Vec::new();
     for (number, host) in topology.hosts.iter().enumerate() {
         for line in &host.setup {
             let mut command = Command::new("sh");
             command.args(["-c", line]).stdin(Stdio::null());
             command.stdout(std::io::stderr());
-            if let Err(why) = wait_for_setup(running, HostId(number), &mut command) {
-                out::note(&format!("{}: `{line}` {why}", host.name));
+            match wait_for_setup(running, HostId(number), &mut command) {
+                Ok((group, None)) => groups.push(group),
+                Ok((group, Some(why))) => {
+                    out::note(&format!("{}: `{line}` {why}", host.name));
+                    groups.push(group);
+                }
+                Err(why) => out::note(&format!("{}: `{line}` {why}", host.name)),
             }
         }
     }
+    groups
 }
 
-fn wait_for_setup(running: &Running, host: HostId, command: &mut Command) -> Result<(), String> {
+/// Runs a command that sets up a host. Returns its group with what it has started, and what is
+/// wrong with its end.
+fn wait_for_setup(
+    running: &Running,
+    host: HostId,
+    command: &mut Command,
+) -> Result<(ProcessGroup, Option<String>), String> {
     let mut group = running.start_in(host, command)?;
     let start = Instant::now();
     loop {
         let status = group.try_wait();
         match status.map_err(|error| format!("cannot be waited for: {error}"))? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(format!("ended with {status}")),
+            Some(status) if status.success() => return Ok((group, None)),
+            Some(status) => return Ok((group, Some(format!("ended with {status}")))),
             None if start.elapsed() > MAX_SETUP => {
                 return Err(format!("was ended after {} s", MAX_SETUP.as_secs()));
             }
@@ -189,7 +225,10 @@ fn from_input(
     };
     match is_terminal {
         true => out::note("`help` lists the commands, `quit` ends"),
-        false => out::note(&format!("{} is up until SIGINT or SIGTERM", topology.name)),
+        false => out::note(&format!(
+            "{} is up until the end of the lines of standard input, or without one until SIGINT or SIGTERM",
+            topology.name
+        )),
     }
     let (mut ended, mut has_lines) = (Ended::Well, false);
     loop {

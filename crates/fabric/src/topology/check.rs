@@ -18,12 +18,6 @@ use super::{
     ServerSpec, ServiceSpec, SwitchId, SwitchSpec, Topology, TrafficSpec, WorkloadSpec,
 };
 
-/// Default queue depth of a link, in frames.
-const QUEUE: usize = 100;
-
-/// Default queue depth of a switch's processor, in packets.
-pub(super) const BACKLOG: usize = 1024;
-
 /// Default workload: HyperVDP, section V-D.
 const PAPER: WorkloadSpec = WorkloadSpec {
     elephants: 40,
@@ -70,7 +64,7 @@ impl Check<'_> {
         let link_defaults = self.link_spec(&file.defaults.link, None);
         let service_defaults = ServiceSpec {
             time: self.time(&file.defaults.switch.service, Nanos::ZERO),
-            backlog: self.number(&file.defaults.switch.backlog, 1, BACKLOG),
+            backlog: self.number(&file.defaults.switch.backlog, 1, ServiceSpec::USUAL_BACKLOG),
         };
         let program = file.defaults.switch.program.as_ref();
         let split_switch = self.split_switch(&file);
@@ -349,7 +343,7 @@ impl Check<'_> {
             rate: None,
             delay: Nanos::ZERO,
             faults: FaultRates::default(),
-            queue: QUEUE,
+            queue: LinkSpec::USUAL_QUEUE,
         });
         let rate = parts.rate.as_ref().and_then(|rate| {
             let bits = self.quantity(rate, Quantity::Rate)?;

@@ -204,6 +204,11 @@ pub struct ServiceSpec {
     pub backlog: usize,
 }
 
+impl ServiceSpec {
+    /// Backlog of a processor for which the file has none, in packets.
+    pub const USUAL_BACKLOG: usize = 1024;
+}
+
 /// A program over a switch and servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitSpec {
@@ -403,6 +408,11 @@ pub struct LinkSpec {
     pub faults: FaultRates,
     /// Maximum number of queued frames. At a switch's port, this applies per priority.
     pub queue: usize,
+}
+
+impl LinkSpec {
+    /// Queue of a link for which the file has none, in frames.
+    pub const USUAL_QUEUE: usize = 100;
 }
 
 /// A rate in bits per second, at least 1.

@@ -9,7 +9,7 @@ use placement::{Nesting, OptionsError, PlacementOptions, Policy, SketchSize};
 use split::{EntryPolicy, SplitPlacement, Window};
 use toml_file::{FileMistake, Quantity, Spanned, Text};
 
-use super::check::{BACKLOG, Check, same_network};
+use super::check::{Check, same_network};
 use super::file::{self, File};
 use super::{
     End, FlowOrder, FunctionSpec, HostSpec, Link, NodeId, PlaneSpec, ProgramSpec, ServerIndex,
@@ -92,7 +92,7 @@ impl Check<'_> {
             workers,
             service: ServiceSpec {
                 time: self.time(&server.service, Nanos::ZERO),
-                backlog: self.number(&server.backlog, 1, BACKLOG),
+                backlog: self.number(&server.backlog, 1, ServiceSpec::USUAL_BACKLOG),
             },
         }
     }

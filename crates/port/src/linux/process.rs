@@ -33,6 +33,11 @@ impl ProcessGroup {
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
+
+    /// Returns true if a program of the group runs: the first one, or one that it has started.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None)) || sys::has_group(self.child.id())
+    }
 }
 
 /// Starts a program in this process's own group, so that it has the terminal and gets its signals.
@@ -59,6 +64,18 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
+
+    #[test]
+    fn a_group_runs_as_long_as_one_of_its_programs() {
+        let mut group = ProcessGroup::start(&mut Command::new("true")).unwrap();
+        group.child.wait().unwrap();
+        assert!(!group.is_running());
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & exit"]);
+        let mut group = ProcessGroup::start(command.stdout(Stdio::null())).unwrap();
+        group.child.wait().unwrap();
+        assert!(group.is_running());
+    }
 
     #[test]
     fn what_a_program_has_started_ends_with_it() {

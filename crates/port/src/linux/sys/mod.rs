@@ -753,6 +753,13 @@ pub(super) fn kill_group(group: u32) -> io::Result<()> {
     check(unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
 
+/// Returns true if a group has a process.
+pub(super) fn has_group(group: u32) -> bool {
+    let group = libc::pid_t::try_from(group);
+    // SAFETY: takes numbers only, and signal 0 is none.
+    group.is_ok_and(|group| unsafe { libc::kill(-group, 0) } == 0)
+}
+
 /// Number of the loopback interface in each network namespace.
 const LOOPBACK: u32 = 1;
 
