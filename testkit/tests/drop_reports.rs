@@ -35,13 +35,14 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
         if (hdr.h.kind[1:1] == 1) { s.mcast_grp = 77; }
         if (hdr.h.kind[2:2] == 1) { meta.reason = 200; mark_to_drop(s); }
         if (hdr.h.kind[4:4] == 1) { assert(hdr.h.number > 200); }
+        if (hdr.h.kind[6:6] == 1) { s.priority = 3; }
         hdr.h.number = 0;
     }
 }
 control E(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t s) {
     apply {
         if (meta.reason != 0) {
-            hdr.h.session = (bit<8>)s.instance_type;
+            hdr.h.session = (bit<8>)s.instance_type + ((bit<8>)s.priority << 4);
             if (hdr.h.kind[5:5] == 1) { mark_to_drop(s); }
             hdr.h.kind = meta.reason;
             hdr.h.number = meta.seen;
@@ -70,7 +71,12 @@ fn program() -> Arc<Program> {
 
 /// Returns a device with the session of reports, of which frames have 4 bytes.
 fn device(engine: &dyn exec::Engine) -> Device {
-    let mut device = Device::new(program(), engine, &DeviceConfig::default()).unwrap();
+    device_of(program(), engine)
+}
+
+/// Returns a device like [`device`], with this program.
+fn device_of(program: Arc<Program>, engine: &dyn exec::Engine) -> Device {
+    let mut device = Device::new(program, engine, &DeviceConfig::default()).unwrap();
     let replica = Replica {
         port: COLLECTOR,
         instance: 1,
@@ -158,6 +164,31 @@ fn a_watched_packet_that_is_dropped_is_reported_with_its_reason_and_its_metadata
 }
 
 #[test]
+fn a_report_has_the_class_of_its_session_and_not_the_priority_of_the_packet() {
+    each(|engine, by_burst| {
+        let mut device = device(engine);
+        for class_of_service in [0, 5] {
+            let replica = Replica {
+                port: COLLECTOR,
+                instance: 1,
+            };
+            let session = CloneSession {
+                replicas: vec![replica],
+                truncate: Some(4),
+                class_of_service,
+                ..CloneSession::default()
+            };
+            let change = Change::SetCloneSession(SESSION.into(), session);
+            device.apply(change).unwrap();
+            let frames = [frame(0b100_0001, SESSION, 1)];
+            let sent = carry(&mut device, &frames, Nanos(1), by_burst);
+            let seen = 1 + ((class_of_service as u8) << 4);
+            assert_eq!(sent, [(9, vec![1, seen, 101, 0xaa])], "{}", engine.name());
+        }
+    });
+}
+
+#[test]
 fn a_report_that_is_dropped_has_no_report() {
     each(|engine, by_burst| {
         let mut device = device(engine);
@@ -235,8 +266,37 @@ fn a_wrong_annotation_is_refused() {
     let other = "bit<32> session; @drop_session bool other";
     refused("@drop_session bit<32> session", other, field);
     refused("bit<8> seen;", "@drop_reason bit<8> seen;", field);
-    for rate in ["0", "1000001", "x", "1, 2"] {
+    for rate in ["0", "1000001", "x", "1, 2", "5000, x", "x, 5000"] {
         let rate = format!("@drop_reports({rate})");
         refused("@drop_reports(200)", &rate, "from 1 to 1000000");
+    }
+    refused(
+        "@drop_reports(200)",
+        "@drop_reports[1, 2]",
+        "from 1 to 1000000",
+    );
+}
+
+#[test]
+fn a_rate_counts_in_each_form_of_a_number() {
+    let engines = testkit::engines();
+    for rate in [
+        "(200)",
+        "(0xC8)",
+        "(32w200)",
+        "(2_00)",
+        "[200]",
+        "[2 * 100]",
+    ] {
+        let rate = format!("@drop_reports{rate}");
+        let text = PROGRAM.replace("@drop_reports(200)", &rate);
+        let compiled = driver::compile_text("drop_reports.p4", &text);
+        let program = Arc::new(compiled.unwrap_or_else(|error| panic!("{rate}: {error}")));
+        let mut device = device_of(program, engines[0].as_ref());
+        let frames = vec![frame(1, SESSION, 1); 32];
+        assert_eq!(carry(&mut device, &frames, Nanos(1), false).len(), 16);
+        // With the rate of other programs there would be 16 again.
+        let later = carry(&mut device, &frames, Nanos::from_millis(51), false);
+        assert_eq!(later.len(), 10, "{rate}");
     }
 }

@@ -167,6 +167,18 @@ pub(crate) fn numbers(program: &hir::Program, annotation: &hir::Annotation) -> V
     }
 }
 
+/// Returns the number of an annotation that has one value (`@drop_reports(5000)`).
+pub(crate) fn only_number(program: &hir::Program, annotation: &hir::Annotation) -> Option<u32> {
+    match &annotation.body {
+        hir::AnnotationBody::Tokens(tokens) => number(program, tokens),
+        hir::AnnotationBody::Expressions(values) => match values.as_slice() {
+            [hir::AnnotationValue::Int(number)] => u32::try_from(number).ok(),
+            _ => None,
+        },
+        hir::AnnotationBody::None | hir::AnnotationBody::KeyValues(_) => None,
+    }
+}
+
 fn number(program: &hir::Program, tokens: &[AnnotationToken]) -> Option<u32> {
     match tokens {
         [literal] => {

@@ -14,7 +14,7 @@ use p4info::p4::v1::StreamMessageResponse;
 use p4info::p4::v1::stream_message_response::Update as Notice;
 use packet::{Nanos, PortId};
 use switch::{Device, LoadError};
-use tokio::sync::{Notify, RwLock, mpsc, watch};
+use tokio::sync::{RwLock, mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::access::Allow;
@@ -24,7 +24,7 @@ use crate::controller_state::ControllerState;
 use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
 use crate::logged::Lines;
-use crate::managed::ManagedTables;
+use crate::managed::{ManagedTables, role_name};
 use crate::pending_commits::PendingCommits;
 use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
 use crate::ports::PortStates;
@@ -159,8 +159,6 @@ pub(crate) struct DeviceService {
     sessions: Mutex<Sessions>,
     digests: Mutex<Digests>,
     managed: Mutex<ManagedTables>,
-    /// Notified when a proposal for a managed table has ended.
-    proposal_ended: Notify,
     pub(crate) ports: PortStates,
     start: Instant,
     pub(crate) cells: Cells,
@@ -194,7 +192,6 @@ impl DeviceService {
             }),
             digests: Mutex::default(),
             managed: Mutex::default(),
-            proposal_ended: Notify::new(),
             ports,
             start: Instant::now(),
             cells: Cells::default(),
@@ -280,7 +277,6 @@ impl DeviceService {
         let notices = sessions.arbiter.leave(client);
         sessions.tell(notices);
         lock(&self.managed).leave(client);
-        self.proposal_ended.notify_waiters();
     }
 
     /// Returns the role of a session that is primary.
@@ -296,7 +292,10 @@ impl DeviceService {
             Some(true) => Ok(()),
             Some(false) => refuse(
                 Code::PermissionDenied,
-                format!("the election id is not that of the primary of the role `{role}`"),
+                format!(
+                    "the election id is not that of the primary of {}",
+                    role_name(role)
+                ),
             ),
             None if role.is_empty() => refuse(
                 Code::PermissionDenied,

@@ -6,6 +6,7 @@
 //! the role manages them again, or gives them back.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use p4info::p4::v1 as rt;
@@ -14,7 +15,7 @@ use p4info::p4::v1::table_action::Type as ActionType;
 use p4info::polyplane::reflex::v1 as wire;
 use prost::{Message, Name};
 use prost_types::Any;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tonic::Code;
 
@@ -22,7 +23,7 @@ use crate::arbiter::ClientId;
 use crate::request_error::{Checked, RequestError, refuse};
 
 /// Time after which a proposal without a result is answered as unknown.
-const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of proposals without a result.
 const MAX_PROPOSALS: usize = 1024;
@@ -52,6 +53,8 @@ pub(crate) struct ManagedTables {
     managers: BTreeMap<String, Manager>,
     proposals: HashMap<u64, Proposal>,
     last_number: u64,
+    /// Notified when a proposal has ended.
+    ended: Arc<Notify>,
     /// Roles of which a controller asks to be primary, with their number.
     arbitrating: BTreeMap<String, usize>,
 }
@@ -68,7 +71,49 @@ struct Proposal {
     manager: ClientId,
     /// Role of the controller that writes.
     role: String,
+    /// Closed if the write does not wait for it any more.
     answer: Answer,
+}
+
+/// A write's wait for the result of its proposal. The proposal ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct PendingResult {
+    number: u64,
+    answer: oneshot::Receiver<Checked>,
+    deadline: Instant,
+    ended: Arc<Notify>,
+}
+
+impl PendingResult {
+    /// Returns the number of the proposal.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for the result until the deadline, which is fixed when the update is proposed.
+    async fn result(mut self) -> Checked {
+        match timeout_at(self.deadline, &mut self.answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => refuse(
+                Code::Unavailable,
+                "unknown: the reflex plane that took the write has gone, and the write may be done; read the entry",
+            ),
+            Err(_) => {
+                let seconds = TIMEOUT.as_secs();
+                let message = format!(
+                    "unknown: no answer of the reflex plane within {seconds} s, and the write may be done later; read the entry"
+                );
+                refuse(Code::DeadlineExceeded, message)
+            }
+        }
+    }
+}
+
+impl Drop for PendingResult {
+    fn drop(&mut self) {
+        self.answer.close();
+        self.ended.notify_waiters();
+    }
 }
 
 /// Manager of a table.
@@ -100,7 +145,7 @@ impl ManagedTables {
         if let Some((other, table)) = taken {
             return refuse(
                 Code::FailedPrecondition,
-                format!("the role `{other}` manages the table with the id {table}"),
+                format!("{} manages the table with the id {table}", role_name(other)),
             );
         }
         if let Some(before) = self.managers.remove(role) {
@@ -141,20 +186,44 @@ impl ManagedTables {
         })
     }
 
-    /// Adds a proposal. Returns its number and the receiver of its result.
+    /// Returns the notice of ends of proposals.
+    pub(crate) fn ended(&self) -> Arc<Notify> {
+        Arc::clone(&self.ended)
+    }
+
+    /// Keeps only these tables managed, after the program changed. Returns the sessions of all
+    /// managers, with the tables that they keep. The proposals there get no result.
+    pub(crate) fn keep_tables(
+        &mut self,
+        stays: impl Fn(u32) -> bool,
+    ) -> Vec<(ClientId, BTreeSet<u32>)> {
+        let mut sessions = Vec::new();
+        for manager in self.managers.values_mut() {
+            manager.tables.retain(|table| stays(*table));
+            let session = manager.session.into_iter();
+            sessions.extend(session.map(|session| (session, manager.tables.clone())));
+        }
+        self.managers
+            .retain(|_, manager| !manager.tables.is_empty());
+        for (session, _) in &sessions {
+            self.forget(Some(*session));
+        }
+        sessions
+    }
+
+    /// Adds a proposal.
     ///
     /// # Errors
     /// Too many have no result, or a controller asks to be primary of the role.
-    pub(crate) fn propose(
-        &mut self,
-        manager: ClientId,
-        role: &str,
-    ) -> Checked<(u64, oneshot::Receiver<Checked>)> {
+    pub(crate) fn propose(&mut self, manager: ClientId, role: &str) -> Checked<PendingResult> {
         if self.arbitrating.contains_key(role) {
             return refuse(
                 Code::Unavailable,
                 "another controller asks to be primary of the role; write again if this one stays primary",
             );
+        }
+        if self.proposals.len() >= MAX_PROPOSALS {
+            self.forget_ended();
         }
         if self.proposals.len() >= MAX_PROPOSALS {
             return refuse(
@@ -170,7 +239,12 @@ impl ManagedTables {
             answer,
         };
         self.proposals.insert(self.last_number, proposal);
-        Ok((self.last_number, answered))
+        Ok(PendingResult {
+            number: self.last_number,
+            answer: answered,
+            deadline: Instant::now() + TIMEOUT,
+            ended: self.ended(),
+        })
     }
 
     /// Takes a result. One without a proposal came too late and is ignored.
@@ -188,9 +262,10 @@ impl ManagedTables {
         }
     }
 
-    /// Ends a proposal without a result.
-    pub(crate) fn withdraw(&mut self, number: u64) {
-        self.proposals.remove(&number);
+    /// Forgets the proposals of which no write awaits the result.
+    fn forget_ended(&mut self) {
+        self.proposals
+            .retain(|_, proposal| !proposal.answer.is_closed());
     }
 
     /// Begins or ends to refuse proposals of a role, while a controller asks to be its primary.
@@ -203,8 +278,9 @@ impl ManagedTables {
         self.arbitrating.retain(|_, count| *count > 0);
     }
 
-    /// Returns true if a proposal of a role has no result yet.
-    pub(crate) fn has_proposal_of(&self, role: &str) -> bool {
+    /// Returns true if a write of a role awaits the result of its proposal.
+    pub(crate) fn has_proposal_of(&mut self, role: &str) -> bool {
+        self.forget_ended();
         let mut proposals = self.proposals.values();
         proposals.any(|proposal| proposal.role == role)
     }
@@ -240,14 +316,24 @@ pub(crate) fn check(table: &str, update: &rt::Update) -> Checked {
 
 /// Returns the error of a write to a table of which the manager has gone.
 pub(crate) fn no_manager(table: &str, role: &str) -> RequestError {
+    let role = role_name(role);
     let message = format!(
-        "no_quorum: a reflex plane of the role `{role}` manages the table `{table}`, and no leader of its store is connected; write again when one is"
+        "no_quorum: a reflex plane of {role} manages the table `{table}`, and no leader of its store is connected; write again when one is"
     );
     RequestError::new(Code::Unavailable, message)
 }
 
+/// Returns the error of a write to a managed table while the config that is saved, and not the one
+/// that runs, takes writes.
+pub(crate) fn is_saved(table: &str) -> RequestError {
+    let message = format!(
+        "a config is saved, and the table `{table}` is managed by a reflex plane, of which the store holds the entries of the config that runs; commit the saved config first (COMMIT)"
+    );
+    RequestError::new(Code::FailedPrecondition, message)
+}
+
 /// Result of an update that is proposed, or the error with which it was not.
-type Proposed = Checked<(u64, oneshot::Receiver<Checked>)>;
+type Proposed = Checked<PendingResult>;
 
 /// Updates of a batch that are proposed, by their places in it.
 #[derive(Debug, Default)]
@@ -262,38 +348,26 @@ impl ProposedUpdates {
         self.0.is_empty()
     }
 
-    /// Waits for the results, and puts them to those of the other updates, by place. `withdraw`
-    /// ends a proposal without a result.
-    pub(crate) async fn complete(
-        self,
-        others: Vec<Checked>,
-        withdraw: impl Fn(u64),
-    ) -> Vec<Checked> {
-        let deadline = Instant::now() + TIMEOUT;
+    /// Waits for the results, and puts them to those of the other updates, by place.
+    pub(crate) async fn complete(self, others: Vec<Checked>) -> Vec<Checked> {
         let mut results = others;
         // Places increase: each result moves those after it.
         for (place, proposed) in self.0 {
             let result = match proposed {
-                Ok((number, answer)) => match timeout_at(deadline, answer).await {
-                    Ok(Ok(result)) => result,
-                    Ok(Err(_)) => refuse(
-                        Code::Unavailable,
-                        "unknown: the reflex plane that took the write has gone, and the write may be done; read the entry",
-                    ),
-                    Err(_) => {
-                        withdraw(number);
-                        let seconds = TIMEOUT.as_secs();
-                        let message = format!(
-                            "unknown: no answer of the reflex plane within {seconds} s, and the write may be done later; read the entry"
-                        );
-                        refuse(Code::DeadlineExceeded, message)
-                    }
-                },
+                Ok(pending) => pending.result().await,
                 Err(fault) => Err(fault),
             };
             results.insert(place.min(results.len()), result);
         }
         results
+    }
+}
+
+/// Returns a role for messages. The default role has no name.
+pub(crate) fn role_name(role: &str) -> String {
+    match role {
+        "" => "the default role".to_owned(),
+        role => format!("the role `{role}`"),
     }
 }
 
@@ -340,7 +414,8 @@ mod tests {
     fn a_proposal_gets_its_result_from_its_manager_only() {
         let mut managed = ManagedTables::default();
         managed.manage("", A, BTreeSet::from([7])).unwrap();
-        let (number, mut answer) = managed.propose(A, "other").unwrap();
+        let mut pending = managed.propose(A, "other").unwrap();
+        let number = pending.number();
         assert!(managed.has_proposal_of("other"));
         let result = wire::ProposalResult {
             number,
@@ -348,20 +423,20 @@ mod tests {
             message: "there".to_owned(),
         };
         managed.answer(B, result.clone());
-        assert!(answer.try_recv().is_err());
+        assert!(pending.answer.try_recv().is_err());
         managed.answer(A, result);
-        let refused = answer.try_recv().unwrap().unwrap_err();
+        let refused = pending.answer.try_recv().unwrap().unwrap_err();
         assert_eq!(refused.code, Code::AlreadyExists);
         assert!(!managed.has_proposal_of("other"));
         // Of a manager that goes, or is replaced, there is none.
         for goes in [true, false] {
-            let (_, mut answer) = managed.propose(A, "other").unwrap();
+            let mut pending = managed.propose(A, "other").unwrap();
             match goes {
                 true => managed.leave(A),
                 false => managed.manage("", B, BTreeSet::from([7])).unwrap(),
             }
             let closed = oneshot::error::TryRecvError::Closed;
-            assert_eq!(answer.try_recv(), Err(closed));
+            assert_eq!(pending.answer.try_recv(), Err(closed));
             managed.manage("", A, BTreeSet::from([7])).unwrap();
         }
     }
@@ -376,13 +451,30 @@ mod tests {
         let contested = managed.propose(A, "other").unwrap_err();
         assert_eq!(contested.code, Code::Unavailable);
         managed.arbitrate("other", false);
-        let waiting: Vec<_> = (0..MAX_PROPOSALS)
+        let mut waiting: Vec<_> = (0..MAX_PROPOSALS)
             .map(|_| managed.propose(A, "other").unwrap())
             .collect();
         let full = managed.propose(A, "third").unwrap_err();
         assert_eq!(full.code, Code::ResourceExhausted);
-        managed.withdraw(waiting[0].0);
+        // A write that does not wait any more ends its proposal.
+        drop(waiting.pop());
         assert!(managed.propose(A, "third").is_ok());
+        drop(waiting);
+        assert!(!managed.has_proposal_of("other"));
+    }
+
+    #[test]
+    fn tables_that_a_new_program_lacks_are_not_managed() {
+        let mut managed = ManagedTables::default();
+        managed.manage("", A, BTreeSet::from([7, 8])).unwrap();
+        managed.manage("other", B, BTreeSet::from([9])).unwrap();
+        let mut pending = managed.propose(A, "third").unwrap();
+        let sessions = managed.keep_tables(|table| table == 7);
+        assert_eq!(sessions, [(A, BTreeSet::from([7])), (B, BTreeSet::new())]);
+        let closed = oneshot::error::TryRecvError::Closed;
+        assert_eq!(pending.answer.try_recv(), Err(closed));
+        let is_managed = [7, 8, 9].map(|table| managed.manager_of(&write_to(table)).is_some());
+        assert_eq!(is_managed, [true, false, false]);
     }
 
     #[test]
@@ -393,7 +485,7 @@ mod tests {
         proposed.push(0, refused(Code::Aborted));
         proposed.push(2, refused(Code::NotFound));
         let others = vec![Ok(()), refuse(Code::AlreadyExists, "")];
-        let all = runtime.unwrap().block_on(proposed.complete(others, |_| {}));
+        let all = runtime.unwrap().block_on(proposed.complete(others));
         let codes: Vec<Code> = all
             .into_iter()
             .map(|it| it.map_or_else(|fault| fault.code, |()| Code::Ok))

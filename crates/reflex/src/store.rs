@@ -914,6 +914,41 @@ mod tests {
     }
 
     #[test]
+    fn a_replacement_of_a_node_that_is_no_member_adds_no_voter() {
+        let spec = StoreSpec {
+            nodes: (0..5).map(|node| node.to_string()).collect(),
+            voters: 3,
+            ack: Ack::Majority,
+            transport: MemberTransport::OneProcess,
+            key_file: None,
+            reads: ReadMode::Index,
+            dir: None,
+            election_timeout: Nanos::from_millis(10),
+        };
+        let mut group = ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes");
+        let mut now = elect(&mut group, Nanos::ZERO);
+        let old = (0..3).find(|at| group.leader() != Some(*at)).unwrap();
+        let replace = |group: &mut ReplicaGroup, now: &mut Nanos, new: usize| {
+            for _ in 0..1000 {
+                *now = group.next_time();
+                group.step(*now);
+                match group.replace(*now, old, new) {
+                    ReplaceProgress::UnderWay | ReplaceProgress::LedBy(_) => {}
+                    ended => return ended,
+                }
+            }
+            panic!("the replacement does not end");
+        };
+        assert_eq!(replace(&mut group, &mut now, 3), ReplaceProgress::Done);
+        assert_eq!(group.voters().len(), 3);
+        // The old node has gone, so another one would be a fourth voter.
+        assert_eq!(replace(&mut group, &mut now, 4), ReplaceProgress::NoMember);
+        assert_eq!(replace(&mut group, &mut now, 3), ReplaceProgress::Done);
+        assert_eq!(group.voters().len(), 3);
+        assert!(!group.voters().contains(&4));
+    }
+
+    #[test]
     fn a_store_without_room_for_sessions_is_asked_once_a_heartbeat() {
         let mut group = group(1);
         let mut now = elect(&mut group, Nanos::ZERO);

@@ -367,6 +367,13 @@ impl Client {
         if let Some((old, new, end)) = self.replaces {
             let answer = match driver.plane_mut().store_mut().replace(now, old, new) {
                 ReplaceProgress::Done => json!({ "done": true }),
+                ReplaceProgress::NoMember => {
+                    let nodes = &driver.plane().loops().store.nodes;
+                    let voters = driver.plane().store().voters().into_iter();
+                    let voters: Vec<&str> = voters.map(|at| nodes[at].as_str()).collect();
+                    let (old, voters) = (&nodes[old], voters.join(", "));
+                    json!({ "error": format!("no_member: node {old} is no member of the store, so nothing is replaced; name one of {voters}") })
+                }
                 ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) if now < end => return,
                 ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) => {
                     let name = &driver.plane().loops().store.nodes[new];
@@ -429,7 +436,8 @@ impl ControlClient {
         });
         let stream = stream.map_err(|error| {
             ProcessError(format!(
-                "no plane serves {}: {error}; start one with `polyplane reflex run LOOPS.toml --control {}`",
+                "no plane serves {}: {error}; start one with `polyplane reflex run LOOPS.toml --control {}`, or with `polyplane reflex member LOOPS.toml --name NODE --control {}` if the nodes of the file have addresses or a ring",
+                path.display(),
                 path.display(),
                 path.display()
             ))

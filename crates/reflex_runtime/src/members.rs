@@ -58,7 +58,11 @@ impl MemberLinks {
         let tag = key.map(|file| MessageTag::read(&folder.join(file)));
         let tag = tag.transpose()?;
         let way = match &store.transport {
-            MemberTransport::OneProcess => Way::Rings(Vec::new()),
+            MemberTransport::OneProcess => {
+                return Err(ProcessError(
+                    "the loop file has no `addresses` or `ring` of the store, so all its nodes are in one process: run it without the name of a member".to_owned(),
+                ));
+            }
             MemberTransport::Udp(addresses) => Way::Socket(MemberSocket::open(addresses, place)?),
             MemberTransport::Rings(name) => {
                 let ring = |at: usize| {

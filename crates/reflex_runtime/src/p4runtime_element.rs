@@ -235,6 +235,8 @@ struct Link {
     is_primary: bool,
     /// The server sends updates of other controllers here.
     is_manager: bool,
+    /// Messages about managed tables that the server has not sent back.
+    unreturned: usize,
     fence: Fence,
     last_result: WriteResult,
     entries: SwitchEntries,
@@ -291,6 +293,7 @@ impl Connection {
             client,
             is_primary: false,
             is_manager: false,
+            unreturned: 0,
             fence: Fence::default(),
             last_result: WriteResult::Applied,
             entries: SwitchEntries::new(tables.map_err(LinkError::Bind)?),
@@ -400,7 +403,12 @@ impl Connection {
                     self.begin_term();
                 }
             }
-            Ok(Next::Told(FromServer::Other(message))) => link.take_message(&message),
+            Ok(Next::Told(FromServer::Other(message))) => {
+                if link.take_message(&message) == MessageEffect::Begin {
+                    // Names and entries of the switch are read again, and all of the store is sent.
+                    self.lost("the switch runs another program config".to_owned());
+                }
+            }
             // The other controller may have gone.
             Ok(Next::TimedOut) if !link.is_primary => self.begin_term(),
             Ok(_) => {}
@@ -676,6 +684,15 @@ enum WriteFailure {
     NotPrimary(String),
 }
 
+/// Effect of a message on the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessageEffect {
+    /// It goes on.
+    Stay,
+    /// It begins again, since the switch has another program.
+    Begin,
+}
+
 impl Link {
     /// Reads the entries of the managed tables, and asks for the updates of other controllers to
     /// them. A server that does not know the message keeps making them itself.
@@ -688,6 +705,7 @@ impl Link {
             table_ids: tables.clone(),
         };
         self.client.send(ToServer::Other(pack(&request)))?;
+        self.unreturned += 1;
         // What is written after the read comes here. The error of another server is no matter.
         self.client.settle()?;
         self.entries.clear();
@@ -710,13 +728,19 @@ impl Link {
     }
 
     /// Takes a message about managed tables. Others are ignored.
-    fn take_message(&mut self, message: &Any) {
+    fn take_message(&mut self, message: &Any) -> MessageEffect {
         if let Some(update) = unpack::<ProposedUpdate>(message) {
             self.updates.propose(update, &self.entries, Instant::now());
         } else if unpack::<ManageTables>(message).is_some() {
+            let Some(unreturned) = self.unreturned.checked_sub(1) else {
+                // The server sends it by itself when its program changed.
+                return MessageEffect::Begin;
+            };
+            self.unreturned = unreturned;
             self.is_manager = true;
             self.adopt();
         }
+        MessageEffect::Stay
     }
 
     /// Requests at the store the entries of controllers that it does not have, when the switch has
@@ -735,6 +759,7 @@ impl Link {
             let none = ToServer::Other(pack(&ManageTables::default()));
             // If the connection fails, the tables stay managed.
             let _ = self.client.send(none).and_then(|()| self.client.settle());
+            self.unreturned += 1;
             self.is_manager = false;
         }
     }

@@ -333,9 +333,12 @@ impl PlaneProcess {
             // Before the time is taken: a leader that was heard while this process was stopped is
             // no leader that is silent.
             let store = self.driver.plane_mut().store_mut();
+            let clock = self.clock;
             count += members.receive(now, |message| {
-                // What is no message of the store is counted by the node.
-                let _ = store.receive_message(now, message);
+                // The time after the message came: this thread may have been stopped since `now`.
+                // By an earlier time, a leader answers reads when its lease is over, and a follower
+                // votes too early. What is no message of the store is counted by the node.
+                let _ = store.receive_message(clock.now(), message);
             });
         } else {
             // Each heartbeat at its own time: when this thread was stopped, so were all nodes.

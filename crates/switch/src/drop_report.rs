@@ -9,14 +9,14 @@ use packet::Nanos;
 
 use crate::snapshot_cell::SnapshotCell;
 
-/// Reports a second and worker, unless the program says otherwise.
+/// Copies a second and worker, unless the program says otherwise.
 const RATE: u64 = 1000;
-/// Share of a second's reports that may be made at once.
+/// Share of a second's copies that may be made at once.
 const BURST: u64 = 100;
-/// Least number of reports that may be made at once.
+/// Number of copies that may be made at once with any rate.
 const MIN_BURST: u64 = 16;
-/// Credit of one report, in billionths.
-const REPORT: u64 = 1_000_000_000;
+/// Credit of one copy, in billionths.
+const COPY: u64 = 1_000_000_000;
 
 /// Fields of a program that are about reports of drops, and their rate.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct DropReports {
     pub(crate) session: SnapshotCell,
     /// Number of the reason.
     pub(crate) reason: SnapshotCell,
-    /// Reports a second and worker.
+    /// Copies a second and worker.
     rate: u64,
 }
 
@@ -33,8 +33,9 @@ impl DropReports {
     pub(crate) fn of(program: &Program, layout: &Layout) -> DropReports {
         let mut annotations = program.annotations.iter();
         let given = annotations.find(|annotation| annotation.name == ir::DROP_REPORTS);
+        // The compiler has checked it and wrote it as a decimal number.
         let rate = given.and_then(|annotation| match &annotation.body {
-            AnnotationBody::Text(text) => text.trim().parse().ok(),
+            AnnotationBody::Text(text) => text.parse().ok(),
             _ => None,
         });
         DropReports {
@@ -66,7 +67,7 @@ impl DropReports {
 /// Credit of a worker's reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportRate {
-    /// Reports that may be made now, in billionths.
+    /// Copies that may be made now, in billionths.
     credit: u64,
     at: Nanos,
 }
@@ -81,14 +82,16 @@ impl Default for ReportRate {
 }
 
 impl ReportRate {
-    /// Takes one report, if the rate allows it.
-    pub(crate) fn take(&mut self, reports: &DropReports, now: Nanos) -> bool {
+    /// Takes the credit of a report with this number of copies, if the rate allows all of them. More
+    /// copies than a burst has need the credit of all of them.
+    pub(crate) fn take(&mut self, reports: &DropReports, copies: u64, now: Nanos) -> bool {
         let passed = now.since(self.at).0;
         self.at = self.at.max(now);
-        let most = (reports.rate / BURST).max(MIN_BURST) * REPORT;
+        let burst = (reports.rate / BURST).max(MIN_BURST).max(copies);
+        let most = burst.saturating_mul(COPY);
         let more = passed.saturating_mul(reports.rate);
         self.credit = self.credit.saturating_add(more).min(most);
-        let left = self.credit.checked_sub(REPORT);
+        let left = self.credit.checked_sub(copies.saturating_mul(COPY));
         self.credit = left.unwrap_or(self.credit);
         left.is_some()
     }
@@ -108,15 +111,34 @@ mod tests {
         let mut rate = ReportRate::default();
         let start = Nanos::from_secs(7);
         let at = |micros: u64| start + Nanos(1000 * micros);
-        let taken = (0..1000).filter(|_| rate.take(&reports, at(0))).count();
+        let taken = (0..1000).filter(|_| rate.take(&reports, 1, at(0))).count();
         assert_eq!(taken, 50);
         let taken = (0..100_000)
-            .filter(|it| rate.take(&reports, at(*it)))
+            .filter(|it| rate.take(&reports, 1, at(*it)))
             .count();
         assert_eq!(taken, 499);
         // An earlier time gives no credit.
-        assert!(!rate.take(&reports, Nanos::ZERO));
-        assert!(!rate.take(&reports, at(99_999)));
+        assert!(!rate.take(&reports, 1, Nanos::ZERO));
+        assert!(!rate.take(&reports, 1, at(99_999)));
+    }
+
+    #[test]
+    fn each_copy_of_a_report_takes_credit() {
+        let reports = DropReports {
+            session: SnapshotCell::default(),
+            reason: SnapshotCell::default(),
+            rate: 200,
+        };
+        let start = Nanos::from_secs(7);
+        // Copies of each report, with the reports at once and in one second more.
+        for (copies, at_once, later) in [(1, 16, 200), (3, 5, 67), (16, 1, 12), (50, 1, 4)] {
+            let mut rate = ReportRate::default();
+            let taken = (0..100).filter(|_| rate.take(&reports, copies, start));
+            assert_eq!(taken.count(), at_once, "{copies} copies");
+            let times = (1..=1000).map(|ms| start + Nanos::from_millis(ms));
+            let taken = times.filter(|now| rate.take(&reports, copies, *now));
+            assert_eq!(taken.count(), later, "{copies} copies");
+        }
     }
 
     #[test]

@@ -127,15 +127,20 @@ impl Link {
 
     fn taken(&self, highest: Option<u128>) -> String {
         let device = self.options.device_id;
-        match highest {
-            Some(highest) => format!(
-                "another controller, with the election id {highest}, is primary for device {device}; stop it, or take its place with --election-id {}",
-                highest.saturating_add(1)
+        let (with, next) = match highest {
+            Some(highest) => (
+                format!(", with the election id {highest},"),
+                highest.saturating_add(1).to_string(),
             ),
-            None => format!(
-                "another controller is primary for device {device}; stop it, or take its place with --election-id N"
-            ),
-        }
+            None => (String::new(), "N".to_owned()),
+        };
+        let role = match self.options.role.as_str() {
+            "" => "the default role".to_owned(),
+            role => format!("the role `{role}`"),
+        };
+        format!(
+            "another controller{with} is primary for device {device} in {role}; if it is a reflex plane, it manages its tables: use a role of your own with --role NAME, and its store takes the writes; otherwise stop it, or take its place with --election-id {next}"
+        )
     }
 }
 

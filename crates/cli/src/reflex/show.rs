@@ -725,11 +725,14 @@ pub(super) fn state_text(state: &Value) -> String {
     let mut text = format!("{}, for {}\n", word(&state["name"]), time(Nanos(since)));
     for node in list("nodes") {
         text += &format!(
-            "node {}: {} in term {}, led by {}; committed {} of {} entries\n",
+            "node {}: {} in term {}, {}; committed {} of {} entries\n",
             word(&node["name"]),
             word(&node["role"]),
             node["term"],
-            word(&node["leader"]),
+            match node["leader"].as_str() {
+                Some(leader) => format!("led by {leader}"),
+                None => "no process leads".to_owned(),
+            },
             node["commit"],
             node["last"]
         );
@@ -784,7 +787,13 @@ pub(super) fn state_text(state: &Value) -> String {
         let is_away = disconnected.contains(&element["name"]);
         if is_away && !leads {
             let name = word(&element["name"]);
-            text += &format!("element {name}: the leading process sends its commands\n");
+            let what = match list("nodes").iter().any(|node| node["leader"].is_string()) {
+                true => "the leading process sends its commands",
+                false => {
+                    "no command is sent, since no process leads: a majority of the store is needed"
+                }
+            };
+            text += &format!("element {name}: {what}\n");
             continue;
         }
         text += &format!(

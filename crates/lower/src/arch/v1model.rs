@@ -114,15 +114,23 @@ impl Lower<'_> {
                 }
             }
         }
-        for annotation in &self.hir.package_annotations {
-            let rate = annotate::numbers(self.hir, annotation);
-            let is_rate = matches!(rate[..], [1..=MAX_DROP_REPORTS]);
-            if annotation.name.as_str() == ir::DROP_REPORTS && !is_rate {
-                let message = format!(
-                    "`@{}` has the number of reports a second, from 1 to {MAX_DROP_REPORTS}",
-                    ir::DROP_REPORTS
-                );
-                self.error("E1104", self.hir.instances[self.main].span, message);
+        let hir = self.hir;
+        for (at, annotation) in hir.package_annotations.iter().enumerate() {
+            if annotation.name.as_str() != ir::DROP_REPORTS {
+                continue;
+            }
+            match annotate::only_number(hir, annotation) {
+                Some(rate @ 1..=MAX_DROP_REPORTS) => {
+                    // One form for all readers of the program.
+                    self.out.annotations[at].body = ir::AnnotationBody::Text(rate.to_string());
+                }
+                _ => {
+                    let message = format!(
+                        "`@{}` has the number of copies a second, from 1 to {MAX_DROP_REPORTS}",
+                        ir::DROP_REPORTS
+                    );
+                    self.error("E1104", hir.instances[self.main].span, message);
+                }
             }
         }
     }

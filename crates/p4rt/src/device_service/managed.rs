@@ -8,11 +8,12 @@ use p4info::p4::v1::stream_message_response::Update as Notice;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::polyplane::reflex::v1 as wire;
 use prost_types::Any;
+use tokio::time::{Instant, timeout_at};
 use tonic::Code;
 
 use super::{DeviceService, response};
 use crate::arbiter::ClientId;
-use crate::managed::{self, ProposedUpdates, pack, unpack};
+use crate::managed::{self, ProposedUpdates, TIMEOUT, pack, unpack};
 use crate::pipeline::lock;
 use crate::request_error::{Checked, refuse};
 use crate::schema::Schema;
@@ -38,7 +39,6 @@ impl DeviceService {
     pub(super) async fn manage(&self, client: ClientId, message: &Any) -> Checked<bool> {
         if let Some(result) = unpack::<wire::ProposalResult>(message) {
             lock(&self.managed).answer(client, result);
-            self.proposal_ended.notify_waiters();
             return Ok(true);
         }
         let Some(request) = unpack::<wire::ManageTables>(message) else {
@@ -57,7 +57,6 @@ impl DeviceService {
         let tables: BTreeSet<u32> = request.table_ids.iter().copied().collect();
         self.lines.managed(client, &role, tables.len());
         lock(&self.managed).manage(&role, client, tables)?;
-        self.proposal_ended.notify_waiters();
         let sessions = lock(&self.sessions);
         if let Some(session) = sessions.live.get(&client) {
             // A session that takes no messages is ended by the next arbitration.
@@ -68,8 +67,25 @@ impl DeviceService {
         Ok(true)
     }
 
+    /// Sends each manager a notice that the program changed, with the tables that it still manages.
+    pub(super) fn program_changed(&self, schema: &Schema) {
+        let sessions = lock(&self.sessions);
+        let stays = |table| schema.table_of(table).is_ok();
+        for (session, tables) in lock(&self.managed).keep_tables(stays) {
+            let notice = wire::ManageTables {
+                table_ids: tables.into_iter().collect(),
+            };
+            if let Some(session) = sessions.live.get(&session) {
+                // A session that takes no messages is ended by the next arbitration.
+                let _ = session
+                    .answers
+                    .try_send(Ok(response(Notice::Other(pack(&notice)))));
+            }
+        }
+    }
+
     /// Waits until the proposals of a role have ended, before an arbitration of it. Each ends after
-    /// a time without a result. Others are refused as long as the guard lives.
+    /// a time without a result, so this time is the longest wait. Others are refused as long as the guard lives.
     pub(super) async fn end_proposals<'a>(
         &'a self,
         update: &'a rt::MasterArbitrationUpdate,
@@ -78,15 +94,33 @@ impl DeviceService {
         lock(&self.managed).arbitrate(role, true);
         let service = self;
         let guard = Arbitrating { service, role };
+        let (ends, limit) = (lock(&self.managed).ended(), Instant::now() + TIMEOUT);
         loop {
-            let ended = self.proposal_ended.notified();
+            let ended = ends.notified();
             tokio::pin!(ended);
             // From now on no notification is missed.
             ended.as_mut().enable();
             if !lock(&self.managed).has_proposal_of(role) {
                 return guard;
             }
-            ended.await;
+            if timeout_at(limit, ended).await.is_err() {
+                return guard;
+            }
+        }
+    }
+
+    /// Refuses the updates of managed tables in a batch for a config that is saved.
+    pub(super) fn refuse_managed(
+        &self,
+        schema: &Schema,
+        request: &WriteRequest,
+        ops: &mut [Checked<Op>],
+    ) {
+        let managed = lock(&self.managed);
+        for (op, update) in ops.iter_mut().zip(&request.updates) {
+            if op.is_ok() && managed.manager_of(update).is_some() {
+                *op = Err(managed::is_saved(table_name(schema, update)));
+            }
         }
     }
 
@@ -132,17 +166,16 @@ impl DeviceService {
                 .and_then(|_| managed::check(table, update))
                 .and_then(|()| {
                     let session = session.ok_or_else(|| managed::no_manager(table, &role))?;
-                    let (number, answer) = managed.propose(session, &request.role)?;
+                    let pending = managed.propose(session, &request.role)?;
                     let proposal = wire::ProposedUpdate {
-                        number,
+                        number: pending.number(),
                         update: Some(update.clone()),
                     };
                     let message = Ok(response(Notice::Other(pack(&proposal))));
                     let to = sessions.live.get(&session);
                     if to.is_some_and(|to| to.answers.try_send(message).is_ok()) {
-                        return Ok((number, answer));
+                        return Ok(pending);
                     }
-                    managed.withdraw(number);
                     refuse(
                         Code::Unavailable,
                         "busy: the reflex plane does not take its messages; write again soon",
@@ -152,12 +185,6 @@ impl DeviceService {
         }
         *ops = others;
         Ok(proposed)
-    }
-
-    /// Ends a proposal without a result.
-    pub(super) fn withdraw(&self, number: u64) {
-        lock(&self.managed).withdraw(number);
-        self.proposal_ended.notify_waiters();
     }
 }
 

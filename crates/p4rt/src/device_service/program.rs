@@ -136,7 +136,7 @@ impl DeviceService {
                 )
                 .await?;
                 pipeline.saved = None;
-                pipeline.running = Some(config);
+                self.now_runs(pipeline, config);
             }
             Action::Verify | Action::Commit | Action::ReconcileAndCommit | Action::Unspecified => {}
         }
@@ -165,7 +165,7 @@ impl DeviceService {
         })
         .await?;
         pipeline.saved = None;
-        pipeline.running = Some(config);
+        self.now_runs(pipeline, config);
         Ok(())
     }
 
@@ -179,6 +179,12 @@ impl DeviceService {
     ) -> Checked {
         let adopted = self.try_adopt(device, carry, config, extras).await?;
         adopted.map_err(|(fault, _)| fault)
+    }
+
+    /// Notes the config that runs from now on.
+    fn now_runs(&self, pipeline: &mut Pipeline, config: Config) {
+        self.program_changed(&config.schema);
+        pipeline.running = Some(config);
     }
 
     async fn commit(&self, pipeline: &mut Pipeline) -> Checked {
@@ -205,7 +211,7 @@ impl DeviceService {
         let committed = self.try_adopt(device, MigrationMode::Nothing, &config, move |_| own);
         match committed.await? {
             Ok(()) => {
-                pipeline.running = Some(config);
+                self.now_runs(pipeline, config);
                 Ok(())
             }
             Err((fault, device)) => {

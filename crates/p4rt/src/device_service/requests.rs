@@ -59,9 +59,7 @@ impl DeviceService {
             }
             results.fill(Err(fault));
         }
-        Ok(proposed
-            .complete(results, |number| self.withdraw(number))
-            .await)
+        Ok(proposed.complete(results).await)
     }
 
     /// Makes the updates of a batch, and proposes those of managed tables.
@@ -80,7 +78,10 @@ impl DeviceService {
         };
         let proposed = match ground {
             DeviceTarget::Running => self.propose(schema, request, &mut ops)?,
-            DeviceTarget::Saved(_) => ProposedUpdates::default(),
+            DeviceTarget::Saved(_) => {
+                self.refuse_managed(schema, request, &mut ops);
+                ProposedUpdates::default()
+            }
         };
         if ops.is_empty() && !proposed.is_empty() {
             return Ok(((Vec::new(), None), proposed));

@@ -146,7 +146,10 @@ pub(crate) fn check_role(what: &str, name: &str, owner: Option<&str>, role: &str
     match owner {
         Some(owner) if !role.is_empty() && owner != role => refuse(
             Code::PermissionDenied,
-            format!("the {what} `{name}` belongs to the role `{owner}`, not to `{role}`"),
+            format!(
+                "the {what} `{name}` belongs to the role `{owner}`, not to {}",
+                crate::managed::role_name(role)
+            ),
         ),
         _ => Ok(()),
     }

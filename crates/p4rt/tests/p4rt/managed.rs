@@ -255,3 +255,58 @@ async fn who_may_not_manage_a_table_is_refused() {
     let none = refused(&mut backup, vec![exact_table]).await;
     assert_eq!(none, Code::PermissionDenied);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_saved_config_takes_no_write_to_a_managed_table_and_its_manager_learns_of_the_commit() {
+    use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
+    let mut managed = Managed::new().await;
+    let one = managed.entry("exact_table", 1);
+    let saved = managed.manager.load(Action::VerifyAndSave, ALL).await;
+    saved.expect("the config is good");
+    for by_manager in [true, false] {
+        let writer = match by_manager {
+            true => &mut managed.manager,
+            false => &mut managed.other,
+        };
+        let error = writer.write(Type::Insert, one.clone()).await.unwrap_err();
+        assert_eq!(error.canonical_code, Code::FailedPrecondition as i32);
+        assert!(error.message.contains("(COMMIT)"), "{}", error.message);
+    }
+    assert!(managed.stream.is_quiet().await);
+    let notice = wire::ManageTables {
+        table_ids: vec![managed.objects.id("exact_table")],
+    };
+    let committed = managed.manager.set(Action::Commit, None).await;
+    committed.expect("a config is saved");
+    let committed = managed.manager.load(Action::VerifyAndCommit, ALL).await;
+    committed.expect("the config is good");
+    for _ in 0..2 {
+        let Ok(Told::Other(message)) = managed.stream.next().await else {
+            panic!("the manager gets a notice of each change");
+        };
+        assert_eq!(unpack(&message), Some(notice.clone()));
+    }
+    assert_eq!(managed.entries().await, 0);
+    managed.manager.insert(one).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_write_of_which_the_call_ends_keeps_no_primary_of_its_role_away() {
+    let mut managed = Managed::new().await;
+    let (mut other, one) = (managed.other.clone(), managed.entry("exact_table", 1));
+    let written = tokio::spawn(async move { other.write(Type::Insert, one).await });
+    let Ok(Told::Other(_)) = managed.stream.next().await else {
+        panic!("a proposal");
+    };
+    // The client goes, and the manager never answers.
+    written.abort();
+    let mut next = managed.rig.client().await;
+    let mut next_stream = next.stream().await;
+    next_stream.send(arbitration(1, Some(2), "other")).await;
+    let within = std::time::Duration::from_secs(4);
+    let primary = tokio::time::timeout(within, next_stream.arbitration()).await;
+    assert_eq!(
+        primary.expect("before the proposal times out"),
+        (Code::Ok, Some(2))
+    );
+}

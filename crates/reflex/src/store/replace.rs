@@ -13,6 +13,9 @@ pub enum ReplaceProgress {
     Done,
     /// Ask again soon.
     UnderWay,
+    /// The old node is no member, and the new one does not vote: nothing is changed, since the
+    /// store would have a voter more.
+    NoMember,
     /// No node of this process leads; the place of the one that does, if it is known.
     LedBy(Option<usize>),
 }
@@ -36,8 +39,10 @@ impl ReplicaGroup {
                     false => ReplaceProgress::UnderWay,
                 };
             }
-            (_, None) => MembershipChange::AddLearner(new),
-            (_, Some(MemberRole::Learner)) => MembershipChange::Promote(new),
+            // The old node leaves last, so this is not a replacement under way.
+            (None, None | Some(MemberRole::Learner)) => return ReplaceProgress::NoMember,
+            (Some(_), None) => MembershipChange::AddLearner(new),
+            (Some(_), Some(MemberRole::Learner)) => MembershipChange::Promote(new),
             (Some(_), Some(MemberRole::Voter)) if old == node.id() => {
                 // Requests wait for less time than in an election without a leader. What is
                 // refused is tried again.

@@ -39,12 +39,24 @@ struct Asked {
     since: Instant,
 }
 
+/// Reason of a change that the store was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A controller waits for it: the switch's number, and the name of the queue.
+    Asked { number: u64, queue: Key },
+    /// The switch has answered its controller that the result is unknown. It is not requested again:
+    /// newer updates of the entry may be acknowledged.
+    GivenUp,
+    /// No controller asked for it: an entry that only the switch has, or a repair. It is requested
+    /// until the store takes it.
+    Unasked,
+}
+
 /// Change that the store was asked for.
 struct UnderWay {
     name: Key,
     change: Option<ChangeBytes>,
-    /// The switch's number and the name of the queue, if a controller waits for it.
-    asked: Option<(u64, Key)>,
+    origin: Origin,
     since: Instant,
 }
 
@@ -156,14 +168,14 @@ impl ControllerUpdates {
     }
 
     /// Requests changes that no controller asked for, some at a time. Gives up updates of which the
-    /// switch has answered the controller: they may be made later.
+    /// switch has answered the controller: they are made later if the store has taken them.
     pub(super) fn step(&mut self, entries: &SwitchEntries, now: Instant) {
         let mut queues = Vec::new();
         for under_way in self.under_way.values_mut() {
             if now > under_way.since + WAIT
-                && let Some((_, queue)) = under_way.asked.take()
+                && let Origin::Asked { queue, .. } = under_way.origin
             {
-                self.unasked_under_way += 1;
+                under_way.origin = Origin::GivenUp;
                 queues.push(queue);
             }
         }
@@ -177,7 +189,7 @@ impl ControllerUpdates {
             && let Some((name, change)) = self.unasked.pop_front()
         {
             self.unasked_under_way += 1;
-            self.request((name, change), None, now);
+            self.request((name, change), Origin::Unasked, now);
         }
     }
 
@@ -219,7 +231,7 @@ impl ControllerUpdates {
         let Some(under_way) = self.under_way.get(&token) else {
             return;
         };
-        if under_way.asked.is_none() {
+        if under_way.origin == Origin::Unasked {
             self.unasked.push_front((under_way.name, under_way.change));
             self.unasked_after = Some(now + RETRY);
         }
@@ -242,12 +254,13 @@ impl ControllerUpdates {
                 self.names.remove(&ended.name);
             }
         }
-        match ended.asked {
-            Some((number, queue)) => {
+        match ended.origin {
+            Origin::Asked { number, queue } => {
                 self.result(number, result);
                 self.next_of(&queue, entries, now);
             }
-            None => self.unasked_under_way -= 1,
+            Origin::GivenUp => {}
+            Origin::Unasked => self.unasked_under_way -= 1,
         }
     }
 
@@ -260,7 +273,8 @@ impl ControllerUpdates {
             }
             match decide(&asked, entries) {
                 Ok(change) => {
-                    return self.request(change, Some((asked.number, *queue)), asked.since);
+                    let (number, queue) = (asked.number, *queue);
+                    return self.request(change, Origin::Asked { number, queue }, asked.since);
                 }
                 Err(refused) => self.result(asked.number, Err(refused)),
             }
@@ -271,7 +285,7 @@ impl ControllerUpdates {
     fn request(
         &mut self,
         (name, change): (Key, Option<ChangeBytes>),
-        asked: Option<(u64, Key)>,
+        origin: Origin,
         since: Instant,
     ) {
         self.last_token += 1;
@@ -279,7 +293,7 @@ impl ControllerUpdates {
         let under_way = UnderWay {
             name,
             change,
-            asked,
+            origin,
             since,
         };
         self.under_way.insert(token, under_way);
@@ -551,6 +565,24 @@ mod tests {
         assert_eq!(rig.codes(), [(5, Code::Ok)]);
         assert_eq!(rig.updates.unasked_under_way, 0);
         assert!(rig.updates.take_requests().is_empty());
+    }
+
+    #[test]
+    fn an_update_that_was_given_up_and_refused_is_not_requested_again() {
+        let mut rig = Rig::new();
+        rig.entries.read(&entry(1, 3, ""));
+        rig.propose(UpdateType::Modify, entry(1, 4, ""));
+        let old = rig.updates.take_requests()[0].token;
+        rig.now += WAIT + Duration::from_millis(1);
+        rig.updates.step(&rig.entries, rig.now);
+        rig.propose(UpdateType::Modify, entry(1, 5, ""));
+        let refusal = DecisionRefusal::NoQuorum;
+        rig.updates.refuse(old, refusal, &rig.entries, rig.now);
+        assert_eq!(rig.commit(None)[0].change, change(&entry(1, 5, "")));
+        assert_eq!(rig.codes(), [(2, Code::Ok)]);
+        rig.now += 2 * RETRY;
+        assert!(rig.commit(None).is_empty());
+        assert!(rig.updates.under_way.is_empty());
     }
 
     #[test]

@@ -316,7 +316,8 @@ impl V1model {
             return;
         };
         let now = job.packet.now;
-        if core.replicas.is_empty() || !core.report_rate.take(reports, now) {
+        let copies = core.replicas.len() as u64;
+        if copies == 0 || !core.report_rate.take(reports, copies, now) {
             return;
         }
         let replicas = std::mem::take(&mut core.replicas);
@@ -339,6 +340,8 @@ impl V1model {
                     .reason
                     .set(frame, number.min(reports.reason.largest()));
             }
+            // The priority of the dropped packet may be the reason for its drop.
+            self.priority.set(frame, 0);
             self.finish_clone(
                 core,
                 copy,

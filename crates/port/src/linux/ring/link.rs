@@ -25,7 +25,7 @@ use crate::{PortError, TxDrop};
 const LOOK: Nanos = Nanos::from_millis(1);
 /// Time after which an end that could neither listen nor connect tries again.
 const RETRY: Nanos = Nanos::from_millis(100);
-/// Time within which the other end hands over its memory.
+/// Time within which the other end hands over its memory, or answers.
 const GREETING: Nanos = Nanos::from_secs(1);
 /// First bytes of a connection: the layout of the memory, which both ends must have.
 const HELLO: [u8; 16] = *b"polyplane ring 1";
@@ -41,6 +41,8 @@ struct Connection {
     stream: UnixStream,
     sender: LaneSender<SharedWords>,
     receiver: LaneReceiver<SharedWords>,
+    /// The other end is gone: what it sent is taken, and nothing is sent.
+    is_ended: bool,
 }
 
 impl Connection {
@@ -55,6 +57,7 @@ impl Connection {
             stream,
             sender: LaneSender::new(Arc::clone(&memory), out),
             receiver: LaneReceiver::new(memory, incoming),
+            is_ended: false,
         }
     }
 
@@ -82,8 +85,8 @@ enum State {
     Idle(Nanos),
     /// Listens. A process that connected may still have to hand over its memory, until a time.
     Listening(UnixListener, Option<(UnixStream, Nanos)>),
-    /// Connected, and the other end has not answered.
-    Greeting(Connection),
+    /// Connected, and the other end has until a time to answer.
+    Greeting(Connection, Nanos),
     /// Messages are exchanged. The listener goes on, and refuses a third end.
     Connected(Connection, Option<UnixListener>),
 }
@@ -161,7 +164,7 @@ impl RingLink {
 
     /// Returns true if the other end is there.
     pub fn is_up(&self) -> bool {
-        matches!(self.state, State::Connected(..))
+        matches!(&self.state, State::Connected(connection, _) if !connection.is_ended)
     }
 
     /// Returns the number of connections that ended.
@@ -190,21 +193,22 @@ impl RingLink {
             State::Idle(at) if now < at => State::Idle(at),
             State::Idle(_) => self.meet(now),
             State::Listening(listener, pending) => self.accept(now, listener, pending),
-            State::Greeting(mut connection) => {
+            State::Greeting(mut connection, until) => {
                 let mut answer = ACCEPTED;
                 match connection.stream.read(&mut answer) {
                     Ok(1) => State::Connected(connection, None),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        State::Greeting(connection)
+                    Err(error) if error.kind() == ErrorKind::WouldBlock && now < until => {
+                        State::Greeting(connection, until)
                     }
-                    // A ring has two ends already, or the other one ended.
+                    // A ring has two ends already, or the other one ended or is stopped.
                     _ => State::Idle(now + RETRY),
                 }
             }
             State::Connected(mut connection, listener) => {
                 // What the other end sent before it ended is taken first.
                 let is_left = matches!(connection.receiver.next_length(), Ok(Some(_)));
-                if !connection.is_alive() && !is_left {
+                connection.is_ended = connection.is_ended || !connection.is_alive();
+                if connection.is_ended && !is_left {
                     self.ended(now, listener)
                 } else {
                     if let Some(listener) = &listener {
@@ -232,8 +236,15 @@ impl RingLink {
         let Some(address) = &self.address else {
             return State::Idle(Nanos(u64::MAX));
         };
-        if let Ok(stream) = UnixStream::connect_addr(address) {
-            return greet(stream).map_or(later, State::Greeting);
+        // Never blocks: another end that does not accept must not stop the owner's other work.
+        match shared::connect_abstract(address.as_abstract_name().unwrap_or_default()) {
+            Ok(stream) => {
+                let greeting = |connection| State::Greeting(connection, now + GREETING);
+                return greet(stream).map_or(later, greeting);
+            }
+            // The end that listens has too many connections that it has not accepted.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return later,
+            Err(_) => {}
         }
         let listener = UnixListener::bind_addr(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -284,6 +295,9 @@ impl RingLink {
         let State::Connected(connection, _) = &mut self.state else {
             return Err(TxDrop::LinkDown);
         };
+        if connection.is_ended {
+            return Err(TxDrop::LinkDown);
+        }
         match connection.sender.push(message) {
             Ok(()) => Ok(()),
             Err(NotQueued::TooLong) => Err(TxDrop::TooLong),
@@ -365,7 +379,7 @@ impl RingLink {
             State::Idle(_) => None,
             State::Listening(_, Some((stream, _))) => Some(stream.as_fd()),
             State::Listening(listener, None) => Some(listener.as_fd()),
-            State::Greeting(connection) => Some(connection.stream.as_fd()),
+            State::Greeting(connection, _) => Some(connection.stream.as_fd()),
             State::Connected(connection, _) => Some(match connection.receiver.before_sleep() {
                 true => self.ready.fd(),
                 false => connection.stream.as_fd(),
@@ -379,7 +393,6 @@ fn greet(stream: UnixStream) -> Option<Connection> {
     if !is_own_user(&stream) {
         return None;
     }
-    stream.set_nonblocking(true).ok()?;
     let (memory, fd) = SharedWords::create(WORDS).ok()?;
     let sent = shared::send_with_fd(stream.as_fd(), &HELLO, fd.as_fd()).ok()?;
     (sent == HELLO.len()).then(|| Connection::new(stream, memory, true))

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,24 @@ fn ends_find_each_other_by_name_and_again_after_either_was_closed() {
         look(&mut [&mut one, &mut other], &mut time);
         check_up(&mut one, &mut other, &mut time);
     }
+}
+
+#[test]
+fn an_end_that_is_gone_gets_no_message_while_its_own_are_taken() {
+    let (mut one, mut other) = RingLink::pair().unwrap();
+    other.send(b"last words").unwrap();
+    other.flush();
+    drop(other);
+    one.tend(Nanos::from_millis(10));
+    assert_eq!(one.send(b"too late"), Err(TxDrop::LinkDown));
+    assert!(!one.is_up());
+    let mut taken = Vec::new();
+    let count = one.receive(Nanos::from_millis(20), 8, |message| {
+        taken.push(message.to_vec());
+    });
+    assert_eq!((count, taken), (1, vec![b"last words".to_vec()]));
+    assert_eq!(one.receive(Nanos::from_millis(30), 8, |_| {}), 0);
+    assert_eq!(one.ends(), 1);
 }
 
 #[test]
@@ -206,9 +224,6 @@ fn an_end_that_writes_nonsense_harms_only_itself() {
         // What it left is taken.
         for _ in 0..2000 {
             let _ = port.rx(&mut Batch::default(), time.next());
-            if port.link() == LinkState::Down {
-                break;
-            }
         }
         assert_eq!(port.link(), LinkState::Down);
     }
@@ -243,6 +258,19 @@ fn memory_that_its_maker_can_cut_is_not_mapped() {
     let silent = stranger(&name);
     look(&mut [&mut port], &mut time);
     time.0 += Nanos::from_secs(2);
+    let mut other = open(2, &name);
+    look(&mut [&mut port, &mut other], &mut time);
+    check_up(&mut port, &mut other, &mut time);
+    drop(silent);
+    drop((port, other));
+    // Neither does one that listens, and does not answer.
+    let address = SocketAddr::from_abstract_name(format!("polyplane/ring/{name}")).unwrap();
+    let listener = UnixListener::bind_addr(&address).expect("no end has the name");
+    let mut port = open(1, &name);
+    let silent = listener.accept().expect("the port connected");
+    look(&mut [&mut port], &mut time);
+    drop(listener);
+    time.0 = time.0 + Nanos::from_secs(2);
     let mut other = open(2, &name);
     look(&mut [&mut port, &mut other], &mut time);
     check_up(&mut port, &mut other, &mut time);

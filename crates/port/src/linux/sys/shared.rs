@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
@@ -85,6 +86,35 @@ impl AsRef<[AtomicU64]> for SharedWords {
         // - Atomics may change at any time, also by another process.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
+}
+
+/// Connects to a UNIX socket of this name in the abstract namespace, without waiting. The stream does
+/// not block.
+///
+/// # Errors
+/// `WouldBlock` if the socket that listens has too many connections that it has not accepted;
+/// otherwise no socket of this name listens.
+pub(in crate::linux) fn connect_abstract(name: &[u8]) -> io::Result<UnixStream> {
+    // SAFETY: all-zero bytes are a valid sockaddr_un, which has integers only.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The first byte is 0 in this namespace.
+    let places = address.sun_path.get_mut(1..=name.len());
+    let places = places.ok_or(io::ErrorKind::InvalidInput)?;
+    for (place, byte) in places.iter_mut().zip(name) {
+        *place = *byte as libc::c_char;
+    }
+    let length = mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    let fd = super::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    // SAFETY: the pointer is that of a local variable, and `length` is at most its size.
+    check(unsafe {
+        libc::connect(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            length as libc::socklen_t,
+        )
+    })?;
+    Ok(fd.into())
 }
 
 /// Room for the control message of one descriptor.
@@ -198,4 +228,46 @@ pub(in crate::linux) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
         )
     })?;
     Ok(peer.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    use packet::Nanos;
+
+    use super::*;
+    use crate::RingLink;
+
+    #[test]
+    fn an_end_does_not_wait_for_one_that_does_not_accept() {
+        let name = format!("test.{}.full", std::process::id());
+        let address = format!("polyplane/ring/{name}");
+        let listener = SocketAddr::from_abstract_name(&address)
+            .and_then(|address| UnixListener::bind_addr(&address))
+            .expect("no other test has the name");
+        // SAFETY: takes numbers only.
+        check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).expect("a shorter queue");
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match connect_abstract(address.as_bytes()) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let mut link = RingLink::open(&name).expect("the name is one");
+        link.tend(Nanos::from_secs(1));
+        assert!(!link.is_up());
+        // Later the other end accepts.
+        drop(waiting);
+        drop(listener);
+        let mut other = RingLink::open(&name).expect("the name is one");
+        for at in (2000..3000).step_by(100).map(Nanos::from_millis) {
+            link.tend(at);
+            other.tend(at);
+        }
+        assert!(link.is_up() && other.is_up());
+    }
 }
