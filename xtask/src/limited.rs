@@ -74,7 +74,10 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<Vec<u8>
 /// Returns what a pipe had. Programs that the process has left may hold it open.
 fn text_of(pipe: &Receiver<io::Result<Vec<u8>>>, rest: Duration) -> io::Result<Vec<u8>> {
     let text = pipe.recv_timeout(rest.max(LOOK));
-    text.map_err(|_| too_late(rest))?
+    text.map_err(|_| {
+        let message = "a program that it has started holds its output open";
+        io::Error::new(io::ErrorKind::TimedOut, message)
+    })?
 }
 
 #[cfg(test)]
