@@ -384,8 +384,8 @@ impl Simulation {
         self.settle(own, None)
     }
 
-    /// Schedules a node again, after its next action was changed from outside. A node that pauses is
-    /// scheduled at the end of its pause.
+    /// Schedules a node again, after its next action was changed from outside. A node that pauses
+    /// is scheduled at the end of its pause.
     ///
     /// # Errors
     /// As [`Simulation::run_until`].

@@ -282,8 +282,8 @@ impl Core {
         }
     }
 
-    /// Stops the core from a cycle until another one, of which the cycles are in a part. A core that
-    /// polled runs until it stops.
+    /// Stops the core from a cycle until another one, of which the cycles are in a part. A core
+    /// that polled runs until it stops.
     pub(crate) fn stall(
         &mut self,
         from: u64,

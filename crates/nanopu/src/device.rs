@@ -275,8 +275,8 @@ impl Device {
     }
 
     /// Lets nothing happen from a time until another one, which is now: cores execute nothing, and
-    /// packets that are inside and the transport's deadlines are later by the pause. Timers of cores
-    /// go on, since their time is that of the fabric.
+    /// packets that are inside and the transport's deadlines are later by the pause. Timers of
+    /// cores go on, since their time is that of the fabric.
     pub fn pause(&mut self, from: Picos, until: Picos) {
         self.step(from);
         let [begin, end] = [from, until].map(|time| self.clock.cycle_at(time));
@@ -311,8 +311,9 @@ impl Device {
         self.cores.iter().map(|core| core.instret)
     }
 
-    /// Returns the cycles of each core by parts and its instructions, up to a time to which the device
-    /// was stepped. Unlike [`Device::parts`], they have the rounds of polling loops that go on.
+    /// Returns the cycles of each core by parts and its instructions, up to a time to which the
+    /// device was stepped. Unlike [`Device::parts`], they have the rounds of polling loops that go
+    /// on.
     pub fn work_at(&self, time: Picos) -> impl Iterator<Item = (CycleParts, u64)> + '_ {
         let cycle = self.clock.cycle_at(time);
         self.cores.iter().map(move |core| core.work_at(cycle))

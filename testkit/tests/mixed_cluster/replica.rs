@@ -29,7 +29,7 @@ const CYCLES: u64 = 16;
 /// A message with its receiver.
 pub(crate) type Sent = (NodeId, Vec<u8>);
 
-/// What the seed chooses for all replicas of a cluster.
+/// Sizes that the seed chooses for all replicas of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Entries of a RISC-V replica's log. A follower that lacks older ones gets none while a
@@ -61,8 +61,8 @@ impl Replica {
         }
     }
 
-    /// Executes nothing for a time, apart from what is due, and returns what was sent before. A Rust
-    /// replica acts in its steps alone.
+    /// Executes nothing for a time, apart from what is due, and returns what was sent before. A
+    /// Rust replica acts in its steps alone.
     pub(crate) fn pause(&mut self, now: u64, until: u64) -> Result<Vec<Sent>, String> {
         match self {
             Replica::Rust(replica) => Ok(replica.step(now)),

@@ -290,8 +290,8 @@ pub(super) fn times_at(costs: &CostTable, rate: f64, writes: usize) -> Result<[f
     Ok([rate, median(&times), tail])
 }
 
-/// The greatest of some rates up to which the 99th percentile of writes is at most twice that of the
-/// first one.
+/// The greatest of some rates up to which the 99th percentile of writes is at most twice that of
+/// the first one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Knee {
     /// This rate; the next greater one does not hold.
