@@ -2,7 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fabric::Topology;
@@ -10,30 +13,76 @@ use fabric::topology::{End, Link, NodeId};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, PcapWriter, Port, PortError, PortStats, TxOutcome};
 
-use crate::out;
+use crate::{amount, out};
 
-/// The file of a link, until it is complete or cannot be written.
-type CaptureFile = Arc<Mutex<Option<PcapWriter>>>;
+/// Number of frames that may wait to be written. More are skipped and counted.
+const WAITING: usize = 16_384;
 
-/// The files of all links; none without `--pcap`.
+/// Bytes of frames in a file, after which it is complete.
+const MAX_BYTES: u64 = 4 << 30;
+
+/// A frame of a link.
+struct Captured {
+    /// Number of the link.
+    link: usize,
+    time: Nanos,
+    bytes: Box<[u8]>,
+}
+
+/// The way of frames to the thread that writes the files.
+#[derive(Clone)]
+struct Tap {
+    frames: SyncSender<Captured>,
+    skipped: Arc<AtomicU64>,
+}
+
+impl Tap {
+    fn give(&self, link: usize, bytes: &[u8]) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let frame = Captured {
+            link,
+            time: Nanos::from(now.unwrap_or_default()),
+            bytes: bytes.into(),
+        };
+        // The packet path does not wait for the disk.
+        if self.frames.try_send(frame).is_err() {
+            self.skipped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The captures of all links; none without `--pcap`.
 #[derive(Default)]
-pub(super) struct LinkCaptures(Vec<CaptureFile>);
+pub(super) struct LinkCaptures(Mutex<Option<(Tap, JoinHandle<()>)>>);
 
 impl LinkCaptures {
     /// Creates a file for each link in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// A file cannot be created.
+    /// A file cannot be created, or the thread that writes it.
     pub(super) fn create(directory: &Path, topology: &Topology) -> Result<LinkCaptures, String> {
         let made = std::fs::create_dir_all(directory);
         made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
         let files = topology.links.iter().map(|link| {
             let path = directory.join(file_name(topology, link));
             let writer = PcapWriter::create(&path).map_err(|error| error.to_string())?;
-            Ok(Arc::new(Mutex::new(Some(writer))))
+            Ok(Some(writer))
         });
-        let files: Result<Vec<CaptureFile>, String> = files.collect();
-        Ok(LinkCaptures(files?))
+        let files: Result<Vec<Option<PcapWriter>>, String> = files.collect();
+        LinkCaptures::start(files?)
+    }
+
+    /// Starts the thread that writes the files, which are indexed by link.
+    fn start(files: Vec<Option<PcapWriter>>) -> Result<LinkCaptures, String> {
+        let (sender, frames) = mpsc::sync_channel(WAITING);
+        let thread = std::thread::Builder::new().name("captures".to_owned());
+        let thread = thread.spawn(move || write_all(files, &frames));
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let tap = Tap {
+            frames: sender,
+            skipped: Arc::default(),
+        };
+        Ok(LinkCaptures(Mutex::new(Some((tap, thread)))))
     }
 
     /// Returns the port with a capture of its frames, if it is the end of the link that captures.
@@ -43,25 +92,66 @@ impl LinkCaptures {
         (number, link): (usize, &Link),
         own: End,
     ) -> OpenedPort {
-        let Some(file) = self.0.get(number).filter(|_| capturing_end(link) == own) else {
+        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((tap, _)) = writer.as_ref().filter(|_| capturing_end(link) == own) else {
             return port;
         };
         let shares = port.shares.into_iter().map(|share| {
-            let file = Arc::clone(file);
-            Box::new(CapturingPort { port: share, file }) as Box<dyn Port>
+            Box::new(CapturingPort {
+                port: share,
+                link: number,
+                tap: tap.clone(),
+            }) as Box<dyn Port>
         });
         port.shares = shares.collect();
         port
     }
 
-    /// Completes the files. One that cannot be written is reported.
+    /// Completes the files, once all ports are closed. Says what they lack.
     pub(super) fn finish(&self) {
-        for file in &self.0 {
-            let writer = file.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(Err(error)) = writer.map(PcapWriter::finish) {
-                out::note(&error.to_string());
-            }
+        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((tap, thread)) = writer else {
+            return;
+        };
+        let skipped = tap.skipped;
+        drop(tap.frames);
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
         }
+        let skipped = skipped.load(Relaxed);
+        if skipped > 0 {
+            let frames = amount::count(skipped, "frame");
+            out::note(&format!(
+                "warning: the captures lack {frames}, which came faster than they were written"
+            ));
+        }
+    }
+}
+
+/// Writes frames until no port gives more, and completes the files. A file that cannot be written
+/// is reported, and gets no more.
+fn write_all(mut files: Vec<Option<PcapWriter>>, frames: &Receiver<Captured>) {
+    for frame in frames {
+        let Some(file) = files.get_mut(frame.link) else {
+            continue;
+        };
+        let Some(writer) = file else {
+            continue;
+        };
+        if let Err(error) = writer.write(&frame.bytes, frame.time) {
+            out::note(&format!("{error}; the link is captured no more"));
+            *file = None;
+        } else if writer.bytes() > MAX_BYTES {
+            out::note("a capture is complete at 4 GiB; its link is captured no more");
+            complete(file.take());
+        }
+    }
+    files.into_iter().for_each(complete);
+}
+
+fn complete(file: Option<PcapWriter>) {
+    if let Some(Err(error)) = file.map(PcapWriter::finish) {
+        out::note(&error.to_string());
     }
 }
 
@@ -89,23 +179,8 @@ fn file_name(topology: &Topology, link: &Link) -> String {
 /// A port of which all frames are captured.
 struct CapturingPort {
     port: Box<dyn Port>,
-    file: CaptureFile,
-}
-
-impl CapturingPort {
-    /// Writes frames. After an error, which is reported, no more are written.
-    fn write<'f>(&self, frames: impl Iterator<Item = &'f [u8]>) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = Nanos::from(now.unwrap_or_default());
-        for bytes in frames {
-            let written = file.as_mut().map(|writer| writer.write(bytes, now));
-            if let Some(Err(error)) = written {
-                out::note(&format!("{error}; the link is captured no more"));
-                *file = None;
-            }
-        }
-    }
+    link: usize,
+    tap: Tap,
 }
 
 impl Port for CapturingPort {
@@ -125,27 +200,19 @@ impl Port for CapturingPort {
         let before = batch.len();
         let received = self.port.rx(batch, now);
         let frames = batch.frames().get(before..).unwrap_or_default();
-        if !frames.is_empty() {
-            self.write(frames.iter().map(Frame::bytes));
+        for frame in frames {
+            self.tap.give(self.link, frame.bytes());
         }
         received
     }
 
     fn tx(&mut self, frames: &[Frame]) -> TxOutcome {
-        let is_over = self
-            .file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_none();
-        if is_over {
-            return self.port.tx(frames);
-        }
         // One at a time, because an outcome does not say which frames were dropped.
         let mut all = TxOutcome::default();
         for frame in frames {
             let outcome = self.port.tx(std::slice::from_ref(frame));
             if outcome.sent > 0 {
-                self.write([frame.bytes()].into_iter());
+                self.tap.give(self.link, frame.bytes());
             }
             all.sent += outcome.sent;
             all.dropped.add_all(&outcome.dropped);
@@ -218,15 +285,18 @@ mod tests {
     fn a_capture_has_the_sent_frames_and_not_the_dropped_ones() {
         let path = std::env::temp_dir().join(format!("polyplane-sent-{}.pcap", std::process::id()));
         let writer = PcapWriter::create(&path).unwrap();
-        let file: CaptureFile = Arc::new(Mutex::new(Some(writer)));
+        let captures = LinkCaptures::start(vec![None, Some(writer)]).unwrap();
+        let tap = captures.0.lock().unwrap().as_ref().unwrap().0.clone();
         let mut port = CapturingPort {
             port: Box::new(Choosy),
-            file: Arc::clone(&file),
+            link: 1,
+            tap,
         };
         let frames = [1_u8, 0, 2, 0, 3].map(|first| Frame::from_bytes(&[first; 60]).unwrap());
         let outcome = port.tx(&frames);
         assert_eq!((outcome.sent, outcome.dropped.total()), (3, 2));
-        LinkCaptures(vec![file]).finish();
+        drop(port);
+        captures.finish();
         let mut reader = PcapReader::open(&path).unwrap();
         let mut frame = Frame::new();
         let mut captured = Vec::new();

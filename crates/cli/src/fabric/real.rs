@@ -80,7 +80,7 @@ pub(super) struct Common {
     trace: Arc<TraceControl>,
     links: Arc<LinkStates>,
     switch: SwitchId,
-    /// Texts in notices of its ports, and what is to be said in their place.
+    /// Texts in notices of its ports, and what the prompt says in their place.
     advice: Vec<(String, String)>,
 }
 

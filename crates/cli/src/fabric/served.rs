@@ -226,15 +226,13 @@ fn find_in(directory: &Path, given: &str) -> Result<String, String> {
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    Err(match &names[..] {
-        [] => format!(
-            "no fabric runs that has a switch {given}: start one with `polyplane fabric up`, or write HOST:PORT"
-        ),
-        names => format!(
-            "no running fabric has a switch {given}: there are {}; a server's address is HOST:PORT",
-            names.join(", ")
-        ),
-    })
+    let there_are = match &names[..] {
+        [] => "no fabric runs (`polyplane fabric up`)".to_owned(),
+        names => format!("there are {}", names.join(", ")),
+    };
+    Err(format!(
+        "`{given}` is no address, HOST:PORT, and no switch of a running fabric: {there_are}"
+    ))
 }
 
 #[cfg(test)]
@@ -256,7 +254,7 @@ mod tests {
         std::fs::write(directory.join("s2"), left).unwrap();
         let why = find_in(&directory, "s2").unwrap_err();
         assert!(
-            why.contains("no running fabric has a switch s2: there are s1;"),
+            why.ends_with("no switch of a running fabric: there are s1"),
             "{why}"
         );
         let s2 = NameFile::create(&directory, "s2", address(4)).unwrap();
@@ -269,7 +267,7 @@ mod tests {
         }
         drop((s1, s2));
         let why = find_in(&directory, "s1").unwrap_err();
-        assert!(why.starts_with("no fabric runs"), "{why}");
+        assert!(why.contains(": no fabric runs"), "{why}");
         std::fs::remove_dir(directory).unwrap();
     }
 }

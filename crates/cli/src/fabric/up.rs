@@ -102,12 +102,12 @@ fn warn_of_keys_without_effect(topology: &Topology) {
         ("delay", link(|spec| spec.delay > Nanos::ZERO)),
         (
             "queue` without `rate",
-            link(|spec| spec.rate.is_none() && spec.queue != LinkSpec::USUAL_QUEUE),
+            link(|spec| spec.rate.is_none() && spec.queue != LinkSpec::DEFAULT_QUEUE),
         ),
         ("service", service(|spec| spec.time > Nanos::ZERO)),
         (
             "backlog",
-            service(|spec| spec.backlog != ServiceSpec::USUAL_BACKLOG),
+            service(|spec| spec.backlog != ServiceSpec::DEFAULT_BACKLOG),
         ),
         ("[[flow]]", !topology.flows.is_empty()),
         ("[[ping]]", !topology.pings.is_empty()),

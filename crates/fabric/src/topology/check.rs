@@ -64,7 +64,11 @@ impl Check<'_> {
         let link_defaults = self.link_spec(&file.defaults.link, None);
         let service_defaults = ServiceSpec {
             time: self.time(&file.defaults.switch.service, Nanos::ZERO),
-            backlog: self.number(&file.defaults.switch.backlog, 1, ServiceSpec::USUAL_BACKLOG),
+            backlog: self.number(
+                &file.defaults.switch.backlog,
+                1,
+                ServiceSpec::DEFAULT_BACKLOG,
+            ),
         };
         let program = file.defaults.switch.program.as_ref();
         let split_switch = self.split_switch(&file);
@@ -343,7 +347,7 @@ impl Check<'_> {
             rate: None,
             delay: Nanos::ZERO,
             faults: FaultRates::default(),
-            queue: LinkSpec::USUAL_QUEUE,
+            queue: LinkSpec::DEFAULT_QUEUE,
         });
         let rate = parts.rate.as_ref().and_then(|rate| {
             let bits = self.quantity(rate, Quantity::Rate)?;

@@ -206,7 +206,7 @@ pub struct ServiceSpec {
 
 impl ServiceSpec {
     /// Backlog of a processor for which the file has none, in packets.
-    pub const USUAL_BACKLOG: usize = 1024;
+    pub const DEFAULT_BACKLOG: usize = 1024;
 }
 
 /// A program over a switch and servers.
@@ -412,7 +412,7 @@ pub struct LinkSpec {
 
 impl LinkSpec {
     /// Queue of a link for which the file has none, in frames.
-    pub const USUAL_QUEUE: usize = 100;
+    pub const DEFAULT_QUEUE: usize = 100;
 }
 
 /// A rate in bits per second, at least 1.

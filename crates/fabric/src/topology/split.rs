@@ -92,7 +92,7 @@ impl Check<'_> {
             workers,
             service: ServiceSpec {
                 time: self.time(&server.service, Nanos::ZERO),
-                backlog: self.number(&server.backlog, 1, ServiceSpec::USUAL_BACKLOG),
+                backlog: self.number(&server.backlog, 1, ServiceSpec::DEFAULT_BACKLOG),
             },
         }
     }
