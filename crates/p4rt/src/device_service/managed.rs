@@ -19,6 +19,9 @@ use crate::request_error::{Checked, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 
+/// Messages of a session that proposals leave room for: answers and notices.
+const ROOM: usize = 256;
+
 /// Guard of an arbitration: proposals of its role are refused as long as it lives.
 pub(super) struct Arbitrating<'a> {
     service: &'a DeviceService,
@@ -173,6 +176,7 @@ impl DeviceService {
                     };
                     let message = Ok(response(Notice::Other(pack(&proposal))));
                     let to = sessions.live.get(&session);
+                    let to = to.filter(|to| to.answers.capacity() > ROOM);
                     if to.is_some_and(|to| to.answers.try_send(message).is_ok()) {
                         return Ok(pending);
                     }
