@@ -70,7 +70,7 @@ impl DeviceService {
         Ok(true)
     }
 
-    /// Sends each manager a notice that the program changed, with the tables that it still manages.
+    /// Sends each manager a notice of a new program, with the tables that it still manages.
     pub(super) fn program_changed(&self, schema: &Schema) {
         let sessions = lock(&self.sessions);
         let stays = |table| schema.table_of(table).is_ok();
