@@ -88,7 +88,8 @@ impl DeviceService {
     }
 
     /// Waits until the proposals of a role have ended, before an arbitration of it. Each ends after
-    /// a time without a result, so this time is the longest wait. Others are refused as long as the guard lives.
+    /// a time without a result, so this time is the longest wait. Others are refused as long as the
+    /// guard lives.
     pub(super) async fn end_proposals<'a>(
         &'a self,
         update: &'a rt::MasterArbitrationUpdate,
