@@ -82,8 +82,8 @@ impl Default for ReportRate {
 }
 
 impl ReportRate {
-    /// Takes the credit of a report with this number of copies, if the rate allows all of them. More
-    /// copies than a burst has need the credit of all of them.
+    /// Takes the credit of a report with this number of copies, if the rate allows all of them.
+    /// More copies than a burst has need the credit of all of them.
     pub(crate) fn take(&mut self, reports: &DropReports, copies: u64, now: Nanos) -> bool {
         let passed = now.since(self.at).0;
         self.at = self.at.max(now);

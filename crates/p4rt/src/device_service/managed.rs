@@ -19,6 +19,9 @@ use crate::request_error::{Checked, refuse};
 use crate::schema::Schema;
 use crate::undo::Op;
 
+/// Messages of a session that proposals leave room for: answers and notices.
+const ROOM: usize = 256;
+
 /// Guard of an arbitration: proposals of its role are refused as long as it lives.
 pub(super) struct Arbitrating<'a> {
     service: &'a DeviceService,
@@ -67,7 +70,7 @@ impl DeviceService {
         Ok(true)
     }
 
-    /// Sends each manager a notice that the program changed, with the tables that it still manages.
+    /// Sends each manager a notice of a new program, with the tables that it still manages.
     pub(super) fn program_changed(&self, schema: &Schema) {
         let sessions = lock(&self.sessions);
         let stays = |table| schema.table_of(table).is_ok();
@@ -85,7 +88,8 @@ impl DeviceService {
     }
 
     /// Waits until the proposals of a role have ended, before an arbitration of it. Each ends after
-    /// a time without a result, so this time is the longest wait. Others are refused as long as the guard lives.
+    /// a time without a result, so this time is the longest wait. Others are refused as long as the
+    /// guard lives.
     pub(super) async fn end_proposals<'a>(
         &'a self,
         update: &'a rt::MasterArbitrationUpdate,
@@ -173,6 +177,7 @@ impl DeviceService {
                     };
                     let message = Ok(response(Notice::Other(pack(&proposal))));
                     let to = sessions.live.get(&session);
+                    let to = to.filter(|to| to.answers.capacity() > ROOM);
                     if to.is_some_and(|to| to.answers.try_send(message).is_ok()) {
                         return Ok(pending);
                     }

@@ -289,24 +289,3 @@ async fn a_saved_config_takes_no_write_to_a_managed_table_and_its_manager_learns
     assert_eq!(managed.entries().await, 0);
     managed.manager.insert(one).await;
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_write_of_which_the_call_ends_keeps_no_primary_of_its_role_away() {
-    let mut managed = Managed::new().await;
-    let (mut other, one) = (managed.other.clone(), managed.entry("exact_table", 1));
-    let written = tokio::spawn(async move { other.write(Type::Insert, one).await });
-    let Ok(Told::Other(_)) = managed.stream.next().await else {
-        panic!("a proposal");
-    };
-    // The client goes, and the manager never answers.
-    written.abort();
-    let mut next = managed.rig.client().await;
-    let mut next_stream = next.stream().await;
-    next_stream.send(arbitration(1, Some(2), "other")).await;
-    let within = std::time::Duration::from_secs(4);
-    let primary = tokio::time::timeout(within, next_stream.arbitration()).await;
-    assert_eq!(
-        primary.expect("before the proposal times out"),
-        (Code::Ok, Some(2))
-    );
-}

@@ -44,8 +44,8 @@ struct Asked {
 enum Origin {
     /// A controller waits for it: the switch's number, and the name of the queue.
     Asked { number: u64, queue: Key },
-    /// The switch has answered its controller that the result is unknown. It is not requested again:
-    /// newer updates of the entry may be acknowledged.
+    /// The switch has answered its controller that the result is unknown. It is not requested
+    /// again: newer updates of the entry may be acknowledged.
     GivenUp,
     /// No controller asked for it: an entry that only the switch has, or a repair. It is requested
     /// until the store takes it.

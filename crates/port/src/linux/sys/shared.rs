@@ -88,8 +88,8 @@ impl AsRef<[AtomicU64]> for SharedWords {
     }
 }
 
-/// Connects to a UNIX socket of this name in the abstract namespace, without waiting. The stream does
-/// not block.
+/// Connects to a UNIX socket of this name in the abstract namespace, without waiting. The stream
+/// does not block.
 ///
 /// # Errors
 /// `WouldBlock` if the socket that listens has too many connections that it has not accepted;
