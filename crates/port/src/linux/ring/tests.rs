@@ -270,7 +270,7 @@ fn memory_that_its_maker_can_cut_is_not_mapped() {
     let silent = listener.accept().expect("the port connected");
     look(&mut [&mut port], &mut time);
     drop(listener);
-    time.0 = time.0 + Nanos::from_secs(2);
+    time.0 += Nanos::from_secs(2);
     let mut other = open(2, &name);
     look(&mut [&mut port, &mut other], &mut time);
     check_up(&mut port, &mut other, &mut time);
