@@ -482,7 +482,7 @@ fn what_a_new_user_gets_wrong_is_answered_in_one_line() {
     with(
         &["--trace", "ip.dst == 1"],
         2,
-        "there is no field \"ip.dst\": there are port, len",
+        "there is no field \"ip.dst\"; did you mean ipv4.dst? there are port, len",
     );
     with(&["--workers", "0"], 2, "--workers");
     with(&["--trace-count", "1"], 2, "--trace <FILTER>");
