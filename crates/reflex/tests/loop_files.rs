@@ -195,6 +195,31 @@ action = "drop"
 }
 
 #[test]
+fn a_million_flows_with_ten_samples_are_not_too_many() {
+    // All mistakes are found at once: none is of the memory.
+    let text = r#"
+[[monitor]]
+name = "slow paths"
+kind = "path_latency"
+match = ["any"]
+flows = 1_000_000
+window = 10
+above = "1 us"
+[[monitor]]
+name = "other"
+kind = "sketch"
+match = ["any"]
+"#;
+    check(
+        text,
+        &[
+            (0, "no reflex changes the element \"leaf1\""),
+            (11, "\"sketch\" is not understood"),
+        ],
+    );
+}
+
+#[test]
 fn a_permission_that_does_not_fit_its_monitor_is_a_mistake() {
     let monitors = [
         (

@@ -24,7 +24,7 @@ const FLOWS: usize = 65_536;
 /// Time after which a silent flow can be forgotten, by default.
 const FORGET: Nanos = Nanos::from_secs(10);
 /// Bytes of a `path_latency` monitor at most.
-const MAX_LATENCY_BYTES: usize = 1 << 28;
+const MAX_LATENCY_BYTES: usize = 1 << 29;
 /// Bytes of a monitor's peers at most.
 const MAX_PEER_BYTES: usize = 1 << 28;
 /// Time in which peers count, by default.
