@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use strsim::osa_distance;
 use support::mac::{MacAddress, octets};
+use syntax::diag::suggest;
 
 use super::filter::{
     Comparison, Condition, Field, FilterError, HEADERS, Layer, Notation, Relation, fields,
@@ -178,14 +178,8 @@ impl<'t> Reader<'t> {
         let known = fields();
         let names = known.iter().map(|named| named.name);
         let names: Vec<&str> = names.chain(HEADERS.iter().map(|(name, _)| *name)).collect();
-        let scored = names
-            .iter()
-            .map(|known| (osa_distance(name, known), *known));
-        // A third of the letters, as in misspelt names of programs.
-        let is_near = |score: usize| score <= name.chars().count().div_ceil(3);
-        let near = scored.min().filter(|(score, _)| is_near(*score));
-        let meant = match near {
-            Some((_, near)) => format!("; did you mean {near}?"),
+        let meant = match suggest(name, names.iter().copied()) {
+            Some(near) => format!("; did you mean {near}?"),
             None => ":".to_owned(),
         };
         self.error(format!(
