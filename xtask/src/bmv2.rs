@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use packet::{Batch, Frame, Nanos, PortId};
-use port::{Netns, Port, PortDriver, open_interface};
+use packet::{Batch, Frame, Nanos};
+use port::{Netns, Port};
 
-use crate::Outcome;
+use crate::{Outcome, cables};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -146,7 +146,8 @@ fn compare(
     }
     let steps = read(frames)?;
     let netns = Netns::create().map_err(|error| error.to_string())?;
-    let mut ports = cables(&netns)?;
+    let names = (0..PORTS).map(|port| (format!("s{port}"), format!("h{port}")));
+    let mut ports = cables::lay(&netns, names)?;
     let own = sockets(&netns)?;
     let mut switch = start(programs, &netns, &json)?;
     let outcome = match wait_for(&mut switch, &netns, own + PORTS) {
@@ -207,28 +208,6 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     let byte = |pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
     pairs.map(byte).collect()
-}
-
-/// Lays a cable for each port: `s0` is the switch's end of the first one, `h0` the other.
-fn cables(netns: &Netns) -> Result<Vec<Box<dyn Port>>, String> {
-    // The kernel's own frames would be counted as the switch's.
-    let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-    let quieted = netns.run(quiet).map_err(|error| error.to_string())?;
-    quieted.map_err(|error| format!("IPv6 cannot be switched off: {error}"))?;
-    let mut rtnl = netns.rtnl().map_err(|error| error.to_string())?;
-    let failed = |error: port::RtnlError| error.to_string();
-    let mut ports = Vec::new();
-    for port in 0..PORTS {
-        let (switch, host) = (format!("s{port}"), format!("h{port}"));
-        rtnl.add_veth(&switch, &host, None).map_err(failed)?;
-        rtnl.set_up(&switch).map_err(failed)?;
-        rtnl.set_up(&host).map_err(failed)?;
-        let open = || open_interface(PortId(port as u32), &host, PortDriver::Packet, 1);
-        let opened = netns.run(open).map_err(|error| error.to_string())?;
-        let mut shares = opened.map_err(|error| error.to_string())?.shares;
-        ports.push(shares.pop().ok_or("a port has no share")?);
-    }
-    Ok(ports)
 }
 
 fn start(programs: &Programs, netns: &Netns, json: &Path) -> Result<Child, String> {

@@ -6,6 +6,8 @@
 mod aggregate;
 #[cfg(target_os = "linux")]
 mod bmv2;
+#[cfg(target_os = "linux")]
+mod cables;
 mod clients;
 mod consensus;
 mod corpus;

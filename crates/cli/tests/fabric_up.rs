@@ -106,6 +106,11 @@ fn up(dir: &Directory, topology: &str, options: &[&str]) -> Option<Said> {
     (!is_skipped).then_some(said)
 }
 
+/// Returns the options that run lines at the prompt.
+fn as_options<'l>(lines: &[&'l str]) -> Vec<&'l str> {
+    lines.iter().flat_map(|line| ["-c", line]).collect()
+}
+
 #[test]
 fn unchanged_files_become_a_network_in_which_hosts_reach_each_other() {
     let (dir, topology) = tutorial("up-ping", "upa");
@@ -225,8 +230,7 @@ fn a_host_works_again_after_its_link_was_down() {
         "link upfs1 upfs2 up",
         "pingall",
     ];
-    let options: Vec<&str> = lines.iter().flat_map(|line| ["-c", line]).collect();
-    let Some(said) = up(&dir, &topology, &options) else {
+    let Some(said) = up(&dir, &topology, &as_options(&lines)) else {
         return;
     };
     let answered = said.out.lines().filter(|line| line.ends_with("answered"));
@@ -253,8 +257,7 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
         "iperf upgh1",
         "upgh1 ping -c1 -i0.2 upgh2 | cat",
     ];
-    let options: Vec<&str> = lines.iter().flat_map(|line| ["-c", line]).collect();
-    let Some(said) = up(&dir, &topology, &options) else {
+    let Some(said) = up(&dir, &topology, &as_options(&lines)) else {
         return;
     };
     assert_eq!(said.status, Some(1), "{}\n{}", said.out, said.err);
