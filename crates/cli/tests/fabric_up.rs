@@ -336,8 +336,9 @@ fn at_a_terminal_ctrl_c_ends_a_command_and_not_the_network() {
         .filter(|line| !line.starts_with("p4runtime"));
     let kept: Vec<&str> = lines.collect();
     let file = dir.with("up.toml", kept.join("\n") + "\n");
+    // `exec`: a shell that waits for the network would be ended by Ctrl-C.
     let command = format!(
-        "{} fabric up {file} --engine interp",
+        "exec {} fabric up {file} --engine interp",
         env!("CARGO_BIN_EXE_polyplane")
     );
     let started = Command::new("script")
@@ -371,11 +372,11 @@ fn at_a_terminal_ctrl_c_ends_a_command_and_not_the_network() {
         }
         Some(text.clone())
     };
-    let Some(text) = wait_for("`help` lists", Duration::from_secs(60)) else {
+    let Some(start) = wait_for("`help` lists", Duration::from_secs(60)) else {
         println!("skipped: this machine has no network namespaces, or no terminals");
         return;
     };
-    assert!(text.contains("upjs1"), "{text}");
+    assert!(start.contains("upjs1"), "{start}");
     for (command, done) in [
         ("upjs1 packets", "packets has ended"),
         ("iperf upjh1 upjh2 600", "iperf has ended"),
@@ -393,7 +394,9 @@ fn at_a_terminal_ctrl_c_ends_a_command_and_not_the_network() {
         assert!(has_ended, "{command}");
     }
     writeln!(input, "quit").unwrap();
-    assert!(child.wait().unwrap().success());
+    let status = child.wait().unwrap();
+    wait_for("no such text", Duration::from_millis(200));
+    assert!(status.success(), "{status}: {text}");
 }
 
 #[test]
