@@ -3,9 +3,12 @@
 use super::{NodeEvent, RaftNode, RaftRole};
 use crate::entry::Payload;
 use crate::ids::{LogIndex, NodeId, Term};
-use crate::members::MAX_MEMBERS;
+use crate::members::{MAX_MEMBERS, MemberRole};
 use crate::message::{MessageBody, PeerMessage, VoteKind};
 use crate::mistake::Mistake;
+
+/// Number of election timeouts without a leader after which a learner campaigns. Voters come first.
+const LEARNER_TIMEOUTS: u64 = 3;
 
 /// Campaign of this node: its number and the nodes that are for it.
 #[derive(Debug)]
@@ -98,16 +101,24 @@ impl RaftNode {
         true
     }
 
-    /// Returns true if this node may lead: it is a voter, or was one before a change that is not
-    /// known as committed. Without the second rule no node could lead if only this node has the
-    /// entry that removes it.
+    /// Returns true if this node may lead: it is a voter, was one before a change that is not known
+    /// as committed, or is a learner that has long heard no leader.
+    ///
+    /// Without the second rule no node could lead if only this node has the entry that removes it.
+    /// Without the third none could if the last leader died after it had given its first entry to
+    /// learners only, while a voter has an uncommitted entry that makes one of them a voter: that
+    /// voter needs the vote of the learner, which has the newer log. Voters still decide, and a
+    /// learner leads until its first entry is committed ([`RaftNode::advance_commit`]).
     fn may_lead(&self) -> bool {
         let id = self.config.id;
         if self.members.is_voter(id) {
             return true;
         }
         let before = self.log.members_at(self.members_index.previous()).0;
+        let patience = LEARNER_TIMEOUTS.saturating_mul(self.config.election_timeout);
+        let is_left_alone = self.now.saturating_sub(self.heard) >= patience;
         self.members_index > self.commit && before.is_voter(id)
+            || is_left_alone && self.members.role(id) == Some(MemberRole::Learner)
     }
 
     pub(super) fn begin_campaign(&mut self) {

@@ -535,8 +535,10 @@ impl RaftNode {
             self.commit_to(index);
         }
         self.release_held(all);
-        // A leader that is no voter any more leads until the change is committed.
-        if self.members_index <= self.commit && !self.members.is_voter(self.config.id) {
+        // A leader that is no voter any more leads until the change is committed, a learner until
+        // its first entry is: then a voter has all that it knows.
+        let known = self.members_index.max(self.leading.noop);
+        if known <= self.commit && !self.members.is_voter(self.config.id) {
             self.follow(self.term, None);
         }
     }

@@ -7,11 +7,14 @@ use super::{Report, Variant, run};
 /// Seeds that the tests run.
 const SEEDS: u64 = 2_000;
 
+/// Other seeds that have failed: in 7073 the last leader gave its first entry to a learner only.
+const SEEDS_THAT_FAILED: [u64; 1] = [7073];
+
 #[test]
 fn clusters_with_faults_are_safe_and_serve_after_them() {
     let mut failures = Vec::new();
     let mut all = Report::default();
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain(SEEDS_THAT_FAILED) {
         match run(seed, Variant::default()) {
             Ok(report) => all.add(&report),
             Err(error) => failures.push(error),
