@@ -15,8 +15,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use entries::{EntriesFile, EntryAction, EntryError, TableEntry, Update};
+use entries::{EntriesFile, EntryAction, EntryError, StatementPlace, TableEntry, Update};
 use ir::TableId;
 use packet::{Nanos, PortId};
 use support::count::are_of;
@@ -67,54 +68,109 @@ impl fmt::Display for ApplyError {
 
 impl std::error::Error for ApplyError {}
 
+/// Error: a text of entries has errors, or the device refuses some of its statements. The device may
+/// have a part of the entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyTextError {
+    /// Errors in the text.
+    Text(Vec<EntryError>),
+    /// The device refused some of the statements.
+    Refused(ApplyError),
+}
+
 /// Applies all updates of a file, in file order.
 ///
 /// # Errors
 /// The statements that the device refuses, each with its position in the file. The other
 /// statements are applied: a caller that wants all or none must discard the device.
 pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), ApplyError> {
-    let mut added: BTreeMap<(TableId, EntryId), usize> = BTreeMap::new();
-    let mut errors = Vec::new();
-    let mut refused = 0;
-    for (at, update) in file.updates().iter().enumerate() {
+    let mut applied = AppliedStatements::new(file.name(), file.text());
+    for (update, place) in file.placed() {
+        applied.apply(device, update, place);
+    }
+    applied.finish()
+}
+
+/// Applies the text of an entries file, in file order. Each statement is applied when it is read,
+/// so that a large file needs no memory for its updates. `name` is the name of the file in errors.
+///
+/// # Errors
+/// The errors of the text, or else the statements that the device refuses. The device may have a
+/// part of the entries: a caller that wants all or none must discard the device.
+pub fn apply_text(device: &mut Device, name: &str, text: &str) -> Result<(), ApplyTextError> {
+    let program = Arc::clone(device.program());
+    let mut applied = AppliedStatements::new(name, text);
+    let read = entries::read_each(&program, name, text, &mut |update, place| {
+        applied.apply(device, &update, place);
+    });
+    read.map_err(ApplyTextError::Text)?;
+    applied.finish().map_err(ApplyTextError::Refused)
+}
+
+/// Statements of a file that were applied to a device, and the errors of those that were refused.
+struct AppliedStatements<'f> {
+    name: &'f str,
+    text: &'f str,
+    statements: usize,
+    refused: usize,
+    errors: Vec<EntryError>,
+    /// By table, the entries that were added, in ascending order of their ids.
+    added: BTreeMap<TableId, Vec<(EntryId, StatementPlace)>>,
+}
+
+impl<'f> AppliedStatements<'f> {
+    fn new(name: &'f str, text: &'f str) -> Self {
+        AppliedStatements {
+            name,
+            text,
+            statements: 0,
+            refused: 0,
+            errors: Vec::new(),
+            added: BTreeMap::new(),
+        }
+    }
+
+    fn apply(&mut self, device: &mut Device, update: &Update, place: StatementPlace) {
+        self.statements += 1;
         match (update, apply(device, update)) {
             (Update::Insert(table, _), Ok(Some(entry))) => {
-                added.insert((*table, entry), at);
+                self.added.entry(*table).or_default().push((entry, place));
             }
             (_, Ok(_)) => {}
             (_, Err(error)) => {
-                refused += 1;
-                if errors.len() < MAX_ERRORS {
-                    let first = first_of(&added, update, &error);
-                    errors.push(EntryError {
-                        hint: first.map(|at| format!("line {} adds it", file.line(at))),
-                        ..file.error(at, error.message)
+                self.refused += 1;
+                if self.errors.len() < MAX_ERRORS {
+                    let first = self.first_of(update, &error);
+                    self.errors.push(EntryError {
+                        hint: first.map(|at| format!("line {} adds it", at.line(self.text))),
+                        ..place.error(self.name, self.text, error.message)
                     });
                 }
             }
         }
     }
-    if refused == 0 {
-        return Ok(());
-    }
-    Err(ApplyError {
-        errors,
-        refused,
-        statements: file.updates().len(),
-        file: file.name().to_string(),
-    })
-}
 
-/// Returns the statement of the same file that added the entry that already exists.
-fn first_of(
-    added: &BTreeMap<(TableId, EntryId), usize>,
-    update: &Update,
-    error: &ControlError,
-) -> Option<usize> {
-    let Update::Insert(table, _) = update else {
-        return None;
-    };
-    added.get(&(*table, error.existing?)).copied()
+    /// Returns the statement of the same file that added the entry that already exists.
+    fn first_of(&self, update: &Update, error: &ControlError) -> Option<StatementPlace> {
+        let Update::Insert(table, _) = update else {
+            return None;
+        };
+        let (added, existing) = (self.added.get(table)?, error.existing?);
+        let at = added.binary_search_by_key(&existing, |(entry, _)| *entry);
+        Some(added[at.ok()?].1)
+    }
+
+    fn finish(self) -> Result<(), ApplyError> {
+        if self.refused == 0 {
+            return Ok(());
+        }
+        Err(ApplyError {
+            errors: self.errors,
+            refused: self.refused,
+            statements: self.statements,
+            file: self.name.to_string(),
+        })
+    }
 }
 
 fn change(device: &Device, update: &Update) -> Change {

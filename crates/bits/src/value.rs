@@ -10,17 +10,19 @@ use std::fmt;
 /// Equal values have equal width and equal bits. The order is by the unsigned number, then by
 /// width. Values of up to 128 bits are stored inline.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Value {
-    width: u32,
-    store: Store,
-}
+pub struct Value(Store);
 
 /// `Inline` if and only if the width is at most 128, so that equality can be derived.
+///
+/// Each variant has the width, beside which the variant's number has room: tables of a million
+/// entries keep millions of values.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Store {
-    Inline([u64; 2]),
-    Boxed(Box<[u64]>),
+    Inline { width: u32, limbs: [u64; 2] },
+    Boxed { width: u32, limbs: Box<[u64]> },
 }
+
+const _: () = assert!(size_of::<Value>() == 24);
 
 /// Error of creating a value of a given width.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,12 +64,17 @@ impl std::error::Error for ValueError {}
 impl Value {
     /// Returns 0.
     pub fn zero(width: u32) -> Self {
-        let store = if width <= 128 {
-            Store::Inline([0; 2])
+        Self(if width <= 128 {
+            Store::Inline {
+                width,
+                limbs: [0; 2],
+            }
         } else {
-            Store::Boxed(vec![0; limbs_for(width)].into_boxed_slice())
-        };
-        Self { width, store }
+            Store::Boxed {
+                width,
+                limbs: vec![0; limbs_for(width)].into_boxed_slice(),
+            }
+        })
     }
 
     /// Returns `width` ones.
@@ -148,7 +155,7 @@ impl Value {
 
     /// `self = self * base + digit`.
     fn push_digit(&mut self, base: u32, digit: u32) -> Result<(), ValueError> {
-        let width = self.width;
+        let width = self.width();
         let limbs = self.limbs_mut();
         let over = limbs::mul_add_small(limbs, u64::from(base), u64::from(digit));
         let top_is_canonical = limbs
@@ -164,23 +171,25 @@ impl Value {
     /// Returns the width in bits.
     #[inline]
     pub fn width(&self) -> u32 {
-        self.width
+        match self.0 {
+            Store::Inline { width, .. } | Store::Boxed { width, .. } => width,
+        }
     }
 
     /// Returns the number as `limbs_for(width)` limbs, least significant first.
     #[inline]
     pub fn limbs(&self) -> &[u64] {
-        match &self.store {
-            Store::Inline(limbs) => &limbs[..limbs_for(self.width)],
-            Store::Boxed(limbs) => limbs,
+        match &self.0 {
+            Store::Inline { width, limbs } => &limbs[..limbs_for(*width)],
+            Store::Boxed { limbs, .. } => limbs,
         }
     }
 
     #[inline]
     fn limbs_mut(&mut self) -> &mut [u64] {
-        match &mut self.store {
-            Store::Inline(limbs) => &mut limbs[..limbs_for(self.width)],
-            Store::Boxed(limbs) => limbs,
+        match &mut self.0 {
+            Store::Inline { width, limbs } => &mut limbs[..limbs_for(*width)],
+            Store::Boxed { limbs, .. } => limbs,
         }
     }
 
@@ -206,9 +215,9 @@ impl Value {
 
     /// Returns the number in `width / 8` bytes, rounded up, most significant first.
     pub fn to_be_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.width.div_ceil(8) as usize];
-        let offset = bytes.len() * 8 - self.width as usize;
-        wire::write(&mut bytes, offset, self.width, self.limbs())
+        let mut bytes = vec![0; self.width().div_ceil(8) as usize];
+        let offset = bytes.len() * 8 - self.width() as usize;
+        wire::write(&mut bytes, offset, self.width(), self.limbs())
             .expect("the bytes were made to fit");
         bytes
     }
@@ -232,8 +241,8 @@ impl Value {
     #[must_use]
     #[allow(clippy::should_implement_trait)]
     pub fn not(&self) -> Self {
-        let mut result = Self::zero(self.width);
-        limbs::not(result.limbs_mut(), self.limbs(), self.width);
+        let mut result = Self::zero(self.width());
+        limbs::not(result.limbs_mut(), self.limbs(), self.width());
         result
     }
 
@@ -241,8 +250,8 @@ impl Value {
     #[must_use]
     #[allow(clippy::should_implement_trait)]
     pub fn neg(&self) -> Self {
-        let mut result = Self::zero(self.width);
-        limbs::neg(result.limbs_mut(), self.limbs(), self.width);
+        let mut result = Self::zero(self.width());
+        limbs::neg(result.limbs_mut(), self.limbs(), self.width());
         result
     }
 
@@ -266,7 +275,7 @@ impl Value {
     /// Returns `len` if exactly the `len` most significant bits are ones.
     pub fn prefix_len(&self) -> Option<u32> {
         let ones: u32 = self.limbs().iter().map(|limb| limb.count_ones()).sum();
-        (*self == Self::prefix_mask(ones, self.width)).then_some(ones)
+        (*self == Self::prefix_mask(ones, self.width())).then_some(ones)
     }
 }
 
@@ -300,7 +309,7 @@ impl Ord for Value {
         });
         longer
             .then_with(|| limbs::cmp(&a[..shared], &b[..shared]))
-            .then(self.width.cmp(&other.width))
+            .then(self.width().cmp(&other.width()))
     }
 }
 
@@ -323,6 +332,6 @@ impl fmt::Display for Value {
 /// Writes a P4 literal: width, `w`, number.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}w{self}", self.width)
+        write!(f, "{}w{self}", self.width())
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use exec::Engine;
 use packet::Nanos;
-use runtime::EntriesFileError;
 use switch::{Device, DeviceConfig};
 use terminal::out;
 
@@ -114,13 +113,7 @@ pub fn device_with_entries(
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
     match runtime::apply_entries(device, file, text) {
         Ok(()) => true,
-        Err(EntriesFileError::Text(errors)) => {
-            errors
-                .iter()
-                .for_each(|error| out::note(&error.to_string()));
-            false
-        }
-        Err(error @ EntriesFileError::Refused(_)) => {
+        Err(error) => {
             out::note(&error.to_string());
             false
         }

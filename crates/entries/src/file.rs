@@ -20,7 +20,7 @@ use crate::update::{
 };
 use crate::value;
 
-pub use placed::EntriesFile;
+pub use placed::{EntriesFile, StatementPlace};
 pub(crate) use target::read_target;
 
 /// Arguments as written: an optional name, and the value.
@@ -34,6 +34,29 @@ pub fn read<'a>(
     text: &'a str,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     read_file(&Schema::of(program), file, text, Restrictions::Enforced)
+}
+
+/// Reads an entries file as [`read`] does, and hands each update to `take` as soon as it is read, so
+/// that a large file needs no memory for its updates. From the first error on, no update is handed
+/// over.
+///
+/// # Errors
+/// All errors of the text.
+pub fn read_each(
+    program: &Program,
+    file: &str,
+    text: &str,
+    take: &mut dyn FnMut(Update, StatementPlace),
+) -> Result<(), Vec<EntryError>> {
+    let schema = Schema::of(program);
+    let text = without_mark(text);
+    if EntriesFormat::of(text) == EntriesFormat::Statements {
+        return each_statement(&schema, file, text, Restrictions::Enforced, take);
+    }
+    let file = read_file(&schema, file, text, Restrictions::Enforced)?;
+    let placed = file.placed();
+    placed.for_each(|(update, place)| take(update.clone(), place));
+    Ok(())
 }
 
 /// Treatment of entries that break a restriction.
@@ -83,7 +106,10 @@ fn read_bmv2<'a>(
             return Err(located(faults));
         }
     }
-    let (updates, places) = all.into_iter().unzip();
+    let placed = all.into_iter();
+    let (updates, places) = placed
+        .map(|(update, at)| (update, StatementPlace::of(at)))
+        .unzip();
     Ok(EntriesFile::new(file, text, updates, places))
 }
 
@@ -93,12 +119,27 @@ fn read_statements<'a>(
     text: &'a str,
     restrictions: Restrictions,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
+    let (mut updates, mut places) = (Vec::new(), Vec::new());
+    each_statement(schema, file, text, restrictions, &mut |update, place| {
+        updates.push(update);
+        places.push(place);
+    })?;
+    Ok(EntriesFile::new(file, text, updates, places))
+}
+
+/// Reads statements, and hands over their updates until the first error.
+fn each_statement(
+    schema: &Schema,
+    file: &str,
+    text: &str,
+    restrictions: Restrictions,
+    take: &mut dyn FnMut(Update, StatementPlace),
+) -> Result<(), Vec<EntryError>> {
     let mut reader = Reader {
         schema,
         text,
         at: 0,
     };
-    let (mut updates, mut places) = (Vec::new(), Vec::new());
     let mut errors = Vec::new();
     while reader.skip_to_statement() {
         let start = reader.at;
@@ -112,8 +153,9 @@ fn read_statements<'a>(
                 {
                     errors.push(fault.locate(file, text));
                 }
-                updates.push(update);
-                places.push((start, end));
+                if errors.is_empty() {
+                    take(update, StatementPlace::of((start, end)));
+                }
             }
             Err(fault) => {
                 errors.push(fault.locate(file, text));
@@ -121,10 +163,10 @@ fn read_statements<'a>(
             }
         }
     }
-    if !errors.is_empty() {
-        return Err(errors);
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(errors),
     }
-    Ok(EntriesFile::new(file, text, updates, places))
 }
 
 /// Removes a byte order mark, which some editors write at the beginning.

@@ -38,6 +38,35 @@ fn examples_of_the_guide_are_read() {
 }
 
 #[test]
+fn updates_are_handed_over_one_by_one_until_the_first_error() {
+    let program = program();
+    let mut blocks = blocks("entries");
+    blocks.push("\u{feff}# commands of BMv2\n\ntable_add");
+    for block in blocks {
+        let mut each = Vec::new();
+        let result = entries::read_each(&program, "guide", block, &mut |update, place| {
+            each.push((update, place));
+        });
+        match read(&program, "guide", block) {
+            Ok(all) => {
+                assert_eq!(result, Ok(()));
+                let placed = all.placed().map(|(update, place)| (update.clone(), place));
+                assert_eq!(each, placed.collect::<Vec<_>>());
+            }
+            Err(errors) => {
+                assert_eq!(result, Err(errors));
+                assert_eq!(each, []);
+            }
+        }
+        let text = format!("{block}\nno_such_table {{ }} -> x()\n{block}");
+        let mut handed = 0;
+        let result = entries::read_each(&program, "guide", &text, &mut |_, _| handed += 1);
+        assert!(result.is_err());
+        assert!(handed <= each.len(), "{text}");
+    }
+}
+
+#[test]
 fn the_error_of_the_guide_is_what_is_told() {
     let shown = blocks("text")[0];
     let wrong = "# routes\nipv4_lmp { hdr.ipv4.dst_addr: 10.0.0.0/8; } -> drop()\n";

@@ -3,28 +3,22 @@
 use std::fmt;
 use std::time::Duration;
 
-use apply_entries::ApplyError;
-use entries::EntryError;
+use apply_entries::ApplyTextError;
 use switch::{Device, Improved};
 
 /// Error: an entries file has errors. The device may have a part of its entries, so it must not be
 /// used.
 #[derive(Debug)]
-pub enum EntriesFileError {
-    /// Errors in the text. Nothing was applied.
-    Text(Vec<EntryError>),
-    /// The device refused some of the statements.
-    Refused(ApplyError),
-}
+pub struct EntriesFileError(ApplyTextError);
 
 impl fmt::Display for EntriesFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EntriesFileError::Text(errors) => {
+        match &self.0 {
+            ApplyTextError::Text(errors) => {
                 let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 f.write_str(&lines.join("\n"))
             }
-            EntriesFileError::Refused(refused) => write!(f, "{refused}; nothing is run"),
+            ApplyTextError::Refused(refused) => write!(f, "{refused}; nothing is run"),
         }
     }
 }
@@ -37,8 +31,7 @@ impl std::error::Error for EntriesFileError {}
 /// # Errors
 /// The errors of the text, or the statements that the device refuses.
 pub fn apply_entries(device: &mut Device, file: &str, text: &str) -> Result<(), EntriesFileError> {
-    let entries = entries::read(device.program(), file, text).map_err(EntriesFileError::Text)?;
-    apply_entries::apply_file(device, &entries).map_err(EntriesFileError::Refused)?;
+    apply_entries::apply_text(device, file, text).map_err(EntriesFileError)?;
     // No packets arrive yet, so the time for this is free.
     while device.improve(Duration::MAX) != Improved::NoMore {}
     Ok(())

@@ -219,10 +219,3 @@ impl Rank {
         Self { class: number, id }
     }
 }
-
-/// Key under which the control side finds an entry: match and priority, as in P4Runtime.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Identity {
-    pub(crate) matches: Arc<[FieldMatch]>,
-    pub(crate) priority: Option<i32>,
-}

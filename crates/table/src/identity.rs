@@ -1,15 +1,73 @@
-//! [`IdentityHash`]: keyed hash of the identity (match and priority) of entries.
+//! [`IdentityIndex`]: the entries of a table by their identity: match and priority, as in
+//! P4Runtime.
 
+use crate::entry::{Entry, EntryIdx};
 use crate::flat_map::Seed;
-use std::hash::{BuildHasher, Hasher};
+use crate::key::FieldMatch;
+use crate::slots::SlotStore;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// Map from match and priority to the entry. It holds entry indices only, 5 bytes for a place: the
+/// matches are those of the entries.
+#[derive(Debug, Default)]
+pub(crate) struct IdentityIndex {
+    places: HashTable<EntryIdx>,
+    hash: IdentityHash,
+}
+
+impl IdentityIndex {
+    /// Returns the entry with this match and priority. `slots` must have all entries of the index.
+    pub(crate) fn find(
+        &self,
+        slots: &SlotStore,
+        matches: &[FieldMatch],
+        priority: Option<i32>,
+    ) -> Option<EntryIdx> {
+        let hash = self.hash.of(matches, priority);
+        let is_it = |idx: &EntryIdx| {
+            let entry = slots.get(*idx);
+            entry.is_some_and(|entry| *entry.matches == *matches && entry.priority == priority)
+        };
+        self.places.find(hash, is_it).copied()
+    }
+
+    /// Adds an entry. No entry of the index may have its match and priority.
+    pub(crate) fn insert(&mut self, slots: &SlotStore, idx: EntryIdx, entry: &Entry) {
+        let hash = &self.hash;
+        let rehash = |idx: &EntryIdx| slots.get(*idx).map_or(0, |entry| hash.of_entry(entry));
+        self.places.insert_unique(hash.of_entry(entry), idx, rehash);
+    }
+
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, idx: EntryIdx, entry: &Entry) {
+        let hash = self.hash.of_entry(entry);
+        if let Ok(place) = self.places.find_entry(hash, |&other| other == idx) {
+            place.remove();
+        }
+    }
+}
 
 /// Builds hashers with one secret seed, so that a controller cannot choose entries that collide.
 #[derive(Debug, Clone)]
-pub(crate) struct IdentityHash(Seed);
+struct IdentityHash(Seed);
 
 impl Default for IdentityHash {
     fn default() -> Self {
         Self(Seed::random())
+    }
+}
+
+impl IdentityHash {
+    fn of(&self, matches: &[FieldMatch], priority: Option<i32>) -> u64 {
+        let mut hasher = self.build_hasher();
+        matches.hash(&mut hasher);
+        priority.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn of_entry(&self, entry: &Entry) -> u64 {
+        self.of(&entry.matches, entry.priority)
     }
 }
 
@@ -24,7 +82,7 @@ impl BuildHasher for IdentityHash {
 
 /// Hash state. Each number costs one multiplication.
 #[derive(Debug)]
-pub(crate) struct IdentityHasher {
+struct IdentityHasher {
     seed: Seed,
     hash: u64,
 }

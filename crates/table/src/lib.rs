@@ -38,6 +38,7 @@ pub mod counter;
 pub mod engine;
 pub mod entry;
 mod flat_map;
+mod id_index;
 mod identity;
 pub mod key;
 pub mod learning;

@@ -6,11 +6,11 @@ use crate::engine::{
     self, DirectIndex, Improved, MatchEngine, Matcher, Rule, TrieIndex, VectorIndex,
 };
 use crate::entry::{
-    Entry, EntryAction, EntryId, EntryIdx, GroupId, Identity, MemberId, NewEntry, Rank,
-    UsageReading,
+    Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Rank, UsageReading,
 };
 use crate::flat_map::HashIndex;
-use crate::identity::IdentityHash;
+use crate::id_index::IdIndex;
+use crate::identity::IdentityIndex;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
 use crate::places::Places;
@@ -19,7 +19,7 @@ use crate::records::{RecordLayout, RecordStore, Records};
 use crate::slots::{SlotStore, Slots};
 use crate::tally::{Cells, CounterShard, TIME, Tally, add};
 use bits::Id;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,6 +77,11 @@ impl TableSpec {
 
     fn new_meter(&self) -> Option<Arc<MeterCell>> {
         self.direct_meter.map(|unit| Arc::new(MeterCell::new(unit)))
+    }
+
+    /// Returns the number of usage rows at the start of a table with `rows` rows.
+    fn usage_rows(&self, rows: usize) -> usize {
+        if self.notes_usage { rows } else { 0 }
     }
 
     /// Returns the number of rows of direct counters in a table with `rows` rows.
@@ -199,16 +204,19 @@ pub struct Table {
     slots: SlotStore,
     places: Places,
     records: RecordStore,
-    /// Usage rows. Row 0 is for the default action, row `idx + 1` for the entry.
+    /// Usage rows. Row 0 is for the default action, row `idx + 1` for the entry. No rows while
+    /// packets write none.
     usage: Tally,
+    /// Times of insertion by entry index, while there are no usage rows.
+    inserted_ns: Vec<u64>,
     /// True if packets write usage rows.
     notes_usage: bool,
     /// Direct counters, with the same rows; no rows if the table has none.
     counts: Tally,
     /// One row: packets that hit an entry, and packets that missed.
     totals: Tally,
-    by_identity: HashMap<Identity, EntryIdx, IdentityHash>,
-    by_id: BTreeMap<EntryId, EntryIdx>,
+    by_identity: IdentityIndex,
+    by_id: IdIndex,
     uses: Uses,
     next_id: u64,
     /// The last snapshot. Dropped before the engine changes, because the engine only writes to
@@ -285,12 +293,13 @@ impl Table {
             slots: SlotStore::new(),
             places: Places::new(places),
             records,
-            usage: Tally::new(places + 1, USAGE_WORDS),
+            usage: Tally::new(spec.usage_rows(places + 1), USAGE_WORDS),
+            inserted_ns: vec![0; if spec.notes_usage { 0 } else { places }],
             counts: Tally::new(spec.counter_rows(places + 1), COUNTER_WORDS),
             notes_usage: spec.notes_usage,
             totals: Tally::new(1, total::WORDS),
-            by_identity: HashMap::default(),
-            by_id: BTreeMap::new(),
+            by_identity: IdentityIndex::default(),
+            by_id: IdIndex::default(),
             uses,
             next_id: 0,
             snapshot: None,
@@ -333,18 +342,14 @@ impl Table {
     /// Inserts an entry at time `now_ns`.
     pub fn insert(&mut self, new: NewEntry, now_ns: u64) -> Result<EntryId, TableError> {
         self.check_identity(&new.matches, new.priority, new.is_const)?;
-        let identity = Identity {
-            matches: new.matches.into(),
-            priority: new.priority,
-        };
-        if let Some(&idx) = self.by_identity.get(&identity) {
-            return Err(TableError::Duplicate(self.at(idx).id));
+        if let Some(entry) = self.find(&new.matches, new.priority) {
+            return Err(TableError::Duplicate(entry.id));
         }
         let idx = self.allocate()?;
         self.snapshot = None;
         let entry = Arc::new(Entry {
             id: EntryId(self.next_id),
-            matches: identity.matches.clone(),
+            matches: new.matches.into(),
             priority: new.priority,
             action: new.action,
             is_const: new.is_const,
@@ -354,14 +359,16 @@ impl Table {
             meter: self.spec.new_meter(),
         });
         self.next_id += 1;
-        self.notes_usage |= entry.idle_timeout_ns.is_some();
-        self.begin_row(idx.index() + 1, now_ns);
+        if entry.idle_timeout_ns.is_some() {
+            self.note_usage();
+        }
+        self.begin_row(idx, now_ns);
         self.engine.insert(Rule {
             idx,
             matches: &entry.matches,
             rank: self.rank(&entry),
         });
-        self.by_identity.insert(identity, idx);
+        self.by_identity.insert(&self.slots, idx, &entry);
         self.by_id.insert(entry.id, idx);
         self.uses.add(&entry.action);
         let id = entry.id;
@@ -380,7 +387,9 @@ impl Table {
     ) -> Result<(), TableError> {
         let idx = self.changeable(id)?;
         let old = self.at(idx).clone();
-        self.notes_usage |= idle_timeout_ns.is_some();
+        if idle_timeout_ns.is_some() {
+            self.note_usage();
+        }
         self.uses.remove(&old.action);
         self.uses.add(&action);
         let entry = Entry {
@@ -401,12 +410,9 @@ impl Table {
 
     /// Deletes all entries except const ones.
     pub fn clear(&mut self) {
-        let entries = std::mem::take(&mut self.by_id);
-        let (kept, deleted): (Vec<_>, Vec<_>) = entries
-            .into_iter()
-            .partition(|(_, idx)| self.at(*idx).is_const);
-        self.by_id = kept.into_iter().collect();
-        for (_, idx) in deleted {
+        let all = self.by_id.indices();
+        let deleted: Vec<EntryIdx> = all.filter(|&idx| !self.at(idx).is_const).collect();
+        for idx in deleted {
             self.take(idx);
         }
     }
@@ -436,26 +442,23 @@ impl Table {
 
     /// Returns the entry with this match and priority.
     pub fn find(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<&Arc<Entry>> {
-        let identity = Identity {
-            matches: matches.into(),
-            priority,
-        };
-        self.by_identity.get(&identity).map(|&idx| self.at(idx))
+        let found = self.by_identity.find(&self.slots, matches, priority);
+        found.map(|idx| self.at(idx))
     }
 
     /// Returns the entry with this id.
     pub fn get(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.by_id.get(&id).map(|&idx| self.at(idx))
+        self.by_id.get(id).map(|idx| self.at(idx))
     }
 
     /// Iterates over all entries in order of insertion.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> + ExactSizeIterator {
-        self.by_id.values().map(|&idx| self.at(idx))
+        self.by_id.indices().map(|idx| self.at(idx))
     }
 
     /// Iterates over the entries from this id on, in order of insertion.
     pub fn iter_from(&self, from: EntryId) -> impl Iterator<Item = &Arc<Entry>> {
-        self.by_id.range(from..).map(|(_, &idx)| self.at(idx))
+        self.by_id.iter_from(from).map(|(_, idx)| self.at(idx))
     }
 
     /// Returns the numbers of hits and misses.
@@ -471,12 +474,15 @@ impl Table {
     pub fn usage(&self) -> impl Iterator<Item = (EntryId, UsageReading)> {
         self.by_id
             .iter()
-            .map(|(&id, idx)| (id, self.read_usage(idx.index() + 1)))
+            .map(|(id, idx)| (id, self.read_usage(Some(idx))))
     }
 
     /// Returns the usage of an entry, or of the default action for `None`.
     pub fn usage_of(&self, entry: Option<EntryId>) -> Option<UsageReading> {
-        Some(self.read_usage(self.row(entry)?))
+        match entry {
+            None => Some(self.read_usage(None)),
+            Some(id) => Some(self.read_usage(Some(self.by_id.get(id)?))),
+        }
     }
 
     /// Returns the direct counter of an entry, or of the default action for `None`.
@@ -517,11 +523,19 @@ impl Table {
     fn row(&self, entry: Option<EntryId>) -> Option<usize> {
         match entry {
             None => Some(0),
-            Some(id) => self.by_id.get(&id).map(|idx| idx.index() + 1),
+            Some(id) => self.by_id.get(id).map(|idx| idx.index() + 1),
         }
     }
 
-    fn read_usage(&self, row: usize) -> UsageReading {
+    fn read_usage(&self, entry: Option<EntryIdx>) -> UsageReading {
+        if !self.notes_usage {
+            let inserted = entry.map(|idx| self.inserted_ns[idx.index()]);
+            return UsageReading {
+                last_use_ns: inserted.unwrap_or_default(),
+                ..UsageReading::default()
+            };
+        }
+        let row = row_of(entry);
         UsageReading {
             hits: self.usage.read(row, word::HITS),
             bytes: self.usage.read(row, word::BYTES),
@@ -529,12 +543,34 @@ impl Table {
         }
     }
 
-    /// Resets a row for a new entry.
-    fn begin_row(&mut self, row: usize, now_ns: u64) {
-        for word in [word::HITS, word::BYTES] {
-            self.usage.write(row, word, 0);
+    /// Makes packets write usage rows from the next snapshot on.
+    fn note_usage(&mut self) {
+        if self.notes_usage {
+            return;
         }
-        self.usage.write(row, word::LAST_USE, now_ns);
+        self.notes_usage = true;
+        self.snapshot = None;
+        let rows = self.places.len() + 1;
+        self.usage.resize(rows, self.usage.lanes());
+        for (at, inserted_ns) in std::mem::take(&mut self.inserted_ns)
+            .into_iter()
+            .enumerate()
+        {
+            self.usage.write(at + 1, word::LAST_USE, inserted_ns);
+        }
+    }
+
+    /// Resets the rows of a new entry.
+    fn begin_row(&mut self, idx: EntryIdx, now_ns: u64) {
+        let row = idx.index() + 1;
+        if self.notes_usage {
+            for word in [word::HITS, word::BYTES] {
+                self.usage.write(row, word, 0);
+            }
+            self.usage.write(row, word::LAST_USE, now_ns);
+        } else {
+            self.inserted_ns[idx.index()] = now_ns;
+        }
         if self.spec.direct_counter.is_some() {
             self.counts.write(row, counted::PACKETS, 0);
             self.counts.write(row, counted::BYTES, 0);
@@ -544,12 +580,12 @@ impl Table {
     /// Iterates over the entries that no packet has hit for at least their idle timeout, with the
     /// time of the last hit.
     pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = (&Arc<Entry>, u64)> {
-        let timed = self.by_id.values().filter_map(|&idx| {
+        let timed = self.by_id.indices().filter_map(|idx| {
             let entry = self.at(idx);
             Some((idx, entry, entry.idle_timeout_ns?))
         });
         timed.filter_map(move |(idx, entry, timeout)| {
-            let last = self.usage.read(idx.index() + 1, word::LAST_USE);
+            let last = self.read_usage(Some(idx)).last_use_ns;
             (now_ns.saturating_sub(last) >= timeout).then_some((entry, last))
         })
     }
@@ -659,7 +695,7 @@ impl Table {
     }
 
     fn changeable(&self, id: EntryId) -> Result<EntryIdx, TableError> {
-        let &idx = self.by_id.get(&id).ok_or(TableError::NotFound)?;
+        let idx = self.by_id.get(id).ok_or(TableError::NotFound)?;
         if self.at(idx).is_const {
             Err(TableError::ConstEntry(id))
         } else {
@@ -675,12 +711,8 @@ impl Table {
             matches: &entry.matches,
             rank: self.rank(&entry),
         });
-        let identity = Identity {
-            matches: entry.matches.clone(),
-            priority: entry.priority,
-        };
-        self.by_identity.remove(&identity);
-        self.by_id.remove(&entry.id);
+        self.by_identity.remove(idx, &entry);
+        self.by_id.remove(entry.id);
         self.uses.remove(&entry.action);
         self.put(idx, None);
         self.places.give_back(idx);
@@ -708,7 +740,11 @@ impl Table {
         }
         let longer = (len * 2).min(if len < capacity { capacity } else { most });
         let lanes = self.usage.lanes();
-        self.usage.resize(longer + 1, lanes);
+        if self.notes_usage {
+            self.usage.resize(longer + 1, lanes);
+        } else {
+            self.inserted_ns.resize(longer, 0);
+        }
         self.counts
             .resize(self.spec.counter_rows(longer + 1), lanes);
         self.places.grow(longer);
@@ -900,7 +936,8 @@ impl Lookup {
     }
 
     /// Returns the cells of the usage rows, of [`USAGE_WORDS`] words each: packets, bytes, and time
-    /// of the last packet. Row 0 is for the default action, row `idx + 1` for the entry.
+    /// of the last packet. Row 0 is for the default action, row `idx + 1` for the entry. Empty
+    /// while packets write no usage rows.
     #[inline]
     pub fn usage(&self) -> &Cells {
         &self.usage

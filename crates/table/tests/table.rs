@@ -178,6 +178,40 @@ fn cells_outlive_a_modification_and_count_for_old_snapshots_too() {
 }
 
 #[test]
+fn an_entry_that_gets_a_time_out_later_is_unused_since_its_insertion() {
+    let shape = KeyShape::new([KeyField {
+        width: 8,
+        kind: MatchKind::Exact,
+    }]);
+    let spec = TableSpec {
+        notes_usage: false,
+        ..TableSpec::new(shape, 100)
+    };
+    let mut table = Table::new(spec, action(0));
+    let ids: Vec<EntryId> = (0..40)
+        .map(|number| table.insert(exact(number), 100 + number).unwrap())
+        .collect();
+    let last_use = |table: &Table, id| table.usage_of(Some(id)).map(|usage| usage.last_use_ns);
+    let before = table.snapshot();
+    assert_eq!(last_use(&table, ids[39]), Some(139));
+    // Packets that hold the snapshot from before write no rows.
+    before.record(before.find(&[3]), CounterShard::new(0), 64, 500);
+    let timeout = Some(50);
+    table
+        .modify(ids[3], action(1), timeout, Box::default())
+        .unwrap();
+    assert_eq!(last_use(&table, ids[3]), Some(103));
+    assert_eq!(last_use(&table, ids[39]), Some(139));
+    let late = table.insert(exact(200), 300).unwrap();
+    assert_eq!(last_use(&table, late), Some(300));
+    assert_eq!(table.idle(152).count(), 0);
+    assert_eq!(table.idle(153).count(), 1);
+    let after = table.snapshot();
+    after.record(after.find(&[39]), CounterShard::new(0), 64, 600);
+    assert_eq!(last_use(&table, ids[39]), Some(600));
+}
+
+#[test]
 fn an_entry_is_idle_when_its_time_out_has_passed_since_the_last_packet() {
     let mut table = table(&[MatchKind::Exact]);
     let id = table

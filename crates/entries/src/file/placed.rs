@@ -5,14 +5,39 @@ use crate::restriction;
 use crate::schema::Schema;
 use crate::update::Update;
 
+/// Position of a statement in the text of an entries file: the byte range of its first line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StatementPlace {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl StatementPlace {
+    pub(super) fn of((start, end): (usize, usize)) -> StatementPlace {
+        StatementPlace { start, end }
+    }
+
+    /// Returns the line of the text, from 1, in which the statement begins.
+    pub fn line(self, text: &str) -> u32 {
+        self.error("", text, "").line
+    }
+
+    /// Returns an error at the statement, for errors found after parsing. `file` is the name of the
+    /// file, and `text` its text.
+    pub fn error(self, file: &str, text: &str, message: impl Into<String>) -> EntryError {
+        let text = super::without_mark(text);
+        EntriesError::new((self.start, self.end), message).locate(file, text)
+    }
+}
+
 /// Updates of an entries file.
 #[derive(Clone, Debug)]
 pub struct EntriesFile<'a> {
     file: &'a str,
     text: &'a str,
     updates: Vec<Update>,
-    /// Byte range of the first line of each update's statement.
-    places: Vec<(usize, usize)>,
+    /// Place of each update's statement.
+    places: Vec<StatementPlace>,
 }
 
 impl<'a> EntriesFile<'a> {
@@ -20,7 +45,7 @@ impl<'a> EntriesFile<'a> {
         file: &'a str,
         text: &'a str,
         updates: Vec<Update>,
-        places: Vec<(usize, usize)>,
+        places: Vec<StatementPlace>,
     ) -> EntriesFile<'a> {
         EntriesFile {
             file,
@@ -40,14 +65,25 @@ impl<'a> EntriesFile<'a> {
         &self.updates
     }
 
+    /// Returns the text of the file.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// Returns the line, from 1, in which the statement of an update begins.
     pub fn line(&self, update: usize) -> u32 {
         self.error(update, "").line
     }
 
+    /// Returns the updates with the places of their statements, in the order of the file.
+    pub fn placed(&self) -> impl Iterator<Item = (&Update, StatementPlace)> {
+        self.updates.iter().zip(self.places.iter().copied())
+    }
+
     /// Returns the error of an update that breaks a restriction of its table or of an action.
     pub fn broken_restriction(&self, schema: &Schema, update: usize) -> Option<EntryError> {
-        let at = self.places.get(update).copied().unwrap_or_default();
+        let place = self.places.get(update).copied().unwrap_or_default();
+        let at = (place.start, place.end);
         let broken = restriction::check(schema, self.updates.get(update)?, at).err()?;
         Some(broken.locate(self.file, self.text))
     }
@@ -55,6 +91,6 @@ impl<'a> EntriesFile<'a> {
     /// Returns an error at an update's statement, for errors found after parsing.
     pub fn error(&self, update: usize, message: impl Into<String>) -> EntryError {
         let place = self.places.get(update).copied().unwrap_or_default();
-        EntriesError::new(place, message).locate(self.file, self.text)
+        place.error(self.file, self.text, message)
     }
 }

@@ -26,9 +26,8 @@ impl Table {
             spec.direct_counter.is_some(),
             self.spec.direct_counter.is_some()
         );
-        if spec.notes_usage && !self.notes_usage {
-            self.notes_usage = true;
-            self.snapshot = None;
+        if spec.notes_usage {
+            self.note_usage();
         }
         let is_rewritten = numbers.is_some() || !self.records.go_over(&spec.records);
         if spec.records != self.spec.records {
@@ -45,7 +44,7 @@ impl Table {
     }
 
     fn rewrite(&mut self, numbers: Option<&HashMap<u32, u32>>) {
-        let places: Vec<_> = self.by_id.values().copied().collect();
+        let places: Vec<_> = self.by_id.indices().collect();
         for idx in places {
             let entry = Arc::clone(self.at(idx));
             let entry = match (&entry.action, numbers) {
