@@ -108,9 +108,6 @@ fn missing(sheet: &mut Sheet, subject: &str, source: Origin, why: &str) {
     sheet.say(subject, source, "state", &format!("missing: {why}"));
 }
 
-/// Words of the rows of a program that the timed model does not have.
-const NO_CLASSIFIER: &str = "no classifier is built for the model of the nanoPU";
-
 fn not_measured(_: &mut Context<'_>) -> Result<Part, String> {
     let mut sheet = Sheet::new("table 2");
     let operations = "five operations";
