@@ -4,12 +4,10 @@ use std::time::{Duration, Instant};
 
 use bench::lookups::{Sample, Subject};
 use generators::Kind;
-use nanopu::CostTable;
 use support::quantile::quantile;
 use support::tsc_clock::Clock;
 use table::{EntryIdx, Improved, Lookup};
 
-use super::model::{Classifier, add_model, classify_ns};
 use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Curve, Marks};
@@ -64,44 +62,6 @@ fn times(sample: &Sample, lookup: &Lookup, clock: &Clock) -> Times {
     }
 }
 
-/// Rates of the model in million keys a second.
-const LOADS: [f64; 7] = [0.05, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0];
-
-/// Adds the rows of the model: access control lists under load. Returns the curve at low load.
-fn model_rows(context: &mut Context<'_>, sheet: &mut Sheet) -> Result<Option<Curve>, String> {
-    let costs = CostTable::default();
-    let sizes = context.choose(&[100, 1_000, 10_000, 100_000][..], &[100]);
-    let loads = context.choose(&LOADS[..], &LOADS[..2]);
-    let keys = context.choose(4_000, 200);
-    let mut points = Vec::new();
-    for (number, size) in sizes.iter().copied().enumerate() {
-        let classifier = Classifier::new(size)?;
-        let kilobytes = [("image KB", classifier.bytes as f64 / 1e3)];
-        sheet.add(&format!("acl, {size}"), Origin::Model, &kilobytes);
-        for (at, load) in loads.iter().copied().enumerate() {
-            context.tell(
-                "figure 3, model",
-                number * loads.len() + at,
-                sizes.len() * loads.len(),
-            )?;
-            let times = classifier.times(&costs, load * 1e6, keys)?;
-            let values = [("median ns", times.median), ("p99 ns", times.p99)];
-            sheet.add(&format!("acl, {size}, {load} M/s"), Origin::Model, &values);
-            if at == 0 {
-                points.push(((size as f64).log10(), times.p99 / 1e3));
-            }
-        }
-    }
-    let few = [("p99 ns", classify_ns(&costs)?)];
-    add_model(sheet, "nanoPU, 100", &few, &classify_ns)?;
-    Ok(Some(Curve {
-        marks: Marks::Line,
-        name: "acl, low load (model)",
-        colour: plot::MODEL,
-        points,
-    }))
-}
-
 /// Measures rule sets of all kinds and sizes.
 ///
 /// # Errors
@@ -150,7 +110,6 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         });
     }
     sheet.add("nanoPU, 100", Origin::Paper, &[("p99 ns", 1_000.0)]);
-    curves.extend(model_rows(context, &mut sheet)?);
     sheet.add("eRPC, 100", Origin::Paper, &[("p99 ns", 1_900.0)]);
     for subject in ["service over a ring", "service over UDP"] {
         missing(
@@ -174,7 +133,6 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let svg = plot::curves_below_legend(&axes, &curves)?;
     let note = format!(
         "Measured: one core, learned index of crate `table`, keys that match, one at a time by the counter of the clock and {BATCH} at once; medians of {ROUNDS} rounds. \
-         Model: one core, classifier images of rule sets `acl`, from a client and back over links of 43 ns, random times between keys; at high load keys wait for each other. \
          Paper: 99th percentile from wire to wire at low load; it has no values beyond 100 rules."
     );
     let pictures = vec![Picture {

@@ -7,7 +7,10 @@ use nanopu::{CoreState, Cost, CostTable, Device, Image, LinkFaults, Network, Pic
 use support::quantile::quantile;
 use support::rng::Rng;
 
-use super::super::median;
+use super::super::{Context, Origin, Part, Sheet, median};
+use super::add_model;
+use crate::experiment::Picture;
+use crate::experiment::plot::{self, Axes, Curve, Marks};
 
 const PROGRAM: &[u8] = include_bytes!("../../../../../../examples/nanopu/classifier.elf");
 /// Bytes of memory of the device: the image of 100,000 rules has 8 MB.
@@ -21,19 +24,19 @@ const START: Picos = Picos::from_nanos(10_000);
 /// Rate at which no key waits for another one, in keys a second.
 const LOW: f64 = 50e3;
 /// Rules of the paper's value.
-pub(super) const FEW: usize = 100;
+const FEW: usize = 100;
 
 /// Times from a key to its rule in ns.
-pub(in super::super) struct ClassifyTimes {
-    pub(in super::super) median: f64,
-    pub(in super::super) p99: f64,
+struct ClassifyTimes {
+    median: f64,
+    p99: f64,
 }
 
 /// A rule set as image, with keys.
-pub(in super::super) struct Classifier {
+struct Classifier {
     image: Image,
     /// Bytes of the image.
-    pub(in super::super) bytes: usize,
+    bytes: usize,
     /// Keys as messages, each with the answer.
     requests: Vec<(Vec<u8>, u64)>,
 }
@@ -43,7 +46,7 @@ impl Classifier {
     ///
     /// # Errors
     /// The image does not fit into memory.
-    pub(in super::super) fn new(rules: usize) -> Result<Self, String> {
+    fn new(rules: usize) -> Result<Self, String> {
         let sample = Subject::Ternary(Kind::Acl).sample(rules, KEYS);
         let mut table = sample.table();
         let bytes = table.classifier_image().map_err(|it| it.to_string())?;
@@ -73,7 +76,7 @@ impl Classifier {
     ///
     /// # Errors
     /// An answer is wrong or missing.
-    pub(in super::super) fn times(
+    fn times(
         &self,
         costs: &CostTable,
         per_second: f64,
@@ -136,11 +139,84 @@ impl Classifier {
     }
 }
 
+/// Rates in million keys a second.
+const LOADS: [f64; 8] = [0.05, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0];
+
+/// Returns figure 3: classification under load.
+///
+/// # Errors
+/// The model fails, or a signal arrived.
+pub(in super::super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
+    let mut sheet = Sheet::new("figure 3, model");
+    let costs = CostTable::default();
+    let sizes = [
+        (100, "100 rules (model)", plot::HERE),
+        (1_000, "1,000 rules (model)", plot::NATIVE),
+        (10_000, "10,000 rules (model)", plot::MODEL),
+        (100_000, "100,000 rules (model)", plot::OTHER),
+    ];
+    let sizes = context.choose(&sizes[..], &sizes[..1]);
+    let loads = context.choose(&LOADS[..], &LOADS[..2]);
+    let keys = context.choose(4_000, 200);
+    let few = format!("nanoPU, {FEW}");
+    sheet.add(&few, Origin::Paper, &[("p99 ns", 1_000.0)]);
+    let values = [("p99 ns", classify_ns(&costs)?)];
+    add_model(&mut sheet, &few, &values, &classify_ns)?;
+    let mut curves = Vec::new();
+    let all = sizes.len() * loads.len();
+    for (number, (size, name, colour)) in sizes.iter().copied().enumerate() {
+        let classifier = Classifier::new(size)?;
+        let kilobytes = [("image KB", classifier.bytes as f64 / 1e3)];
+        sheet.add(&format!("acl, {size}"), Origin::Model, &kilobytes);
+        let mut points = Vec::new();
+        for (at, load) in loads.iter().copied().enumerate() {
+            context.tell("figure 3, model", number * loads.len() + at, all)?;
+            let times = classifier.times(&costs, load * 1e6, keys)?;
+            let values = [("median ns", times.median), ("p99 ns", times.p99)];
+            sheet.add(&format!("acl, {size}, {load} M/s"), Origin::Model, &values);
+            points.push((load, times.p99 / 1e3));
+        }
+        // Beyond what the core can do, the queue grows for as long as keys come.
+        points.retain(|(_, micros)| *micros <= MOST_SHOWN);
+        curves.push(Curve {
+            marks: Marks::Line,
+            name,
+            colour,
+            points,
+        });
+    }
+    curves.push(Curve {
+        marks: Marks::Crosses,
+        name: "100 rules, low load (paper)",
+        colour: plot::PAPER,
+        points: vec![(LOADS[0], 1.0)],
+    });
+    let axes = Axes {
+        caption: "Figure 3: classification on the nanoPU",
+        x: "million keys a second",
+        y: "99th percentile, us",
+    };
+    let svg = plot::curves_below_legend(&axes, &curves)?;
+    let note = format!(
+        "Model: one core, classifier images of rule sets `acl`, {keys} keys that match, from a client and back over links of 43 ns in each direction without a switch, random times between keys. \
+         All answers are those of a lookup in the table. At high load keys wait for each other; the picture has no times above {MOST_SHOWN} us. \
+         Paper: the text has the value at low load with {FEW} rules only."
+    );
+    let pictures = vec![Picture {
+        file: "reflex-figure-3-model.svg",
+        svg,
+    }];
+    Ok(sheet.part("Figure 3 of the model: classification", note, pictures))
+}
+
+/// Times in us up to which the picture shows points.
+const MOST_SHOWN: f64 = 12.0;
+
 /// Returns the 99th percentile of a rule set of [`FEW`] rules at low load in ns.
 ///
 /// # Errors
 /// The model fails.
-pub(in super::super) fn classify_ns(costs: &CostTable) -> Result<f64, String> {
+pub(super) fn classify_ns(costs: &CostTable) -> Result<f64, String> {
     Ok(Classifier::new(FEW)?.times(costs, LOW, 400)?.p99)
 }
 

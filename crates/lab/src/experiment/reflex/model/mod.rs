@@ -11,7 +11,7 @@ mod sensitivity;
 use nanopu::{Cost, CostTable, Image, Picos};
 
 use super::{Context, Origin, Part, Sheet, missing};
-pub(super) use classifier::{Classifier, classify_ns};
+pub(super) use classifier::measure as measure_classifier;
 pub(super) use device::{burst, reflex_latencies, wire_to_wire};
 use raft::Knee;
 pub(super) use raft::{raft_times, with_switch};
@@ -129,7 +129,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         ("loopback, wire to wire", device::loopback_ns),
         ("path latency, five hops, ns a report", device::report_ns),
         ("path latency, report to command", device::reflex_ns),
-        ("classification, 100 rules", classify_ns),
+        ("classification, 100 rules", classifier::classify_ns),
         ("write, switch of 1 ns", raft::write_near_ns),
         ("write, switch of 300 ns", raft::write_far_ns),
         ("whole loop", loop_ns),
