@@ -177,7 +177,7 @@ pub(in super::super) fn measure(context: &mut Context<'_>) -> Result<Part, Strin
             points.push((load, times.p99 / 1e3));
         }
         // Beyond what the core can do, the queue grows for as long as keys come.
-        points.retain(|(_, micros)| *micros <= MOST_SHOWN);
+        points.retain(|(_, micros)| *micros <= MAX_SHOWN);
         curves.push(Curve {
             marks: Marks::Line,
             name,
@@ -199,7 +199,7 @@ pub(in super::super) fn measure(context: &mut Context<'_>) -> Result<Part, Strin
     let svg = plot::curves_below_legend(&axes, &curves)?;
     let note = format!(
         "Model: one core, classifier images of rule sets `acl`, {keys} keys that match, from a client and back over links of 43 ns in each direction without a switch, random times between keys. \
-         All answers are those of a lookup in the table. At high load keys wait for each other; the picture has no times above {MOST_SHOWN} us. \
+         All answers are those of a lookup in the table. At high load keys wait for each other; the picture has no times above {MAX_SHOWN} us. \
          Paper: the text has the value at low load with {FEW} rules only."
     );
     let pictures = vec![Picture {
@@ -210,7 +210,7 @@ pub(in super::super) fn measure(context: &mut Context<'_>) -> Result<Part, Strin
 }
 
 /// Times in us up to which the picture shows points.
-const MOST_SHOWN: f64 = 12.0;
+const MAX_SHOWN: f64 = 12.0;
 
 /// Returns the 99th percentile of a rule set of [`FEW`] rules at low load in ns.
 ///
