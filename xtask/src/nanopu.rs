@@ -44,7 +44,8 @@ pub(crate) struct Options {
 const MEMORY: usize = 1 << 20;
 
 /// Programs of examples/nanopu that have shipped images, with their sources.
-const PROGRAMS: [(&str, &[&str]); 5] = [
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("classifier", &["start.S", "classifier.c"]),
     ("figure2", &["figure2.S"]),
     ("loopback", &["start.S", "loopback.c"]),
     ("path_latency", &["start.S", "path_latency.c"]),

@@ -128,3 +128,72 @@ fn a_trace_has_assembly_and_outputs_in_order_of_time_and_ends_with_the_message()
     assert!(json.contains("\"payload\": \"000000000000002a\""), "{json}");
     assert!(json.contains("\"kind\": \"done\""), "{json}");
 }
+
+const CLASSIFIER: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/nanopu/classifier.elf"
+);
+
+/// Two rules over all of their keys, and one over the second one's.
+const RULES: &str = "# the first that matches wins\n\
+    @10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 88\t0x06/0xFF\t0x0000/0x0000\n\
+    @0.0.0.0/0\t192.0.2.7/32\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n\
+    @10.1.0.0/16\t192.0.2.7/32\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n";
+
+#[test]
+fn a_rule_file_becomes_an_image_by_which_the_program_classifies() {
+    let folder = std::env::temp_dir().join(format!("polyplane-rules-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let rules = folder.join("rules.txt");
+    let image = folder.join("rules.image");
+    std::fs::write(&rules, RULES).unwrap();
+    let (rules_path, image_path) = (rules.to_str().unwrap(), image.to_str().unwrap());
+    let output = nanopu(&["image", "--rules", rules_path, "--out", image_path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let note = text(&output.stderr);
+    assert!(note.contains("3 rules"), "{note}");
+    let answer = |key: [u64; 5]| {
+        let payload: String = key.iter().map(|limb| format!("{limb:016x}")).collect();
+        let arguments = [
+            "trace",
+            CLASSIFIER,
+            "--data",
+            image_path,
+            "--payload",
+            &payload,
+            "--json",
+            "--cycles",
+            "13300",
+        ];
+        let output = nanopu(&arguments);
+        let trace: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut sent = trace.as_array().unwrap().iter();
+        let message = sent.find(|row| row["kind"] == "message").unwrap();
+        message["payload"].as_str().unwrap().to_owned()
+    };
+    let of_rule = |number: u64| format!("{number:016x}");
+    let (ten, host) = (0x0a01_0203, 0xc000_0207);
+    assert_eq!(answer([ten, host, 9, 80, 6]), of_rule(0));
+    assert_eq!(answer([ten, host, 9, 80, 17]), of_rule(1));
+    assert_eq!(answer([ten, host + 1, 9, 80, 17]), of_rule(u64::MAX));
+    std::fs::write(&rules, format!("{RULES}10.0.0.0/8 x\n")).unwrap();
+    let refused = nanopu(&["image", "--rules", rules_path, "--out", image_path]);
+    assert_eq!(refused.status.code(), Some(1));
+    let message = text(&refused.stderr);
+    assert!(
+        message.contains("line 5: `x` is no destination prefix"),
+        "{message}"
+    );
+    // Generated rules are more than a memory of 1 MiB has room for.
+    let large = [
+        "image", "--kind", "acl", "--count", "13300", "--out", image_path, "--keys", "2",
+    ];
+    let output = nanopu(&large);
+    assert_eq!(text(&output.stdout).lines().count(), 2);
+    let small = nanopu(&["run", CLASSIFIER, "--data", image_path, "--memory-mib", "1"]);
+    assert_eq!(small.status.code(), Some(1));
+    let message = text(&small.stderr);
+    assert!(message.contains("rules.image: data of "), "{message}");
+    assert!(message.contains("give the device more memory"), "{message}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

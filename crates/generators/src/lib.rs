@@ -14,4 +14,4 @@ pub mod rules;
 
 pub use pattern::Pattern;
 pub use routes::{Family, Route, RoutingTable};
-pub use rules::{FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};
+pub use rules::{FilterError, FiveTuple, Kind, PortRange, Prefix, RuleSet, Spread};

@@ -82,26 +82,3 @@ pub(crate) fn atomic(op: AmoOp, width: Width, old: u64, operand: u64) -> u64 {
         AmoOp::Maxu => old.max(operand),
     }
 }
-
-/// True for an operation of the multiplier.
-pub(crate) const fn is_multiply(op: AluOp) -> bool {
-    matches!(
-        op,
-        AluOp::Mul | AluOp::Mulh | AluOp::Mulhsu | AluOp::Mulhu | AluOp::MulW
-    )
-}
-
-/// True for an operation of the divider.
-pub(crate) const fn is_divide(op: AluOp) -> bool {
-    matches!(
-        op,
-        AluOp::Div
-            | AluOp::Divu
-            | AluOp::Rem
-            | AluOp::Remu
-            | AluOp::DivW
-            | AluOp::DivuW
-            | AluOp::RemW
-            | AluOp::RemuW
-    )
-}

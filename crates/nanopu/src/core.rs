@@ -9,6 +9,7 @@ use crate::decode::{Decoded, decode};
 use crate::fault::{CoreFault, FaultKind};
 use crate::instruction::{Instruction, Reg};
 use crate::memory::Memory;
+use crate::muldiv::MulDivCosts;
 use crate::predictor::Predictor;
 use crate::queues::{NetworkQueues, Output, RpcMessage};
 use crate::time::Clock;
@@ -47,8 +48,7 @@ pub(crate) struct CoreCosts {
     pub(crate) subword_load_use: u64,
     pub(crate) mispredict: u64,
     pub(crate) jump_miss: u64,
-    pub(crate) multiply: u64,
-    pub(crate) divide: u64,
+    pub(crate) muldiv: MulDivCosts,
     pub(crate) float: u64,
     pub(crate) float_divide: u64,
     pub(crate) csr: u64,
@@ -72,8 +72,12 @@ impl CoreCosts {
             subword_load_use: table.get(Cost::SubwordLoadUse),
             mispredict: table.get(Cost::Mispredict),
             jump_miss: table.get(Cost::JumpMiss),
-            multiply: table.get(Cost::Multiply),
-            divide: table.get(Cost::Divide),
+            muldiv: MulDivCosts {
+                multiply: table.get(Cost::Multiply),
+                divide: table.get(Cost::Divide),
+                multiply_exits: table.get(Cost::MultiplyExit) == 1,
+                divide_exits: table.get(Cost::DivideExit) == 1,
+            },
             float: table.get(Cost::FloatOp),
             float_divide: table.get(Cost::FloatDivide),
             csr: table.get(Cost::CsrAccess),
@@ -190,6 +194,8 @@ pub(crate) struct Core {
     pub(crate) ready: [u64; 32],
     pub(crate) float_ready: [u64; 32],
     data_free: u64,
+    /// Cycle from which the multiplier and divider takes an operation.
+    muldiv_free: u64,
     pub(crate) csrs: MachineCsrs,
     pub(crate) queues: NetworkQueues,
     pub(crate) timer: Timer,
@@ -229,6 +235,7 @@ impl Core {
             ready: [0; 32],
             float_ready: [0; 32],
             data_free: 0,
+            muldiv_free: 0,
             csrs: MachineCsrs::default(),
             queues: NetworkQueues::new(table.get(Cost::MessageLimit)),
             timer: Timer::new(hart),
@@ -337,6 +344,7 @@ impl Core {
             *ready += cycles;
         }
         self.data_free += cycles;
+        self.muldiv_free += cycles;
         self.state = CoreState::Running;
         self.polling = PollingLoop::default();
     }
@@ -485,6 +493,15 @@ impl Core {
         }
         self.data_free = self.cycle + miss;
         self.cycle + miss
+    }
+
+    /// Starts an operation of the multiplier and divider, when it is free, and returns the cycle
+    /// of the result.
+    pub(crate) fn multiply_or_divide(&mut self, cycles: u64) -> u64 {
+        let wait = self.muldiv_free.saturating_sub(self.cycle);
+        self.spend(wait, |parts| &mut parts.operands);
+        self.muldiv_free = self.cycle + cycles;
+        self.muldiv_free
     }
 
     fn wait_for_operands(&mut self, instruction: &Instruction) {

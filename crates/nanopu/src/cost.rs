@@ -79,8 +79,10 @@ costs! {
     SubwordLoadUse, "subword-load-use", Cycles, 2, 0, 1000, "Rocket: bytes and halfwords are aligned and extended one cycle later";
     Mispredict, "mispredict", Cycles, 3, 0, 1000, "Rocket: branches are resolved in the memory stage, three cycles after the fetch";
     JumpMiss, "jump-miss", Cycles, 3, 0, 1000, "Rocket: a jump that is not in the BTB is resolved like a branch";
-    Multiply, "multiply", Cycles, 10, 1, 1000, "Rocket, public configuration of the prototype (big cores): 8 bits a cycle, 64 bits, a cycle each for request and result, without early exit";
-    Divide, "divide", Cycles, 67, 1, 1000, "Rocket, public configuration of the prototype (big cores): a bit a cycle, 64 bits, three cycles for request, sign and result, without early exit";
+    Multiply, "multiply", Cycles, 10, 1, 1000, "Rocket, public configuration of the prototype (big cores): 8 bits a cycle, 64 bits, a cycle each for request and result; multiply-exit saves steps";
+    Divide, "divide", Cycles, 67, 1, 1000, "Rocket, public configuration of the prototype (big cores): a bit a cycle, 65 steps, a cycle each for request and result; one or two more with signs; divide-exit saves steps";
+    MultiplyExit, "multiply-exit", Count, 1, 0, 1, "Rocket, public configuration of the prototype (big cores): 1, a multiplication ends when the rest of its first operand is zero; 0 is never";
+    DivideExit, "divide-exit", Count, 1, 0, 1, "Rocket, public configuration of the prototype (big cores): 1, a division begins at the highest bit that the quotient can have; 0 is at bit 63";
     FloatOp, "float", Cycles, 4, 1, 1000, "Rocket: fused multiply-add pipeline, latency of result, double";
     FloatDivide, "float-divide", Cycles, 28, 1, 1000, "Rocket: iterative division and square root, double";
     CsrAccess, "csr", Cycles, 1, 1, 1000, "Rocket: one instruction a cycle, without csr-use and csr-flush";

@@ -92,14 +92,11 @@ impl Core {
             }
             I::Op { op, rd, .. } => {
                 let value = alu::operate(op, a, b);
-                let latency = if alu::is_multiply(op) {
-                    self.costs.multiply
-                } else if alu::is_divide(op) {
-                    self.costs.divide
-                } else {
-                    1
+                let ready = match self.costs.muldiv.cycles(op, a, b) {
+                    Some(cycles) => self.multiply_or_divide(cycles),
+                    None => self.cycle + 1,
                 };
-                self.write_at(rd, value, self.cycle + latency)?;
+                self.write_at(rd, value, ready)?;
             }
             I::LoadReserved { width, rd, .. } => {
                 let value = self.load_atomic(shared, a, width).map_err(as_reserved)?;

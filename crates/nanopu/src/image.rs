@@ -6,6 +6,7 @@ use object::LittleEndian;
 use object::elf::{EM_RISCV, ET_EXEC, FileHeader64, PT_DYNAMIC, PT_INTERP, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 
+use crate::cache::LINE_BYTES;
 use crate::memory::{MEMORY_BASE, Memory};
 
 /// Symbols of an image that are kept, at most.
@@ -125,6 +126,29 @@ impl Image {
         self.end.next_multiple_of(16)
     }
 
+    /// Adds data on the first line after the program, where the program finds them by the end of
+    /// its last section.
+    ///
+    /// # Errors
+    /// Memory of `memory_bytes` bytes has no room for them.
+    pub fn with_data(mut self, data: &[u8], memory_bytes: usize) -> Result<Self, ImageError> {
+        let address = self.end.next_multiple_of(LINE_BYTES);
+        let room = (MEMORY_BASE + memory_bytes as u64).saturating_sub(address);
+        if data.len() as u64 > room {
+            return Err(ImageError::DataOutsideMemory {
+                bytes: data.len(),
+                room,
+                memory_bytes,
+            });
+        }
+        self.end = address + data.len() as u64;
+        self.segments.push(Segment {
+            address,
+            bytes: data.to_vec(),
+        });
+        Ok(self)
+    }
+
     /// Returns the address of a symbol.
     pub fn symbol(&self, name: &str) -> Option<u64> {
         let found = self.symbols.iter().find(|(known, _)| known == name);
@@ -203,6 +227,15 @@ pub enum ImageError {
         /// Bytes of memory.
         memory_bytes: usize,
     },
+    /// Memory has too little room after the program for data.
+    DataOutsideMemory {
+        /// Bytes of the data.
+        bytes: usize,
+        /// Bytes of memory after the program.
+        room: u64,
+        /// Bytes of memory.
+        memory_bytes: usize,
+    },
     /// The entry point is outside of memory or odd.
     Entry {
         /// Address.
@@ -242,6 +275,14 @@ impl fmt::Display for ImageError {
             Self::TooManyBytes { memory_bytes } => write!(
                 f,
                 "the segments have more bytes than memory, {memory_bytes}; link with the linker script of the examples, or give the device more memory"
+            ),
+            Self::DataOutsideMemory {
+                bytes,
+                room,
+                memory_bytes,
+            } => write!(
+                f,
+                "data of {bytes} bytes do not fit after the program: {room} of {memory_bytes} bytes of memory are left; give the device more memory"
             ),
             Self::Entry { entry } => {
                 write!(f, "the entry point {entry:#x} is outside of memory or odd")

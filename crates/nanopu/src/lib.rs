@@ -35,6 +35,7 @@ mod image;
 pub mod instruction;
 mod load;
 mod memory;
+mod muldiv;
 mod network;
 mod predictor;
 mod queues;

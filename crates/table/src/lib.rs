@@ -64,8 +64,8 @@ mod word;
 
 pub use counter::{CounterArray, CounterKind, CounterReading};
 pub use engine::{
-    DirectIndex, Directness, Improved, MatchEngine, Matcher, TrieIndex, Unsearched, VectorIndex,
-    VectorPart,
+    DirectIndex, Directness, ExportError, Improved, MatchEngine, Matcher, TrieIndex, Unsearched,
+    VectorIndex, VectorPart,
 };
 pub use entry::{
     ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,

@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 mod credit;
+mod export;
 mod refit;
 
 /// Order of priorities: selects the entry that wins if several match.

@@ -4,14 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use command::topology::{read, read_image, run_simulation};
+use command::topology::{read, run_simulation};
 use fabric::{Report, Simulation, Topology};
 use nanopu::Cost;
 use packet::Nanos;
 use runtime::ProcessSetup;
 use serde::Serialize;
 
-use super::{CostRow, NO_ANSWERS, OTHER_COSTS, RunOptions, cost_rows, set_costs_text};
+use super::{
+    CostRow, NO_ANSWERS, OTHER_COSTS, RunOptions, cost_rows, read_whole_image, set_costs_text,
+};
 use crate::fabric::{report, routing};
 use crate::{Ended, out};
 
@@ -109,7 +111,7 @@ fn prepared(path: &Path, options: &RunOptions) -> Result<Topology, String> {
         ));
     }
     for nanopu in &mut topology.nanopus {
-        let image = read_image(&options.program.image, nanopu.memory_bytes);
+        let image = read_whole_image(&options.program, nanopu.memory_bytes);
         nanopu.image = Some(Arc::new(image?));
         for text in &options.program.costs.costs {
             let set = nanopu.costs.set_text(text);

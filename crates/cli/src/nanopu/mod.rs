@@ -3,6 +3,7 @@
 //! The crate `nanopu` has the model. This module reads images and prints results.
 
 mod in_topology;
+mod rules;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ const NO_ANSWERS: &str = "hint: no message is answered. Some programs answer few
                   polyplane nanopu run examples/nanopu/loopback.elf --cores 4 --clients 8 --interval-ns 20 --cost switch=1000\n  \
                   polyplane nanopu run examples/nanopu/loopback.elf --topo examples/nanopu/star.toml\n  \
                   polyplane nanopu trace examples/nanopu/loopback.elf\n  \
+                  polyplane nanopu image --kind acl --count 1000 --out acl.image\n  \
+                  polyplane nanopu run examples/nanopu/classifier.elf --data acl.image --bytes 40\n  \
                   polyplane nanopu costs\n\n\
                   docs/reference/nanopu.md has the registers, the costs with their sources, and what is not modelled. Exit status: 0; 1 if the image is refused or a core \
                   has a fault, 2 for wrong usage."
@@ -66,6 +69,8 @@ enum Command {
     Run(RunOptions),
     /// Send one message to a program and print each instruction with its cycle.
     Trace(TraceOptions),
+    /// Write a classifier image of a rule set, for `--data` of `classifier.elf`.
+    Image(rules::Options),
     /// Print the costs of the model with their sources.
     Costs(CostOptions),
 }
@@ -88,6 +93,10 @@ struct ProgramOptions {
     /// Memory at 0x80000000, in MiB.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=MAX_MEMORY_MIB))]
     memory_mib: u64,
+    /// Data that memory has on the first line of 64 bytes after the program, such as a classifier
+    /// image.
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
     /// Contents of each message in hexadecimal digits. If it is given several times, messages have
     /// the contents by turns.
     #[arg(long = "payload", value_name = "HEX", conflicts_with = "bytes")]
@@ -156,6 +165,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Run(options) if options.topology.is_some() => in_topology::run(options, early),
         Command::Run(options) => load(options),
         Command::Trace(options) => trace(options),
+        Command::Image(options) => rules::write_image(options),
         Command::Costs(options) => {
             let costs = read_costs(options)?;
             match options.json {
@@ -193,13 +203,24 @@ fn read_program(options: &ProgramOptions) -> Result<Program, String> {
         }
     };
     let memory = (options.memory_mib << 20) as usize;
-    let image = read_image(&options.image, memory)?;
+    let image = read_whole_image(options, memory)?;
     Ok(Program {
         image,
         memory,
         costs,
         payloads,
     })
+}
+
+/// Reads the image with its data.
+fn read_whole_image(options: &ProgramOptions, memory: usize) -> Result<Image, String> {
+    let image = read_image(&options.image, memory)?;
+    let Some(path) = &options.data else {
+        return Ok(image);
+    };
+    let data = command::args::read(path, memory as u64)?;
+    let image = image.with_data(&data, memory);
+    image.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn parse_hex(text: &str) -> Result<Vec<u8>, String> {

@@ -5,8 +5,11 @@
 //! the addresses, it distributes the rules over a source and a destination address tree, and it
 //! orders them so that no rule follows one that covers it.
 
+mod filters;
 mod generate;
 mod profile;
+
+pub use filters::FilterError;
 
 use bits::Value;
 use support::rng::Rng;

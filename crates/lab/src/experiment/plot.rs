@@ -16,6 +16,7 @@ pub(super) const NATIVE: RGBColor = RGBColor(0, 114, 178);
 pub(super) const HERE: RGBColor = RGBColor(213, 94, 0);
 pub(super) const PAPER: RGBColor = RGBColor(0, 158, 115);
 pub(super) const OTHER: RGBColor = RGBColor(120, 120, 120);
+pub(super) const MODEL: RGBColor = RGBColor(204, 121, 167);
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;

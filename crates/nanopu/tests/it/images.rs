@@ -63,6 +63,25 @@ fn segments_with_more_bytes_than_memory_are_refused_by_name() {
 }
 
 #[test]
+fn data_begin_on_the_first_line_after_the_program_and_need_room_there() {
+    let image = Image::parse(&elf_of(&loopback()), MEMORY).unwrap();
+    let place = image.end().next_multiple_of(64);
+    let room = MEMORY_BASE + MEMORY as u64 - place;
+    let data: Vec<u8> = (0..room).map(|at| at as u8).collect();
+    let whole = image.clone().with_data(&data, MEMORY).unwrap();
+    let core = SingleCore::new(&whole, MEMORY, &CostTable::default());
+    assert_eq!(core.memory().slice(place, data.len()).unwrap(), data);
+    assert_eq!(
+        image.with_data(&[&data[..], &[1]].concat(), MEMORY),
+        Err(ImageError::DataOutsideMemory {
+            bytes: data.len() + 1,
+            room,
+            memory_bytes: MEMORY,
+        })
+    );
+}
+
+#[test]
 fn the_shipped_loopback_answers_with_each_word_plus_one() {
     let file = include_bytes!("../../../../examples/nanopu/loopback.elf");
     let memory = 1 << 24;

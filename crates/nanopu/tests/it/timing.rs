@@ -49,11 +49,38 @@ fn a_result_that_is_used_at_once_is_waited_for() {
         stall(&[ld(T0, T1, 0), addi(T2, ZERO, 0), addi(T0, T0, 1)], &[]),
         0
     );
-    assert_eq!(stall(&[op(1, 0, T0, T1, T1), addi(T0, T0, 1)], &[]), 9);
-    assert_eq!(
-        stall(&[op(1, 5, T0, T1, T1), addi(T0, T0, 1)], &["divide=20"]),
-        19
-    );
+}
+
+#[test]
+fn products_and_quotients_of_small_numbers_are_there_early() {
+    // T1 is 2^31, or 1.
+    let stall = |instruction: u32, costs: &[&str], is_small: bool| {
+        let mut program = vec![addi(T1, ZERO, 1), slli(T1, T1, 31)];
+        program.truncate(2 - usize::from(is_small));
+        program.extend([instruction, addi(T0, T0, 1)]);
+        parts(&program, costs).operands
+    };
+    let product = op(1, 0, T0, T1, T1);
+    assert_eq!(stall(product, &[], false), 6);
+    assert_eq!(stall(product, &[], true), 3);
+    for is_small in [false, true] {
+        assert_eq!(stall(product, &["multiply-exit=0"], is_small), 9);
+        assert_eq!(stall(op(1, 1, T0, T1, T1), &[], is_small), 9);
+        assert_eq!(stall(op(1, 5, T0, T1, T1), &[], is_small), 4);
+        let costs = ["divide-exit=0", "divide=20"];
+        assert_eq!(stall(op(1, 5, T0, T1, T1), &costs, is_small), 19);
+    }
+    // By zero there is no exit.
+    assert_eq!(stall(op(1, 5, T0, T1, ZERO), &[], false), 66);
+}
+
+#[test]
+fn the_multiplier_and_divider_takes_one_operation_at_a_time() {
+    let base = [addi(T1, ZERO, 1), slli(T1, T1, 31)];
+    let two = [op(1, 0, T0, T1, T1), op(1, 0, T2, T1, T1)];
+    assert_eq!(parts(&[&base[..], &two].concat(), &[]).operands, 6);
+    let apart = [two[0], addi(ZERO, ZERO, 0), addi(ZERO, ZERO, 0), two[1]];
+    assert_eq!(parts(&[&base[..], &apart].concat(), &[]).operands, 4);
 }
 
 #[test]
@@ -66,7 +93,7 @@ fn a_late_word_goes_to_the_network_when_it_is_there() {
     assert_eq!(parts(&program, &["load-use=4"]).operands, 4);
     program.pop();
     program.push(op(1, 0, NET_TX, T1, T1));
-    assert_eq!(parts(&program, &[]).operands, 9);
+    assert_eq!(parts(&program, &["multiply-exit=0"]).operands, 9);
 }
 
 #[test]

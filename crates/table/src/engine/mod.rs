@@ -22,7 +22,8 @@ pub use levels::Levels;
 pub use linear::Linear;
 pub use lpm::TrieIndex;
 pub use signed::Signed;
-pub use ternary::{Ternary, VectorIndex, VectorPart};
+pub use ternary::{ExportError, Ternary, VectorIndex, VectorPart};
+pub(crate) use ternary::{ImageRule, image};
 pub use unsearched::Unsearched;
 pub use versions::{Replay, RuleChange, Versions};
 

@@ -8,7 +8,7 @@ use support::quantile::quantile;
 use support::tsc_clock::Clock;
 use table::{EntryIdx, Improved, Lookup};
 
-use super::{Context, NO_CLASSIFIER, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Curve, Marks};
 
@@ -110,7 +110,6 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         });
     }
     sheet.add("nanoPU, 100", Origin::Paper, &[("p99 ns", 1_000.0)]);
-    missing(&mut sheet, "nanoPU, 100", Origin::Model, NO_CLASSIFIER);
     sheet.add("eRPC, 100", Origin::Paper, &[("p99 ns", 1_900.0)]);
     for subject in ["service over a ring", "service over UDP"] {
         missing(

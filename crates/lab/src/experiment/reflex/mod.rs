@@ -53,6 +53,8 @@ enum Name {
     Writes,
     /// Figure 3: classification.
     Classification,
+    /// Figure 3 of the model: classification under load.
+    Classifier,
     /// Section 4.3: the whole loop.
     Loop,
     /// Figure 4: writes under load, of the model alone.
@@ -108,9 +110,6 @@ fn missing(sheet: &mut Sheet, subject: &str, source: Origin, why: &str) {
     sheet.say(subject, source, "state", &format!("missing: {why}"));
 }
 
-/// Words of the rows of a program that the timed model does not have.
-const NO_CLASSIFIER: &str = "no classifier is built for the model of the nanoPU";
-
 fn not_measured(_: &mut Context<'_>) -> Result<Part, String> {
     let mut sheet = Sheet::new("table 2");
     let operations = "five operations";
@@ -134,11 +133,12 @@ pub(super) fn run(
     take_signal: &dyn Fn() -> Option<Signal>,
 ) -> Result<Ended, String> {
     type Measure = fn(&mut Context<'_>) -> Result<Part, String>;
-    let parts: [(Name, Measure); 8] = [
+    let parts: [(Name, Measure); 9] = [
         (Name::Wires, wires::measure),
         (Name::Detector, detector::measure),
         (Name::Writes, writes::measure),
         (Name::Classification, classification::measure),
+        (Name::Classifier, model::measure_classifier),
         (Name::Loop, whole_loop::measure),
         (Name::Load, model::measure_load),
         (Name::Sensitivity, model::measure),

@@ -23,20 +23,12 @@ use super::{Context, Origin, Part, ROUNDS, Sheet, median};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Stack};
 
-/// Adds the row of the model: the sum of the layers without classification (paper, 4.3: latencies
-/// are additive).
+/// Adds the row of the model: the sum of the layers (paper, 4.3: latencies are additive).
 fn model_row(sheet: &mut Sheet, subject: &str) -> Result<(), String> {
     let micros = |costs: &CostTable| Ok(loop_ns(costs)? / 1e3);
     let sum = micros(&CostTable::default())?;
     let values = [("sum of layers us", sum)];
-    add_model(sheet, subject, &values, &micros)?;
-    sheet.say(
-        subject,
-        Origin::Model,
-        "without",
-        "classification of the report",
-    );
-    Ok(())
+    add_model(sheet, subject, &values, &micros)
 }
 
 /// Samples of an average.

@@ -22,10 +22,10 @@ const CHUNK: u32 = 8;
 pub(super) struct Part {
     pub(super) limb: usize,
     shift: u32,
-    width: u32,
+    pub(super) width: u32,
     is_range: bool,
     /// Position in the search key: index of the word, and first bit.
-    place: (usize, u32),
+    pub(super) place: (usize, u32),
 }
 
 /// Format of the search keys.
@@ -148,7 +148,7 @@ impl Condition {
         }
     }
 
-    fn holds(self, number: u64) -> bool {
+    pub(super) fn holds(self, number: u64) -> bool {
         match self {
             Self::Between(lo, hi) => (lo..=hi).contains(&number),
             Self::Masked(value, mask) => (number ^ value) & mask == 0,
@@ -162,7 +162,7 @@ fn behind(hi: u64, width: u32) -> Option<u64> {
 }
 
 /// Returns the first values of the classes that these intervals define, in order. The first is 0.
-fn starts_of(intervals: &[(u64, u64)], width: u32) -> Vec<u64> {
+pub(super) fn starts_of(intervals: &[(u64, u64)], width: u32) -> Vec<u64> {
     let starts = intervals
         .iter()
         .flat_map(|&(lo, hi)| [Some(lo), behind(hi, width)]);

@@ -156,7 +156,7 @@ impl Near {
 /// Rules with disjoint intervals in a window, in order of the intervals.
 #[derive(Debug)]
 pub(super) struct Independent {
-    window: Window,
+    pub(super) window: Window,
     pub(super) rules: Vec<u32>,
 }
 

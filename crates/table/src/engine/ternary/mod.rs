@@ -17,6 +17,8 @@
 //!   keys at a time.
 //! - [`form`] is either an index or, for few rules, bit vectors alone.
 //! - [`improve`] builds an index with independent sets, measures both and keeps the faster one.
+//! - [`image`](mod@image) writes sets, bit vectors and tuples to one run of bytes, for other
+//!   processors.
 //!
 //! Small changes are applied to the index: new rules are added to cells, bit vectors or tuples, and
 //! rules removed from independent sets are marked. If these parts are outgrown, further new rules
@@ -28,6 +30,7 @@ mod buckets;
 mod cells;
 mod dimension;
 mod form;
+mod image;
 mod improve;
 mod index;
 mod isets;
@@ -45,6 +48,8 @@ mod vectors;
 mod windows;
 
 use self::form::Form;
+pub use self::image::ExportError;
+pub(crate) use self::image::{ImageRule, image};
 use self::improve::{Improvement, Progress};
 use self::index::{Change, Index};
 use self::layout::Layout;

@@ -28,33 +28,33 @@ pub(super) type Interval = (u32, u32);
 /// Predictor of the positions of disjoint intervals, in order.
 #[derive(Debug, Clone)]
 pub(super) struct Model {
-    root: Submodel,
+    pub(super) root: Submodel,
     /// Right shift that converts the root's result, a position, to the index of a submodel of the
     /// second stage.
-    root_shift: u32,
-    second: Box<[Submodel]>,
+    pub(super) root_shift: u32,
+    pub(super) second: Box<[Submodel]>,
     leaves: Box<[Leaf]>,
 }
 
 /// Monotone piecewise linear function.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(32))]
-struct Submodel {
+pub(super) struct Submodel {
     /// Starts of the pieces. The last one is repeated if there are fewer than [`PIECES`].
-    knots: [u32; PIECES],
-    values: [u32; PIECES],
+    pub(super) knots: [u32; PIECES],
+    pub(super) values: [u32; PIECES],
     /// In units of 2^-32. A position is at least one number wide, so slopes are at most 1.
-    slopes: [u32; PIECES],
+    pub(super) slopes: [u32; PIECES],
 }
 
 /// Submodel of the last stage: one linear piece, and the maximum distance from its result to the
 /// position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
-    knot: u32,
-    slope: u32,
-    value: i32,
-    span: u32,
+    pub(super) knot: u32,
+    pub(super) slope: u32,
+    pub(super) value: i32,
+    pub(super) span: u32,
 }
 
 #[inline(always)]

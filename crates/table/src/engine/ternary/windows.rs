@@ -28,8 +28,8 @@ const FEW_SHARE: usize = 4;
 /// Range of adjacent bits of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
-    word: usize,
-    shift: u32,
+    pub(super) word: usize,
+    pub(super) shift: u32,
     pub(super) bits: u32,
     /// True if the field is a range. The window then has its uppermost bits.
     is_range: bool,
@@ -284,6 +284,12 @@ impl Windows {
             column.share();
             column.rows.shrink_to_fit();
         }
+    }
+
+    /// Iterates over the windows, each with the row number of each value and the rows.
+    pub(super) fn columns(&self) -> impl ExactSizeIterator<Item = (Window, &[u16], &[u64])> {
+        let columns = self.0.iter();
+        columns.map(|column| (column.window, &*column.row_of, &*column.rows))
     }
 
     /// Prefetches the row numbers of a key.

@@ -3,6 +3,7 @@
 //! Nothing here is measured. Each row says which cost it depends on most: [`sensitivity`] has the
 //! effect of each one.
 
+mod classifier;
 mod device;
 mod raft;
 mod sensitivity;
@@ -10,6 +11,7 @@ mod sensitivity;
 use nanopu::{Cost, CostTable, Image, Picos};
 
 use super::{Context, Origin, Part, Sheet, missing};
+pub(super) use classifier::measure as measure_classifier;
 pub(super) use device::{burst, reflex_latencies, wire_to_wire};
 use raft::Knee;
 pub(super) use raft::{raft_times, with_switch};
@@ -64,15 +66,16 @@ pub(super) fn add_model(
     Ok(())
 }
 
-/// Returns the time of the whole loop in ns: a report to a device, its command as a write of three
-/// replicas, and the change to a switch. The latencies of the layers are added (paper, 4.3);
-/// classification is left out.
+/// Returns the time of the whole loop in ns: a report to a classifier of 100 rules and to a device,
+/// its command as a write of three replicas, and the change to a switch. The latencies of the
+/// layers are added (paper, 4.3).
 ///
 /// # Errors
 /// The model fails.
 pub(super) fn loop_ns(costs: &CostTable) -> Result<f64, String> {
     let link = Picos(costs.get(Cost::Link)).as_nanos();
-    Ok(link + device::reflex_ns(costs)? + raft::write_far_ns(costs)? + link)
+    let classify = classifier::classify_median_ns(costs)?;
+    Ok(classify + device::reflex_ns(costs)? + raft::write_far_ns(costs)? + link)
 }
 
 /// Returns figure 4: writes under load.
@@ -122,10 +125,11 @@ const LOADS: [f64; 10] = [
 /// The model fails, or a signal arrived.
 pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     type Measure = fn(&CostTable) -> Result<f64, String>;
-    let rows: [(&str, Measure); 6] = [
+    let rows: [(&str, Measure); 7] = [
         ("loopback, wire to wire", device::loopback_ns),
         ("path latency, five hops, ns a report", device::report_ns),
         ("path latency, report to command", device::reflex_ns),
+        ("classification, 100 rules", classifier::classify_ns),
         ("write, switch of 1 ns", raft::write_near_ns),
         ("write, switch of 300 ns", raft::write_far_ns),
         ("whole loop", loop_ns),
