@@ -1,8 +1,8 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
 //! `reflex-elections`, `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`,
-//! `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of
-//! its own set-up.
+//! `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all
+//! of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -86,8 +86,8 @@ enum Task {
     /// Measure committed writes of the replicated log and of raft-rs by turns. Skipped where
     /// raft-rs cannot be built: it needs `protoc`.
     ReflexPeers(consensus::PeerOptions),
-    /// Run schedules of elections in the replicated log and in raft-rs: where raft-rs gets a leader,
-    /// so do we. Skipped where raft-rs cannot be built: it needs `protoc`.
+    /// Run schedules of elections in the replicated log and in raft-rs: where raft-rs gets a
+    /// leader, so do we. Skipped where raft-rs cannot be built: it needs `protoc`.
     ReflexElections(elections::Options),
     /// Kill and stop real members of a store under load, and fill their disks: no acknowledged
     /// write is lost, and histories are linearizable.

@@ -11,7 +11,7 @@ use raft::{Config, RawNode, StateRole};
 struct Host {
     /// `None` while it is stopped.
     raw: Option<RawNode<MemStorage>>,
-    /// What its disk has: the storage of all of its starts.
+    /// Storage of all of its starts, as of a disk.
     storage: MemStorage,
 }
 
