@@ -117,6 +117,21 @@ fn telemetry_reports_are_refused_or_written_again() {
 }
 
 #[test]
+fn mutated_loop_files_are_refused_with_a_remedy_or_read() {
+    finds_nothing(Target::Loops, 34);
+}
+
+#[test]
+fn members_of_a_store_agree_and_survive_forged_messages() {
+    finds_nothing(Target::Raft, 35);
+}
+
+#[test]
+fn changes_of_elements_are_taken_once_and_in_order() {
+    finds_nothing(Target::Commands, 36);
+}
+
+#[test]
 fn flows_of_split_programs_that_were_reordered_keep_their_order() {
     // Seed and case fix program, events and delays as long as the generator draws them alike.
     for (seed, case) in [(45, 2250), (45, 4634), (45, 22948), (77, 1434)] {

@@ -3,7 +3,7 @@
 //! `cargo xtask reflex-soak`: real processes of members that are killed under load.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::{Outcome, cargo};
@@ -174,9 +174,11 @@ pub(crate) struct PeerOptions {
     rounds: u32,
 }
 
-/// Measures committed writes here and in raft-rs by turns. Without `protoc`, which raft-rs needs to
-/// be built, or without its packages the command is reported as skipped.
-pub(crate) fn run_peers(root: &Path, options: &PeerOptions) -> Outcome {
+/// Builds the programs of raft-rs. Returns their target directory, or why they cannot be built.
+///
+/// # Errors
+/// `cargo` does not start.
+pub(crate) fn build_peer(root: &Path) -> Result<Result<PathBuf, String>, String> {
     let home = crate::target().join("raft_peer");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--release", "--quiet", "--locked"])
@@ -184,13 +186,25 @@ pub(crate) fn run_peers(root: &Path, options: &PeerOptions) -> Outcome {
         .env("CARGO_TARGET_DIR", &home)
         .output()
         .map_err(|error| format!("cannot start cargo: {error}"))?;
-    if !built.status.success() {
-        let text = String::from_utf8_lossy(&built.stderr).into_owned();
-        let why = text.lines().find(|line| line.contains("protoc"));
-        let why = why.or(text.lines().last()).unwrap_or("it cannot be built");
-        println!("raft-rs: skipped: {}", why.trim());
-        return Ok(());
+    if built.status.success() {
+        return Ok(Ok(home));
     }
+    let text = String::from_utf8_lossy(&built.stderr).into_owned();
+    let why = text.lines().find(|line| line.contains("protoc"));
+    let why = why.or(text.lines().last()).unwrap_or("it cannot be built");
+    Ok(Err(why.trim().to_owned()))
+}
+
+/// Measures committed writes here and in raft-rs by turns. Without `protoc`, which raft-rs needs to
+/// be built, or without its packages the command is reported as skipped.
+pub(crate) fn run_peers(root: &Path, options: &PeerOptions) -> Outcome {
+    let home = match build_peer(root)? {
+        Ok(home) => home,
+        Err(why) => {
+            println!("raft-rs: skipped: {why}");
+            return Ok(());
+        }
+    };
     cargo(&[
         "build",
         "--release",

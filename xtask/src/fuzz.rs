@@ -15,8 +15,9 @@ pub(crate) struct Options {
     /// `messages` (P4Runtime requests with changed bytes), `text` (random programs printed as P4
     /// text), `split` (random programs over a switch and servers), `jobs` (mutated job files of
     /// reductions), `datagrams` (messages of reductions), `frames` (frames of engines), `pof`
-    /// (messages of POF controllers), `reports` (telemetry reports) or `images` (images of RISC-V
-    /// programs).
+    /// (messages of POF controllers), `reports` (telemetry reports), `loops` (mutated loop files),
+    /// `raft` (messages of the members of a store), `commands` (changes of elements) or `images`
+    /// (images of RISC-V programs).
     target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600)]

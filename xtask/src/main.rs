@@ -1,7 +1,8 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
-//! `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`, `split-routes`, `figures`,
-//! `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of its own set-up.
+//! `reflex-elections`, `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`,
+//! `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all
+//! of its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -11,6 +12,7 @@ mod cables;
 mod clients;
 mod consensus;
 mod corpus;
+mod elections;
 mod figures;
 mod fuzz;
 mod kernel;
@@ -84,6 +86,9 @@ enum Task {
     /// Measure committed writes of the replicated log and of raft-rs by turns. Skipped where
     /// raft-rs cannot be built: it needs `protoc`.
     ReflexPeers(consensus::PeerOptions),
+    /// Run schedules of elections in the replicated log and in raft-rs: where raft-rs gets a
+    /// leader, so do we. Skipped where raft-rs cannot be built: it needs `protoc`.
+    ReflexElections(elections::Options),
     /// Kill and stop real members of a store under load, and fill their disks: no acknowledged
     /// write is lost, and histories are linearizable.
     ReflexSoak(consensus::SoakOptions),
@@ -135,6 +140,7 @@ fn main() -> ExitCode {
         Task::Aggregate(options) => aggregate::run(&options),
         Task::Consensus(options) => consensus::run(&options),
         Task::ReflexPeers(options) => consensus::run_peers(&root(), &options),
+        Task::ReflexElections(options) => elections::run(&root(), &options),
         Task::ReflexSoak(options) => consensus::run_soak(&options),
         Task::ReflexLinear(options) => consensus::run_linear(&root(), &options),
         Task::Kernel(options) => kernel::run(&root(), &options),

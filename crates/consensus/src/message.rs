@@ -468,6 +468,9 @@ impl<'a> MessageBody<'a> {
             9 => {
                 let (number, is_some) = (from.u64()?, from.flag()?);
                 let index = LogIndex(from.u64()?);
+                if !is_some && index != LogIndex(0) {
+                    return None;
+                }
                 MessageBody::ReadAt {
                     number,
                     index: is_some.then_some(index),

@@ -3,13 +3,15 @@
 
 mod reads;
 mod replace;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
 use consensus::{
     Capacity, ChangeBytes, ClientBody, ClientId, ClientMessage, Config, ElementChange, ElementId,
-    Keep, Key, LogIndex, Membership, MessageError, NodeEvent, NodeId, Operation, Persist, RaftNode,
-    RaftRole, Request, RequestAnswer, Saved, Term,
+    Keep, Key, LogIndex, Membership, MessageError, NodeEvent, NodeId, Operation, PeerMessage,
+    Persist, RaftNode, RaftRole, Request, RequestAnswer, Saved, Term,
 };
 use packet::Nanos;
 use support::rng::mix;
@@ -19,8 +21,8 @@ pub use self::replace::ReplaceProgress;
 use self::reads::WaitingRead;
 use crate::loops::StoreSpec;
 
-/// Sessions of the plane: requests that can be under way.
-const SESSIONS: usize = 16;
+/// Sessions of the plane: requests that can be under way. One is opened when it is needed.
+const SESSIONS: usize = 64;
 /// Requests that wait at most.
 const MAX_WAITING: usize = 4096;
 /// Keys, changes and elements.
@@ -186,6 +188,10 @@ pub struct ReplicaGroup {
     foreign: HashMap<u64, (NodeId, u64)>,
     next_foreign: u64,
     events: VecDeque<StoreEvent>,
+    /// Node that leaves, and the request that keeps this.
+    leaving: Option<(NodeId, RequestId)>,
+    /// Time of the last message of each node in another process, by place.
+    heard: Vec<Nanos>,
     next_tick: Nanos,
     bytes: Vec<u8>,
     messages: Vec<(NodeId, usize)>,
@@ -290,6 +296,8 @@ impl ReplicaGroup {
             foreign: HashMap::new(),
             next_foreign: FIRST_FOREIGN,
             events: VecDeque::new(),
+            leaving: None,
+            heard: vec![now; spec.nodes.len()],
             next_tick: now,
             bytes: Vec::new(),
             messages: Vec::new(),
@@ -453,6 +461,29 @@ impl ReplicaGroup {
         })
     }
 
+    /// Returns the places of the nodes in other processes that this one should hear and did not for
+    /// an election timeout: a leader hears all members, a follower its leader, and a node without a
+    /// leader the other voters.
+    pub fn unheard(&self, now: Nanos) -> Vec<usize> {
+        let [replica] = &self.replicas[..] else {
+            return Vec::new();
+        };
+        let node = &replica.node;
+        let members = node.members().0;
+        let expected: Vec<NodeId> = match (node.role(), node.leader()) {
+            (RaftRole::Leader, _) => members.all().iter().map(|member| member.0).collect(),
+            (_, Some(leader)) => vec![leader],
+            (_, None) => members.voters().collect(),
+        };
+        let election = Nanos(10 * self.heartbeat.0);
+        let is_silent = |place: &usize| {
+            let heard = self.heard.get(*place);
+            heard.is_some_and(|heard| now >= *heard + election)
+        };
+        let others = expected.into_iter().filter(|id| *id != node.id());
+        others.map(place_of).filter(is_silent).collect()
+    }
+
     /// Stops a node, or lets it go on with what it had: a fault for tests and experiments.
     pub fn set_stopped(&mut self, node: usize, is_stopped: bool) {
         if let Some(replica) = self.replicas.get_mut(node) {
@@ -602,8 +633,16 @@ impl ReplicaGroup {
     /// They are no message for the node of this process. Nothing changed.
     pub fn receive_message(&mut self, now: Nanos, bytes: &[u8]) -> Result<(), MessageError> {
         if !ClientMessage::is_client_kind(bytes) {
-            let replica = self.replicas.first_mut();
-            return replica.map_or(Ok(()), |replica| replica.node.receive(now.0, bytes));
+            let Some(replica) = self.replicas.first_mut() else {
+                return Ok(());
+            };
+            replica.node.receive(now.0, bytes)?;
+            if let Ok(message) = PeerMessage::decode(self.cluster, bytes)
+                && let Some(heard) = self.heard.get_mut(place_of(message.from))
+            {
+                *heard = now;
+            }
+            return Ok(());
         }
         let message = ClientMessage::decode(self.cluster, bytes)?;
         let own = self.replicas.first().map(|replica| replica.node.id());
@@ -750,228 +789,5 @@ impl ReplicaGroup {
     /// Returns the time of the next action without a request.
     pub fn next_time(&self) -> Nanos {
         self.next_tick
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use consensus::{Ack, ReadMode, StoredValue};
-
-    use super::*;
-    use crate::loops::MemberTransport;
-
-    fn group(nodes: usize) -> ReplicaGroup {
-        group_with(nodes, ReadMode::Index)
-    }
-
-    fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
-        let spec = StoreSpec {
-            nodes: (0..nodes).map(|node| node.to_string()).collect(),
-            voters: nodes,
-            ack: Ack::Majority,
-            transport: MemberTransport::OneProcess,
-            key_file: None,
-            reads,
-            dir: None,
-            election_timeout: Nanos::from_millis(10),
-        };
-        ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes")
-    }
-
-    /// Steps until a node leads. Returns the time.
-    fn elect(group: &mut ReplicaGroup, mut now: Nanos) -> Nanos {
-        let end = now + Nanos::from_secs(1);
-        while now < end {
-            now = group.next_time();
-            group.step(now);
-            if group.leader().is_some() {
-                return now;
-            }
-        }
-        panic!("no node leads after a second");
-    }
-
-    fn change(number: u64) -> (Key, Option<ChangeBytes>) {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&number.to_le_bytes());
-        (key, ChangeBytes::new(&number.to_le_bytes()))
-    }
-
-    #[test]
-    fn requests_are_committed_in_one_step_and_changes_come_in_their_order() {
-        let mut group = group(3);
-        let now = elect(&mut group, Nanos::ZERO);
-        let mut ids = Vec::new();
-        for number in 0..100 {
-            let (key, bytes) = change(number);
-            ids.push(group.change(ElementId(1), key, bytes).unwrap());
-        }
-        group.step(now);
-        let mut previous = LogIndex(0);
-        let mut committed = Vec::new();
-        while let Some(event) = group.next_event() {
-            match event {
-                StoreEvent::Committed(id) => committed.push(id),
-                StoreEvent::Change(_, change) => {
-                    assert_eq!(change.previous, previous);
-                    previous = change.index;
-                }
-                StoreEvent::Leading => {}
-                StoreEvent::Full(id) => panic!("{id:?} has no room"),
-                StoreEvent::Answered(id, answer) => panic!("{id:?} has {answer:?}"),
-            }
-        }
-        committed.sort();
-        assert_eq!(committed, ids);
-    }
-
-    #[test]
-    fn without_a_majority_requests_are_refused_and_with_one_again_they_are_committed() {
-        let mut group = group(3);
-        let mut now = elect(&mut group, Nanos::ZERO);
-        let leader = group.leader().unwrap();
-        let (key, bytes) = change(1);
-        // A request under way when the leader stops is not lost.
-        let id = group.change(ElementId(1), key, bytes).unwrap();
-        // The leader has it, and the others do not.
-        for node in (0..3).filter(|node| *node != leader) {
-            group.set_stopped(node, true);
-        }
-        group.step(now);
-        group.set_stopped(leader, true);
-        for node in (0..3).filter(|node| *node != leader) {
-            group.set_stopped(node, false);
-        }
-        now = elect(&mut group, now);
-        for _ in 0..50 {
-            now = group.next_time();
-            group.step(now);
-        }
-        let mut events = std::iter::from_fn(|| group.next_event());
-        assert!(events.any(|event| event == StoreEvent::Committed(id)));
-        let second = group.leader().unwrap();
-        group.set_stopped(second, true);
-        let (key, bytes) = change(2);
-        for _ in 0..100 {
-            now = group.next_time();
-            group.step(now);
-        }
-        let refused = group.change(ElementId(1), key, bytes);
-        assert_eq!(refused, Err(StoreRefusal::NoLeader));
-        group.set_stopped(leader, false);
-        elect(&mut group, now);
-        assert!(group.change(ElementId(1), key, bytes).is_ok());
-    }
-
-    /// Steps until the answer of a request. Returns it.
-    fn answer(group: &mut ReplicaGroup, mut now: Nanos, id: RequestId) -> RequestAnswer {
-        for _ in 0..200 {
-            group.step(now);
-            while let Some(event) = group.next_event() {
-                if let StoreEvent::Answered(it, answer) = event
-                    && it == id
-                {
-                    return answer;
-                }
-            }
-            now = group.next_time();
-        }
-        panic!("{id:?} is not answered");
-    }
-
-    #[test]
-    fn reads_take_no_entry_and_see_each_acknowledged_write_also_after_the_leader_stops() {
-        for reads in [ReadMode::Index, ReadMode::Lease(10)] {
-            let mut group = group_with(3, reads);
-            let mut now = elect(&mut group, Nanos::ZERO);
-            let value = |number: u64| StoredValue::new(&number.to_le_bytes()).unwrap();
-            for number in 0..20 {
-                let put = group.request(Operation::Put([1; 16], value(number)));
-                answer(&mut group, now, put.unwrap());
-                let leader = group.leader().unwrap();
-                let last = group.replicas[leader].node.last();
-                for key in [[1; 16], [2; 16]] {
-                    let expected = (key == [1; 16]).then(|| value(number));
-                    let get = group.request(Operation::Get(key)).unwrap();
-                    let found = answer(&mut group, now, get);
-                    assert_eq!(found, RequestAnswer::Value(expected), "{reads:?}");
-                }
-                assert_eq!(group.replicas[leader].node.last(), last);
-                if number % 5 == 4 {
-                    // A read that the leader was asked for, and will not answer.
-                    let get = group.request(Operation::Get([1; 16])).unwrap();
-                    group.ask_reads(now);
-                    group.set_stopped(leader, true);
-                    let next = group.next_time().max(now);
-                    now = elect(&mut group, next);
-                    let found = answer(&mut group, now, get);
-                    assert_eq!(found, RequestAnswer::Value(Some(value(number))));
-                    group.set_stopped(leader, false);
-                }
-                now = group.next_time().max(now);
-            }
-        }
-    }
-
-    #[test]
-    fn a_replacement_of_a_node_that_is_no_member_adds_no_voter() {
-        let spec = StoreSpec {
-            nodes: (0..5).map(|node| node.to_string()).collect(),
-            voters: 3,
-            ack: Ack::Majority,
-            transport: MemberTransport::OneProcess,
-            key_file: None,
-            reads: ReadMode::Index,
-            dir: None,
-            election_timeout: Nanos::from_millis(10),
-        };
-        let mut group = ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes");
-        let mut now = elect(&mut group, Nanos::ZERO);
-        let old = (0..3).find(|at| group.leader() != Some(*at)).unwrap();
-        let replace = |group: &mut ReplicaGroup, now: &mut Nanos, new: usize| {
-            for _ in 0..1000 {
-                *now = group.next_time();
-                group.step(*now);
-                match group.replace(*now, old, new) {
-                    ReplaceProgress::UnderWay | ReplaceProgress::LedBy(_) => {}
-                    ended => return ended,
-                }
-            }
-            panic!("the replacement does not end");
-        };
-        assert_eq!(replace(&mut group, &mut now, 3), ReplaceProgress::Done);
-        assert_eq!(group.voters().len(), 3);
-        // The old node has gone, so another one would be a fourth voter.
-        assert_eq!(replace(&mut group, &mut now, 4), ReplaceProgress::NoMember);
-        assert_eq!(replace(&mut group, &mut now, 3), ReplaceProgress::Done);
-        assert_eq!(group.voters().len(), 3);
-        assert!(!group.voters().contains(&4));
-    }
-
-    #[test]
-    fn a_store_without_room_for_sessions_is_asked_once_a_heartbeat() {
-        let mut group = group(1);
-        let mut now = elect(&mut group, Nanos::ZERO);
-        let open = Request {
-            client: ClientId(0),
-            sequence: 0,
-            operation: Operation::OpenSession,
-        };
-        let leader = group.leader().unwrap();
-        for token in 0..CAPACITY.sessions as u64 {
-            let node = &mut group.replicas[leader].node;
-            node.propose(now.0, open, FIRST_FOREIGN + token).unwrap();
-            group.step(now);
-        }
-        let (key, bytes) = change(1);
-        group.change(ElementId(1), key, bytes).unwrap();
-        for _ in 0..5 {
-            let last = group.replicas[leader].node.last();
-            now = group.next_time();
-            group.step(now);
-            let asked = group.replicas[leader].node.last().0 - last.0;
-            assert!(asked <= 1, "{asked} entries in one step");
-        }
-        assert_eq!(group.waiting.len(), 0);
     }
 }

@@ -304,7 +304,9 @@ fn keys(mut rest: &[u8]) -> Option<EntryKey> {
     let mut key = EntryKey::default();
     while let Some(([length, prefix], after)) = rest.split_first_chunk() {
         let (part, after) = after.split_at_checked(usize::from(*length))?;
-        key.push(KeyBytes::prefix_of(part, *prefix)?)?;
+        // Bits after the prefix are 0, so a write has one form.
+        let bytes = KeyBytes::prefix_of(part, *prefix).filter(|key| key.get() == part)?;
+        key.push(bytes)?;
         rest = after;
     }
     rest.is_empty().then_some(key)

@@ -374,6 +374,10 @@ impl Client {
                     let (old, voters) = (&nodes[old], voters.join(", "));
                     json!({ "error": format!("no_member: node {old} is no member of the store, so nothing is replaced; name one of {voters}") })
                 }
+                ReplaceProgress::WasMember => {
+                    let name = &driver.plane().loops().store.nodes[new];
+                    json!({ "error": format!("was_member: node {name} was a member and was replaced, so it may have forgotten its votes; name a node that never was one") })
+                }
                 ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) if now < end => return,
                 ReplaceProgress::UnderWay | ReplaceProgress::LedBy(None) => {
                     let name = &driver.plane().loops().store.nodes[new];

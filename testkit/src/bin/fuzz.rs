@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use testkit::fuzz::{Options, Target, run};
 
-const USAGE: &str = "usage: fuzz front|packets|engines|ir|entries|messages|text|split|jobs|datagrams|frames|pof|reports|images SECONDS SEED [--case N] [--limit SECONDS] [--corpus DIR]...";
+const USAGE: &str = "usage: fuzz front|packets|engines|ir|entries|messages|text|split|jobs|datagrams|frames|pof|reports|loops|raft|commands|images SECONDS SEED [--case N] [--limit SECONDS] [--corpus DIR]...";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -4,6 +4,7 @@
 //! input is minimized, printed and written to `target/findings/`. Once fixed, it becomes a test in
 //! `findings/`.
 
+mod commands;
 mod corpus;
 mod datagrams;
 mod engines;
@@ -15,11 +16,13 @@ mod guard;
 mod images;
 mod ir;
 mod jobs;
+mod loops;
 mod messages;
 mod minimise;
 mod packets;
 mod play;
 mod pof;
+mod raft;
 mod reports;
 mod scenario;
 mod split;
@@ -59,6 +62,12 @@ pub enum Target {
     Pof,
     /// Telemetry reports, right and damaged, which are refused or written again.
     Reports,
+    /// Mutated loop files, which are refused or read.
+    Loops,
+    /// Messages of the members of a store, right, damaged and forged.
+    Raft,
+    /// Changes of elements, right, damaged and repeated.
+    Commands,
     /// Images of RISC-V programs, right and damaged, which are refused or run under messages.
     Images,
 }
@@ -80,6 +89,9 @@ impl Target {
             "frames" => Some(Target::Frames),
             "pof" => Some(Target::Pof),
             "reports" => Some(Target::Reports),
+            "loops" => Some(Target::Loops),
+            "raft" => Some(Target::Raft),
+            "commands" => Some(Target::Commands),
             "images" => Some(Target::Images),
             _ => None,
         }
@@ -212,6 +224,9 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             Target::Frames => frames::case(&case),
             Target::Pof => pof::case(&case),
             Target::Reports => reports::case(&case),
+            Target::Loops => loops::case(&case),
+            Target::Raft => raft::case(&case),
+            Target::Commands => commands::case(&case),
             Target::Images => images::case(&case),
         };
         accepted += case.accepted.get();

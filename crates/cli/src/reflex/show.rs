@@ -669,6 +669,8 @@ struct ShownState {
     disconnected: Vec<String>,
     /// Names of the store's voters.
     voters: Vec<String>,
+    /// Names of nodes in other processes that this one should hear and does not.
+    unheard: Vec<String>,
     strangers: u64,
     forged: u64,
     unsent: u64,
@@ -710,6 +712,12 @@ pub(super) fn state(
             .into_iter()
             .filter_map(|at| loops.store.nodes.get(at).cloned())
             .collect(),
+        unheard: plane
+            .store()
+            .unheard(now)
+            .into_iter()
+            .filter_map(|at| loops.store.nodes.get(at).cloned())
+            .collect(),
         strangers: counts.strangers,
         forged: counts.forged,
         unsent: counts.unsent,
@@ -735,6 +743,13 @@ pub(super) fn state_text(state: &Value) -> String {
             },
             node["commit"],
             node["last"]
+        );
+    }
+    let unheard: Vec<String> = list("unheard").iter().map(word).collect();
+    if !unheard.is_empty() {
+        text += &format!(
+            "not heard for an election timeout: {}\n",
+            unheard.join(", ")
         );
     }
     if let Some(error) = state["disk"].as_str() {

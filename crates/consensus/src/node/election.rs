@@ -51,6 +51,14 @@ impl Campaign {
 
 #[cfg(test)]
 impl Campaign {
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn has(&self, voter: NodeId) -> bool {
+        self.all().contains(&voter)
+    }
+
     pub(super) fn hash_into(&self, hasher: &mut impl std::hash::Hasher) {
         use std::hash::Hash;
         let mut votes = self.votes;

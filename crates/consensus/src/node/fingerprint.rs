@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{RaftNode, RaftRole};
+use crate::ids::NodeId;
 
 impl RaftNode {
     /// Lets the node's time-out come now: a leader gives up, any other node campaigns.
@@ -11,6 +12,17 @@ impl RaftNode {
             RaftRole::Leader => self.follow(self.term, None),
             _ => self.begin_campaign(),
         }
+    }
+
+    /// Returns true if the node asks for votes in the campaign with a number, and lacks one vote.
+    pub(crate) fn lacks_vote(&self, campaign: u64, voter: NodeId) -> bool {
+        self.asks(campaign) && !self.campaign.has(voter)
+    }
+
+    /// Returns true if the node asks for votes in the campaign with a number.
+    pub(crate) fn asks(&self, campaign: u64) -> bool {
+        let asks = matches!(self.role, RaftRole::PreCandidate | RaftRole::Candidate);
+        asks && self.campaign.number() == campaign
     }
 
     /// Holds each message for a write once.
@@ -23,7 +35,8 @@ impl RaftNode {
     /// behave alike, up to collisions of 64 bits.
     pub(crate) fn fingerprint(&self) -> u64 {
         let hasher = &mut DefaultHasher::new();
-        (self.term, self.vote, self.role as u8, self.leader).hash(hasher);
+        (self.config.id, self.term, self.vote).hash(hasher);
+        (self.role as u8, self.leader).hash(hasher);
         (self.commit, self.log.base(), self.log.last()).hash(hasher);
         for index in self.log.base().0 + 1..=self.log.last().0 {
             self.log.get(crate::LogIndex(index)).hash(hasher);

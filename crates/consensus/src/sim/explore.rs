@@ -3,12 +3,15 @@
 //!
 //! A message stays in the network for ever: to deliver it twice is a repeat, never is a loss. There
 //! is no time: a time-out is an action. More messages in the network only add to what can happen:
-//! so messages that a node sends without a change are there at once, and a state is left out if one
-//! with equal nodes and more messages was explored. What an input makes of a node depends on the
-//! node alone, so it is computed once for each node state and input. The first time-out is that of
-//! node 1, since the three are alike.
+//! so messages that a node sends without a change are there at once, a leader sends its heartbeat
+//! after each of its steps, and a state is left out if one with equal nodes and more messages was
+//! explored. What an input makes of a node depends on the node alone, so it is computed once for
+//! each node state and input. `reduce.rs` leaves out states that differ by the names of nodes, and
+//! messages that can have no effect any more.
 
-use std::collections::HashMap;
+mod reduce;
+
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
@@ -20,6 +23,7 @@ use consensus::{
 
 use support::rng::mix;
 
+use self::reduce::{LeftOut, Mirror, Origin, Sort};
 use super::Variant;
 
 const NODES: usize = 3;
@@ -43,7 +47,6 @@ struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Action {
     TimeOut(usize),
-    Heartbeat(usize),
     Propose(usize),
     /// The write under way is complete.
     Write(usize),
@@ -89,31 +92,69 @@ struct Summary {
 /// State of a cluster.
 #[derive(Clone, Debug)]
 struct State {
-    /// Numbers of the hosts' states.
-    hosts: [u32; NODES],
-    history: History,
-    /// A bit for each message that was sent.
+    key: Key,
+    /// A bit for each message that was sent and can have an effect; the last word is not 0.
     sent: Vec<u64>,
 }
 
+/// All of a state but its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Key {
+    /// Numbers of the hosts' states.
+    hosts: [u32; NODES],
+    history: History,
+}
+
 /// Events on the way to a state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct History {
     /// Leader of each term, from 1; 0 is none.
     leaders: [u8; 4],
-    /// Committed entries: term, hash, and the term of the node that committed it first.
-    committed: Vec<(Term, u64, Term)>,
+    /// Numbers of the committed entries.
+    committed: [u8; MAX_COMMITTED],
+    committed_count: u8,
     time_outs: u8,
     resignations: u8,
     proposals: u8,
     crashes: u8,
 }
 
+/// Committed entries at most: one for each term, and the proposals.
+const MAX_COMMITTED: usize = 8;
+
+/// Committed entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Committed {
+    term: Term,
+    hash: u64,
+    /// Term of the node that committed it first.
+    by: Term,
+}
+
 /// Message that some node sent in some state.
 #[derive(Debug)]
 struct Sent {
+    from: usize,
     to: usize,
+    term: Term,
+    sort: Sort,
     bytes: Rc<[u8]>,
+}
+
+/// Sets of messages with which a key was met: none is a part of another one.
+#[derive(Debug)]
+enum Greatest {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Greatest {
+    fn all(&self) -> &[u32] {
+        match self {
+            Greatest::One(one) => std::slice::from_ref(one),
+            Greatest::Many(all) => all,
+        }
+    }
 }
 
 /// Result of an input: the number of the host after it, and the messages that it sends.
@@ -126,6 +167,8 @@ struct Explored {
     steps: u64,
     /// States that differ by more than messages.
     keys: usize,
+    /// Different sets of messages.
+    sets: usize,
     node_states: usize,
     messages: usize,
     /// States in which all proposals are committed by a node.
@@ -142,13 +185,29 @@ struct Explorer {
     host_numbers: HashMap<u64, u32>,
     messages: Vec<Sent>,
     message_numbers: HashMap<Rc<[u8]>, u16>,
+    committed: Vec<Committed>,
     /// Results of inputs: the host after it, and the messages that it sends.
     results: HashMap<(u32, Action), Taken, Mixing>,
-    /// Greatest sets of messages with which nodes and history were met.
-    seen: HashMap<([u32; NODES], History), Vec<Vec<u64>>, Mixing>,
+    /// Sets of messages, by number.
+    sets: Vec<Rc<[u64]>>,
+    set_numbers: HashMap<Rc<[u64]>, u32, Mixing>,
+    /// Numbers of the greatest sets of messages with which a key was met.
+    seen: HashMap<Key, Greatest, Mixing>,
     /// Digest of the state machine by the hash of the committed entries.
     digests: HashMap<u64, u64>,
+    mirror: Mirror,
+    /// Memory for the messages that a reduction leaves out.
+    without_effect: Vec<u16>,
+    /// Messages that were left out, if they are recorded.
+    left_out: Option<HashSet<LeftOut>>,
     explored: Explored,
+}
+
+/// State with actions that are explored one after the other.
+struct Open {
+    state: State,
+    set: u32,
+    actions: Vec<Action>,
 }
 
 /// Hasher of small keys.
@@ -202,8 +261,20 @@ fn hash_of(value: &impl Hash) -> u64 {
 }
 
 fn is_subset(one: &[u64], other: &[u64]) -> bool {
-    let other = other.iter().chain(std::iter::repeat(&0));
-    one.iter().zip(other).all(|(one, other)| one & !other == 0)
+    // The last word of a set is not 0.
+    one.len() <= other.len() && one.iter().zip(other).all(|(one, other)| one & !other == 0)
+}
+
+/// Returns the numbers of the bits that are set.
+fn bits(words: &[u64]) -> impl Iterator<Item = u16> {
+    words.iter().enumerate().flat_map(|(at, word)| {
+        let mut rest = *word;
+        std::iter::from_fn(move || {
+            let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+            rest &= rest - 1;
+            Some((64 * at + bit) as u16)
+        })
+    })
 }
 
 fn add(sent: &mut Vec<u64>, messages: &[u16]) {
@@ -220,7 +291,8 @@ fn config(at: usize, is_second: bool) -> Config {
     Config {
         cluster: 1,
         id: NodeId(at as u64 + 1),
-        seed: u64::from(is_second),
+        // Campaigns of all nodes have the same numbers, so that nodes differ by their names only.
+        seed: u64::from(is_second) ^ mix(at as u64 + 1),
         election_timeout: 1_000,
         heartbeat: 0,
         ack: Ack::Majority,
@@ -258,6 +330,17 @@ impl Host {
     }
 }
 
+impl History {
+    fn committed(&self) -> &[u8] {
+        &self.committed[..usize::from(self.committed_count)]
+    }
+
+    fn commit(&mut self, number: u8) {
+        self.committed[usize::from(self.committed_count)] = number;
+        self.committed_count += 1;
+    }
+}
+
 impl Explorer {
     fn new(bounds: Bounds, mistake: Option<Mistake>) -> Explorer {
         let members = [1, 2, 3].map(NodeId);
@@ -269,36 +352,54 @@ impl Explorer {
             host_numbers: HashMap::new(),
             messages: Vec::new(),
             message_numbers: HashMap::new(),
+            committed: Vec::new(),
             results: HashMap::default(),
+            sets: Vec::new(),
+            set_numbers: HashMap::default(),
             seen: HashMap::default(),
             digests: HashMap::new(),
+            mirror: Mirror::default(),
+            without_effect: Vec::new(),
+            left_out: None,
             explored: Explored::default(),
         }
     }
 
-    fn intern_host(&mut self, host: Host) -> u32 {
+    fn intern_host(&mut self, host: Host, origin: Origin) -> u32 {
         let next = self.hosts.len() as u32;
         let number = *self.host_numbers.entry(host.fingerprint()).or_insert(next);
         if number == next {
             let summary = host.summary();
             self.hosts.push((Rc::new(host), summary));
+            self.mirror.add_host(origin);
         }
         number
     }
 
-    fn intern_message(&mut self, to: usize, bytes: &[u8]) -> u16 {
+    fn intern_message(&mut self, bytes: &[u8]) -> u16 {
         if let Some(number) = self.message_numbers.get(bytes) {
             return *number;
         }
         let number = u16::try_from(self.messages.len()).expect("few messages");
         let bytes: Rc<[u8]> = bytes.into();
         self.message_numbers.insert(Rc::clone(&bytes), number);
-        self.messages.push(Sent { to, bytes });
+        self.messages.push(Sent::new(bytes));
+        number
+    }
+
+    fn intern_set(&mut self, set: &[u64]) -> u32 {
+        if let Some(number) = self.set_numbers.get(set) {
+            return *number;
+        }
+        let number = self.sets.len() as u32;
+        let set: Rc<[u64]> = set.into();
+        self.sets.push(Rc::clone(&set));
+        self.set_numbers.insert(set, number);
         number
     }
 
     /// Explores all states. An error has the actions that lead to it, without those that change no
-    /// node.
+    /// node. Names of nodes may be exchanged after each action.
     fn run(&mut self) -> Result<Explored, String> {
         let hosts = [0, 1, 2].map(|at| {
             let node = self.variant.node(config(at, false), self.members, 0);
@@ -308,77 +409,89 @@ impl Explorer {
                 writing: None,
                 is_second: false,
             };
-            self.intern_host(host)
+            self.intern_host(host, Origin::First(at))
         });
-        let first = State {
-            hosts,
-            history: History::default(),
-            sent: Vec::new(),
+        let history = History::default();
+        let first = Open {
+            state: State {
+                key: Key { hosts, history },
+                sent: Vec::new(),
+            },
+            set: self.intern_set(&[]),
+            actions: vec![Action::TimeOut(0)],
         };
-        let mut stack = vec![(first, vec![Action::TimeOut(0)])];
+        // Nothing is explored from a state that is not seen.
+        self.seen.insert(first.state.key, Greatest::One(first.set));
+        let mut stack = vec![first];
         let mut path: Vec<Action> = Vec::new();
-        while let Some((state, actions)) = stack.last_mut() {
+        while let Some(open) = stack.last_mut() {
             // A state may be left as soon as one with more messages was met.
-            let action = match self.is_greatest(state) {
-                true => actions.pop(),
-                false => None,
-            };
+            let known = self.seen.get(&open.state.key);
+            let is_greatest = known.is_some_and(|known| known.all().contains(&open.set));
+            let action = open.actions.pop().filter(|_| is_greatest);
             let Some(action) = action else {
                 stack.pop();
                 path.pop();
                 continue;
             };
             self.explored.steps += 1;
-            let before = state.clone();
-            let mut after = self.step(&before, action);
+            let before = open.state.key.hosts;
+            let mut after = self.step(&open.state, action);
             path.push(action);
-            let checked = self.check(&before, &mut after, action);
+            let checked = self.check(before, &mut after, action);
             checked.map_err(|error| format!("{error}, after {path:?}"))?;
+            self.reduce(&mut after);
             // The messages of a known state are closed, so those of a part of them are among them.
-            let is_known = self.is_known(&after);
-            let actions = if is_known {
-                Vec::new()
-            } else {
-                self.close(&mut after)
-            };
-            if is_known || !self.is_new(&after) {
+            if self.is_known(&after) {
                 path.pop();
                 continue;
             }
-            self.count(&after);
-            stack.push((after, actions));
+            let actions = self.close(&mut after);
+            let Some(set) = self.add_new(&after) else {
+                path.pop();
+                continue;
+            };
+            self.count(&after.key.history);
+            stack.push(Open {
+                state: after,
+                set,
+                actions,
+            });
         }
         self.explored.keys = self.seen.len();
+        self.explored.sets = self.sets.len();
         self.explored.node_states = self.hosts.len();
         self.explored.messages = self.messages.len();
         Ok(self.explored)
     }
 
-    /// Returns true if a state with the same nodes and history and with all of these messages was
-    /// explored: whatever can happen in this one can happen there.
+    /// Returns true if a state with the same key and with all of these messages was explored:
+    /// whatever can happen in this one can happen there.
     fn is_known(&self, state: &State) -> bool {
-        let known = self.seen.get(&(state.hosts, state.history.clone()));
-        known.is_some_and(|all| all.iter().any(|other| is_subset(&state.sent, other)))
+        let is_in = |set: &u32| is_subset(&state.sent, &self.sets[*set as usize]);
+        let known = self.seen.get(&state.key);
+        known.is_some_and(|known| known.all().iter().any(is_in))
     }
 
-    /// Returns false if a state with the same nodes and history and with more messages was met.
-    fn is_greatest(&self, state: &State) -> bool {
-        let known = self.seen.get(&(state.hosts, state.history.clone()));
-        known.is_none_or(|all| all.contains(&state.sent))
-    }
-
-    /// Adds a state. Returns false if it is known.
-    fn is_new(&mut self, state: &State) -> bool {
+    /// Adds a state. Returns the number of its messages, or `None` if it is known.
+    fn add_new(&mut self, state: &State) -> Option<u32> {
         if self.is_known(state) {
-            return false;
+            return None;
         }
-        let known = self
-            .seen
-            .entry((state.hosts, state.history.clone()))
-            .or_default();
-        known.retain(|other| !is_subset(other, &state.sent));
-        known.push(state.sent.clone());
-        true
+        let set = self.intern_set(&state.sent);
+        let Some(known) = self.seen.get_mut(&state.key) else {
+            self.seen.insert(state.key, Greatest::One(set));
+            return Some(set);
+        };
+        let is_greater = |other: &u32| !is_subset(&self.sets[*other as usize], &state.sent);
+        let mut all = known.all().to_vec();
+        all.retain(is_greater);
+        all.push(set);
+        *known = match all[..] {
+            [one] => Greatest::One(one),
+            _ => Greatest::Many(all),
+        };
+        Some(set)
     }
 
     /// Sends what the nodes send without a change of any: more messages in the network can only
@@ -388,38 +501,37 @@ impl Explorer {
             let mut actions = self.actions(state);
             let before = state.sent.clone();
             actions.retain(|action| {
-                let (Action::Heartbeat(_) | Action::Deliver(_)) = action else {
+                let Action::Deliver(_) = action else {
                     return true;
                 };
                 let at = self.host_of(*action);
-                let (after, sends) = self.result(state, at, *action);
-                if after == state.hosts[at] {
+                let (after, sends) = self.result(&state.key, at, *action);
+                if after == state.key.hosts[at] {
                     add(&mut state.sent, &sends);
                 }
-                after != state.hosts[at]
+                after != state.key.hosts[at]
             });
+            self.reduce_messages(state);
             if state.sent == before {
                 return actions;
             }
         }
     }
 
-    fn count(&mut self, state: &State) {
-        let History {
-            leaders, committed, ..
-        } = &state.history;
+    fn count(&mut self, history: &History) {
         self.explored.states += 1;
-        let noops = leaders.iter().filter(|leader| **leader > 0).count();
-        let all = committed.len() >= usize::from(self.bounds.proposals) + noops && noops > 0;
+        let noops = history.leaders.iter().filter(|leader| **leader > 0).count();
+        let committed = usize::from(history.committed_count);
+        let all = committed >= usize::from(self.bounds.proposals) + noops && noops > 0;
         self.explored.complete += usize::from(all);
-        let last = leaders[self.bounds.terms as usize - 1];
+        let last = history.leaders[self.bounds.terms as usize - 1];
         self.explored.last_term += usize::from(last > 0);
     }
 
     fn actions(&self, state: &State) -> Vec<Action> {
-        let (mut actions, history) = (Vec::new(), &state.history);
+        let (mut actions, history) = (Vec::new(), &state.key.history);
         for at in 0..NODES {
-            let (host, summary) = &self.hosts[state.hosts[at] as usize];
+            let (host, summary) = &self.hosts[state.key.hosts[at] as usize];
             if summary.leads {
                 if history.resignations < self.bounds.resignations {
                     actions.push(Action::TimeOut(at));
@@ -444,20 +556,13 @@ impl Explorer {
                 }
             }
         }
-        for (word, bits) in state.sent.iter().enumerate() {
-            let set = (0..64).filter(|bit| bits >> bit & 1 == 1);
-            actions.extend(set.map(|bit| Action::Deliver((64 * word + bit) as u16)));
-        }
-        // They are explored first, since states with more messages come from them.
-        let leads = |at: &usize| self.hosts[state.hosts[*at] as usize].1.leads;
-        actions.extend((0..NODES).filter(leads).map(Action::Heartbeat));
+        actions.extend(bits(&state.sent).map(Action::Deliver));
         actions
     }
 
     fn host_of(&self, action: Action) -> usize {
         match action {
             Action::TimeOut(at)
-            | Action::Heartbeat(at)
             | Action::Propose(at)
             | Action::Write(at)
             | Action::Crash { node: at, .. } => at,
@@ -465,15 +570,15 @@ impl Explorer {
         }
     }
 
-    fn result(&mut self, state: &State, at: usize, action: Action) -> Taken {
-        let number = state.hosts[at];
+    fn result(&mut self, key: &Key, at: usize, action: Action) -> Taken {
+        let (number, proposals) = (key.hosts[at], key.history.proposals);
         if let Action::Propose(_) = action {
             // A proposal has its number in the cluster.
-            return self.apply(number, at, action, state.history.proposals);
+            return self.apply(number, at, action, proposals);
         }
         let known = self.results.get(&(number, action)).cloned();
         known.unwrap_or_else(|| {
-            let result = self.apply(number, at, action, state.history.proposals);
+            let result = self.apply(number, at, action, proposals);
             self.results.insert((number, action), result.clone());
             result
         })
@@ -481,18 +586,18 @@ impl Explorer {
 
     fn step(&mut self, state: &State, action: Action) -> State {
         let at = self.host_of(action);
-        let leads = self.hosts[state.hosts[at] as usize].1.leads;
-        let (after, sends) = self.result(state, at, action);
+        let leads = self.hosts[state.key.hosts[at] as usize].1.leads;
+        let (after, sends) = self.result(&state.key, at, action);
         let mut state = state.clone();
-        state.hosts[at] = after;
+        state.key.hosts[at] = after;
         add(&mut state.sent, &sends);
-        let history = &mut state.history;
+        let history = &mut state.key.history;
         match action {
             Action::TimeOut(_) if leads => history.resignations += 1,
             Action::TimeOut(_) => history.time_outs += 1,
             Action::Propose(_) => history.proposals += 1,
             Action::Crash { .. } => history.crashes += 1,
-            Action::Heartbeat(_) | Action::Write(_) | Action::Deliver(_) => {}
+            Action::Write(_) | Action::Deliver(_) => {}
         }
         state
     }
@@ -502,7 +607,6 @@ impl Explorer {
         let mut host = Host::clone(&self.hosts[number as usize].0);
         match action {
             Action::TimeOut(_) => host.node.expire(),
-            Action::Heartbeat(_) => host.node.tick(0),
             Action::Propose(_) => {
                 let request = Request {
                     client: ClientId(0),
@@ -540,6 +644,7 @@ impl Explorer {
             }
         }
         let mut sends = Vec::new();
+        let mut has_heartbeat = false;
         loop {
             host.node.flush(0);
             if let Some(persist) = host.node.persist() {
@@ -552,8 +657,7 @@ impl Explorer {
                 kept.entries.extend(persist.entries().copied());
                 host.writing = Some((persist.number, Rc::new(kept)));
             }
-            host.node
-                .send(|to, bytes| sends.push((to.0 as usize - 1, bytes.to_vec())));
+            host.node.send(|_, bytes| sends.push(bytes.to_vec()));
             while host.node.next_event().is_some() {}
             match host.writing.take() {
                 Some((number, kept)) if !self.bounds.has_slow_disks => {
@@ -562,28 +666,42 @@ impl Explorer {
                 }
                 writing => {
                     host.writing = writing;
-                    break;
+                    if has_heartbeat || host.node.role() != RaftRole::Leader {
+                        break;
+                    }
+                    has_heartbeat = true;
+                    host.node.tick(0);
                 }
             }
         }
         host.node.merge_held();
         let mut numbers: Vec<u16> = sends
             .iter()
-            .map(|(to, bytes)| self.intern_message(*to, bytes))
+            .map(|bytes| self.intern_message(bytes))
             .collect();
         numbers.sort_unstable();
         numbers.dedup();
-        (self.intern_host(host), numbers.into())
+        let origin = Origin::Step {
+            host: number,
+            action,
+            proposals,
+        };
+        (self.intern_host(host, origin), numbers.into())
     }
 
     /// Checks a new state, and adds what its changed host did.
-    fn check(&mut self, before: &State, after: &mut State, action: Action) -> Result<(), String> {
-        let Some(at) = (0..NODES).find(|at| before.hosts[*at] != after.hosts[*at]) else {
+    fn check(
+        &mut self,
+        before: [u32; NODES],
+        after: &mut State,
+        action: Action,
+    ) -> Result<(), String> {
+        let Key { hosts, history } = &mut after.key;
+        let Some(at) = (0..NODES).find(|at| before[*at] != hosts[*at]) else {
             return Ok(());
         };
-        let history = &mut after.history;
-        let old = &self.hosts[before.hosts[at] as usize].1;
-        let new = &self.hosts[after.hosts[at] as usize].1;
+        let old = &self.hosts[before[at] as usize].1;
+        let new = &self.hosts[hosts[at] as usize].1;
         let term = new.term.0 as usize;
         if new.leads && (!old.leads || old.term != new.term) {
             let leader = &mut history.leaders[term - 1];
@@ -591,15 +709,16 @@ impl Explorer {
                 return Err(format!("nodes {leader} and {} lead term {term}", at + 1));
             }
             *leader = at as u8 + 1;
-            for (index, (entry_term, hash, committed_in)) in history.committed.iter().enumerate() {
-                let has = new.log.get(index) == Some(&(*entry_term, *hash));
-                if *committed_in < new.term && !has {
+            for (index, number) in history.committed().iter().enumerate() {
+                let entry = self.committed[usize::from(*number)];
+                let has = new.log.get(index) == Some(&(entry.term, entry.hash));
+                if entry.by < new.term && !has {
                     return Err(format!("node {} leads without entry {}", at + 1, index + 1));
                 }
             }
         }
         for other in (0..NODES).filter(|other| *other != at) {
-            let other = &self.hosts[after.hosts[other] as usize].1;
+            let other = &self.hosts[hosts[other] as usize].1;
             let both = new.log.iter().zip(&other.log);
             let same: Vec<bool> = both.clone().map(|(one, other)| one.0 == other.0).collect();
             let last = same.iter().rposition(|is_same| *is_same);
@@ -616,13 +735,26 @@ impl Explorer {
             let Some((entry_term, hash)) = new.log.get(index).copied() else {
                 return Err(format!("node {} committed more than it has", at + 1));
             };
-            match history.committed.get(index) {
-                Some((known, known_hash, _)) if (*known, *known_hash) == (entry_term, hash) => {}
+            let known = history.committed().get(index).copied();
+            match known.map(|number| self.committed[usize::from(number)]) {
+                Some(known) if (known.term, known.hash) == (entry_term, hash) => {}
                 Some(_) => {
                     let node = at + 1;
                     return Err(format!("node {node} committed another entry {}", index + 1));
                 }
-                None => history.committed.push((entry_term, hash, new.term)),
+                None => {
+                    let entry = Committed {
+                        term: entry_term,
+                        hash,
+                        by: new.term,
+                    };
+                    let known = self.committed.iter().position(|other| *other == entry);
+                    let number = known.unwrap_or_else(|| {
+                        self.committed.push(entry);
+                        self.committed.len() - 1
+                    });
+                    history.commit(u8::try_from(number).expect("few entries"));
+                }
             }
         }
         let applied: Vec<u64> = new.log.iter().take(new.applied).map(|one| one.1).collect();

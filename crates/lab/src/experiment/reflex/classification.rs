@@ -8,7 +8,7 @@ use support::quantile::quantile;
 use support::tsc_clock::Clock;
 use table::{EntryIdx, Improved, Lookup};
 
-use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, service};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Curve, Marks};
 
@@ -111,14 +111,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     }
     sheet.add("nanoPU, 100", Origin::Paper, &[("p99 ns", 1_000.0)]);
     sheet.add("eRPC, 100", Origin::Paper, &[("p99 ns", 1_900.0)]);
-    for subject in ["service over a ring", "service over UDP"] {
-        missing(
-            &mut sheet,
-            subject,
-            Origin::Measured,
-            "the service is in memory here",
-        );
-    }
+    service::rows(context, &mut sheet)?;
     curves.push(Curve {
         marks: Marks::Crosses,
         name: "nanoPU, wire to wire (paper)",
@@ -133,6 +126,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
     let svg = plot::curves_below_legend(&axes, &curves)?;
     let note = format!(
         "Measured: one core, learned index of crate `table`, keys that match, one at a time by the counter of the clock and {BATCH} at once; medians of {ROUNDS} rounds. \
+         Service: another thread that polls, requests of one key, and of {BATCH} with several under way; with changes, a third thread exchanges rules. \
          Paper: 99th percentile from wire to wire at low load; it has no values beyond 100 rules."
     );
     let pictures = vec![Picture {

@@ -15,7 +15,7 @@ use telemetry::{ReportView, ReportedHops, TelemetryReport};
 use super::hand_written::HandWritten;
 use super::model::{add_model, burst, reflex_latencies};
 use super::reports::{LOOPS, five_hops};
-use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, ratio};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, ratio, reflex_latency};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Bars};
 
@@ -222,6 +222,7 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
             sheet.add(&subject, Origin::Paper, &values);
         }
     }
+    reflex_latency::rows(context, &mut sheet)?;
     let values = [("Mreports/s", 0.7), ("latency ns", 2_400.0)];
     sheet.add("the same over eRPC", Origin::Paper, &values);
     let axes = Axes {

@@ -6,9 +6,14 @@
 
 mod classification;
 mod detector;
+mod disk_writes;
 mod hand_written;
+mod links;
 mod model;
+mod reflex_latency;
+mod remote_writes;
 mod reports;
+mod service;
 mod whole_loop;
 mod wires;
 mod writes;

@@ -1,13 +1,13 @@
 //! Figures 1 and 2: a message to another thread and back, by shared memory and by UDP. Both ends
 //! poll.
 
-use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use support::quantile::quantile;
 
+use super::links::{poll, sockets};
 use super::model::{add_model, wire_to_wire};
 use super::{Context, Origin, Part, ROUNDS, Sheet, median};
 use nanopu::CostTable;
@@ -41,28 +41,16 @@ impl Place {
     }
 }
 
-/// Polls until there is a value. Two threads on one core must take turns.
-fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let mut misses = 0u32;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        misses += 1;
-        match misses % 1024 {
-            0 => std::thread::yield_now(),
-            _ => std::hint::spin_loop(),
-        }
-    }
-}
-
 /// Returns the times of round trips by shared memory in ns.
 fn memory(count: u64) -> Result<Vec<f64>, String> {
     let places: Arc<[Place; 2]> = Arc::default();
     let far = Arc::clone(&places);
     let echo = std::thread::spawn(move || {
         for number in 1..=count {
-            let mut words = poll(|| far[0].take(number));
+            // The other end says that there is no answer.
+            let Ok(mut words) = poll(|| far[0].take(number)) else {
+                return;
+            };
             words[0] += 1;
             far[1].put(number, &words);
         }
@@ -72,7 +60,7 @@ fn memory(count: u64) -> Result<Vec<f64>, String> {
     for number in 1..=count {
         let start = Instant::now();
         places[0].put(number, &[number; WORDS]);
-        let words = poll(|| places[1].take(number));
+        let words = poll(|| places[1].take(number))?;
         times.push(start.elapsed().as_nanos() as f64);
         wrong += u64::from(words[0] != number + 1);
     }
@@ -86,16 +74,7 @@ fn memory(count: u64) -> Result<Vec<f64>, String> {
 /// Returns the times of round trips by UDP over the loopback in ns.
 fn udp(count: u64) -> Result<Vec<f64>, String> {
     let words = |error: std::io::Error| format!("UDP over the loopback: {error}");
-    let socket = || {
-        let socket = UdpSocket::bind("127.0.0.1:0").map_err(words)?;
-        socket.set_nonblocking(true).map_err(words)?;
-        Ok::<UdpSocket, String>(socket)
-    };
-    let (near, far) = (socket()?, socket()?);
-    near.connect(far.local_addr().map_err(words)?)
-        .map_err(words)?;
-    far.connect(near.local_addr().map_err(words)?)
-        .map_err(words)?;
+    let (near, far) = sockets()?;
     let ends = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ends);
     let echo = std::thread::spawn(move || {
@@ -120,7 +99,10 @@ fn udp(count: u64) -> Result<Vec<f64>, String> {
         if outcome.is_err() {
             break;
         }
-        poll(|| near.recv(&mut bytes).ok());
+        outcome = poll(|| near.recv(&mut bytes).ok()).map(drop);
+        if outcome.is_err() {
+            break;
+        }
         times.push(start.elapsed().as_nanos() as f64);
     }
     ends.store(true, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use nanopu::CostTable;
 use support::quantile::quantile;
 
 use super::model::{add_model, raft_times, with_switch};
-use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing};
+use super::{Context, Origin, Part, ROUNDS, Sheet, disk_writes, median, missing, remote_writes};
 
 /// Three nodes, and messages between them as bytes in a buffer.
 struct Cluster {
@@ -208,16 +208,17 @@ pub(super) fn measure(context: &mut Context<'_>) -> Result<Part, String> {
         );
     }
     model_rows(context, &mut sheet)?;
-    for subject in ["write over rings", "write over UDP", "write over AF_XDP"] {
-        missing(
-            &mut sheet,
-            subject,
-            Origin::Measured,
-            "replicas share a thread here",
-        );
-    }
+    remote_writes::rows(context, &mut sheet)?;
+    missing(
+        &mut sheet,
+        "write over AF_XDP",
+        Origin::Measured,
+        "it needs interfaces",
+    );
+    disk_writes::rows(context, &mut sheet)?;
     let note = format!(
-        "Measured: until all three have committed and applied it; messages are encoded, checked and stored; values of 64 bytes; medians of {ROUNDS} rounds. \
+        "Measured on one thread: until all three have committed and applied it; messages are encoded, checked and stored; values of 64 bytes; medians of {ROUNDS} rounds. \
+         On two threads: the leader and its client on one, until the answer; ratios of the same round. On disk: beside a bare write and `fdatasync` in the directory of the results. \
          raft-rs is outside of the workspace: `cargo xtask reflex-peers`. Paper: 3.08 and 3.26 are 1.88 and 2.06 plus four passes of the switch."
     );
     Ok(sheet.part("Section 3.2.3: committed writes", note, Vec::new()))
