@@ -20,6 +20,7 @@ use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
+use crate::state::Keeping;
 use crate::{Ended, out};
 
 #[derive(Args)]
@@ -72,6 +73,8 @@ pub(crate) struct Options {
     log: Verbosity,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    keeping: Keeping,
     // Last: options after it would be listed under its heading.
     #[command(flatten)]
     slots: SlotOptions,
@@ -126,6 +129,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     check_ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;
     check_reach(&listen)?;
+    let stored = options.keeping.open_host()?;
     let server = OperatorServer::start(listen, urgency)?;
     let workers = options.workers.number();
     let open = |spec| run::open(spec, options.io, workers);
@@ -145,8 +149,14 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         is_fair: options.fair,
     };
     let mut control_loop = ControlLoop::new(opened, server, setup)?;
+    if let Some(stored) = stored {
+        let summary = stored.summary();
+        control_loop.keep_in(stored)?;
+        summary.iter().for_each(|line| out::note(line));
+    }
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
     let ending = control_loop.run(early, &mut show)?;
+    control_loop.keep_state()?;
     let report = control_loop.report();
     match options.json {
         true => out::json(&report),

@@ -46,6 +46,12 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// As the builder.
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError>;
 
+    /// Creates the file with empty tables, unless it exists.
+    ///
+    /// # Errors
+    /// The file cannot be created. There is none then, or a complete one.
+    fn create(&self) -> Result<(), StorageError>;
+
     /// Returns the name for messages.
     fn name(&self) -> String;
 }
@@ -92,11 +98,20 @@ pub struct KeptState {
 }
 
 impl KeptState {
-    /// Opens the file and checks every page.
+    /// Opens the file, which is created if it does not exist, and checks every page.
     ///
     /// # Errors
     /// The file is damaged, has another version, or cannot be read.
     pub fn open(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
+        medium.create().map_err(|error| OpenError(error.message))?;
+        KeptState::open_existing(medium)
+    }
+
+    /// Opens the file as [`KeptState::open`], and creates none.
+    ///
+    /// # Errors
+    /// As [`KeptState::open`], or there is no file.
+    pub fn open_existing(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
         let name = medium.name();
         let database =
             open_database(&*medium, true, BEGIN_ANEW).map_err(|error| OpenError(error.message))?;
@@ -159,7 +174,11 @@ impl KeptState {
         notes.collect()
     }
 
-    fn objects(
+    /// Returns all stored objects, in the order of their keys.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn objects(
         &self,
     ) -> Result<impl Iterator<Item = Result<(ObjectPlace, Object), OpenError>>, OpenError> {
         let all = all(&self.database).map_err(|error| self.damaged(&error))?;
@@ -202,6 +221,7 @@ impl KeptState {
         let disk = Disk {
             medium: self.medium,
             database: Some(self.database),
+            is_new: false,
         };
         StorageWriter::start(disk)
             .map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
@@ -226,6 +246,20 @@ pub(crate) fn damaged(name: &str, error: &dyn fmt::Display, remedy: &str) -> Ope
 fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
     let about = database.begin_read()?.open_table(ABOUT)?;
     Ok(about.get("version")?.map(|version| version.value()))
+}
+
+/// Starts to store changes in a file that is created with the first batch.
+///
+/// # Errors
+/// The operating system cannot create another thread.
+pub fn keep_new(medium: Box<dyn Medium>) -> Result<StorageWriter, OpenError> {
+    let name = medium.name();
+    let disk = Disk {
+        medium,
+        database: None,
+        is_new: true,
+    };
+    StorageWriter::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
 }
 
 /// Creates the tables of a new file.
@@ -290,8 +324,11 @@ fn is_full(error: &io::Error) -> bool {
 /// File of a device, open for writing.
 pub(crate) struct Disk {
     medium: Box<dyn Medium>,
-    /// `None` after an error, until the file is opened again.
+    /// `None` before the first batch of a new file, and after an error, until the file is opened
+    /// again.
     database: Option<Database>,
+    /// True if the file may not have been created yet.
+    is_new: bool,
 }
 
 impl Disk {
@@ -299,7 +336,13 @@ impl Disk {
     pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_database(&*self.medium, false, BEGIN_ANEW)?,
+            None => {
+                if self.is_new {
+                    self.medium.create()?;
+                    self.is_new = false;
+                }
+                open_database(&*self.medium, false, BEGIN_ANEW)?
+            }
         };
         match write(&database, batches) {
             Ok(()) => {
