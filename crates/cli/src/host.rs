@@ -27,7 +27,7 @@ use crate::{Ended, out};
 #[command(
     // Hidden because it is refused: only certificates distinguish operators from tenants.
     mut_arg("anyone_may_control", |arg| arg.hide(true)),
-    after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
+    after_help = "It starts without virtual data planes, or with those of --state; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
                   polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
                   polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
                   curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
@@ -156,12 +156,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     }
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
     let ending = control_loop.run(early, &mut show)?;
-    control_loop.keep_state()?;
+    let kept = control_loop.keep_state();
     let report = control_loop.report();
     match options.json {
         true => out::json(&report),
         false => out::text(&report.text()),
     }
+    kept?;
     control_loop.check_conservation()?;
     match ending {
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),

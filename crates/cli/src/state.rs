@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use packet::Nanos;
-use runtime::{EMPTY_PROGRAM, StateDirectory};
 use runtime::tenancy_host::StoredHost;
+use runtime::{EMPTY_PROGRAM, StateDirectory};
 use serde::Serialize;
 use store::{Directory, HostFiles, HostObject, KeptState, OpenError, StoredVpdp, Summary};
 use switch::KeptCells;

@@ -156,7 +156,9 @@ fn functions() -> Vec<wire::Function> {
         wire::function::Function::Program(qos),
     ];
     let functions = functions.map(Some).into_iter();
-    functions.map(|function| wire::Function { function }).collect()
+    functions
+        .map(|function| wire::Function { function })
+        .collect()
 }
 
 fn forwards(objects: &Objects, key: u64, port: u64) -> Kind {
@@ -232,7 +234,7 @@ async fn kill(test: &str, times: u64) -> Totals {
     let mut switch = Switch::start(test, state.path(), &[]);
     make_steady(&switch).await;
     let mut model = shown(&mut switch.operator().await).await;
-    let (mut kept, mut tried) = (0, 0);
+    let (mut kept, mut tried, mut before_round) = (0, 0, 0);
     for round in 0..=times {
         ends.carries();
         if round > 0 {
@@ -249,7 +251,8 @@ async fn kill(test: &str, times: u64) -> Totals {
             (kept..=tried).contains(&there),
             "round {round}: {there} are there, {kept} were acknowledged, {tried} were tried"
         );
-        totals.entries += there - kept;
+        totals.entries += there - before_round;
+        before_round = there;
         (kept, tried) = (there, there);
         if round == times {
             break;
@@ -268,13 +271,18 @@ async fn kill(test: &str, times: u64) -> Totals {
                     Ok(_) => {
                         totals.changes += 1;
                         let now = operator.show(wire::ShowRequest::default()).await;
-                        if now.is_err() {
-                            return (model, Some(change), true);
+                        let Ok(now) = now else {
+                            return (model, change, true);
+                        };
+                        let now = now.into_inner().into();
+                        match now == model {
+                            true => assert!(model.may_stay_after(&change), "{change:?}"),
+                            false => model.assert_becomes(&now, &change),
                         }
-                        model = shown(&mut operator).await;
+                        model = now;
                     }
                     Err(status) if is_refusal(status.code()) => totals.refused += 1,
-                    Err(_) => return (model, Some(change), false),
+                    Err(_) => return (model, change, false),
                 }
             }
         };
@@ -298,7 +306,6 @@ async fn kill(test: &str, times: u64) -> Totals {
         switch = Switch::start(test, state.path(), &[]);
         let found = shown(&mut switch.operator().await).await;
         model = found.clone();
-        let change = change.expect("one was under way");
         let is_done = found != before;
         assert!(
             !is_acknowledged || is_done || before.may_stay_after(&change),
@@ -359,7 +366,9 @@ fn a_directory_of_another_switch_a_damaged_one_and_a_missing_port_are_refused_by
     let state = directory.0.join("host");
     let switch = Switch::start("refused", &state, &[]);
     let address = switch.address.to_string();
-    let create = ["tenant", "--addr", &address, "create", "blue", "--port", "3"];
+    let create = [
+        "tenant", "--addr", &address, "create", "blue", "--port", "3",
+    ];
     let made = said(&create);
     assert_eq!(made.status, Some(0), "{}", made.err);
     drop(switch);
@@ -378,7 +387,9 @@ fn a_directory_of_another_switch_a_damaged_one_and_a_missing_port_are_refused_by
     fewer.args(["--port", &format!("0=ring:{}", ring("refused", 0))]);
     let fewer = Running::start(&mut fewer).finish();
     assert!(
-        fewer.err.contains("port 0 of vPDP `blue` is connected to port 3"),
+        fewer
+            .err
+            .contains("port 0 of vPDP `blue` is connected to port 3"),
         "{}",
         fewer.err
     );

@@ -198,7 +198,10 @@ impl Drop for Switch {
         self.is_over.store(true, Ordering::Relaxed);
         let ended = self.thread.take().map(JoinHandle::join);
         if !std::thread::panicking() {
-            assert!(ended.is_some_and(|ended| ended.is_ok()), "the switch panics");
+            assert!(
+                ended.is_some_and(|ended| ended.is_ok()),
+                "the switch panics"
+            );
         }
     }
 }
@@ -231,7 +234,7 @@ V1Switch(P(), C(), I(), E(), C(), D()) main;
     )
 }
 
-/// What is found after power cuts.
+/// Counts over many power cuts.
 #[derive(Debug, Default)]
 struct Totals {
     changes: u64,
@@ -254,7 +257,7 @@ fn cut(seed: u64, totals: &mut Totals) {
         let switch = Switch::start(&files);
         let mut operator = switch.operator();
         assert_eq!(shown(&mut operator), model, "seed {seed}");
-        files.power.cut_after(rng.index(600) as u32);
+        files.power.cut_after(rng.index(400) as u32);
         let mut under_way = None;
         for _ in 0..60 {
             let changed = model.changed();
@@ -298,7 +301,7 @@ fn cut(seed: u64, totals: &mut Totals) {
         drop(operator);
         drop(switch);
         files = files.after_cut(&mut rng);
-        // What was refused because the power was off may be on the disk, as a whole.
+        // A change that was refused because the power was off may be on the disk, as a whole.
         let again = Switch::start(&files);
         let found = shown(&mut again.operator());
         match (found == model, under_way) {
@@ -324,8 +327,84 @@ fn cuts(seeds: std::ops::Range<u64>) -> Totals {
 
 #[test]
 fn a_power_cut_leaves_every_change_of_a_host_that_was_acknowledged_and_no_half_of_another() {
-    let totals = cuts(0..10);
-    assert!(totals.cuts > 8 && totals.configs > 8, "{totals:?}");
+    let totals = cuts(0..4);
+    assert!(totals.cuts > 4 && totals.configs > 4, "{totals:?}");
+}
+
+/// Returns the code of a refusal.
+fn refusal(changed: Result<wire::ChangeResponse, ClientError>) -> p4rt::Code {
+    match changed {
+        Err(ClientError::Refused(error)) => error.code,
+        other => panic!("{other:?} is no refusal"),
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_changes_of_a_host_until_there_is_room() {
+    let files = Files::default();
+    let switch = Switch::start(&files);
+    let mut operator = switch.operator();
+    let create = Change::Create(wire::Create {
+        name: "blue".to_owned(),
+        ..Default::default()
+    });
+    operator.change(create).expect("there is room");
+    let share = Change::Share(wire::Share {
+        port: 3,
+        sharing: "rules".to_owned(),
+    });
+    operator.change(share).expect("there is room");
+    let fill = |files: &Files| files.all().values().for_each(|disk| disk.fill(0));
+    let make_room = |files: &Files| files.all().values().for_each(SimulatedDisk::make_room);
+    let load = |entries| {
+        Change::SetProgram(wire::SetProgram {
+            vpdp: "blue".to_owned(),
+            function: Some(wire::Function {
+                function: Some(wire::function::Function::Program(program(entries))),
+            }),
+            may_lose: Vec::new(),
+        })
+    };
+    let before = shown(&mut operator);
+    fill(&files);
+    let code = refusal(operator.change(load(500)));
+    assert_eq!(code, p4rt::Code::ResourceExhausted);
+    assert_eq!(shown(&mut operator), before);
+    make_room(&files);
+    operator.change(load(400)).expect("there is room");
+    let loaded = shown(&mut operator);
+    assert_ne!(loaded, before);
+
+    // Rules fill the file of the switch.
+    fill(&files);
+    let rule = |number: usize| {
+        let name = "r".repeat(250);
+        Change::AddRule(format!(
+            "{name}{number}: port 3 and eth.dst 02:00:00:00:{:02x}:{:02x} -> blue",
+            number >> 8,
+            number & 0xff
+        ))
+    };
+    let mut last = loaded;
+    let (number, code) = (0..2000)
+        .find_map(|number| match operator.change(rule(number)) {
+            Ok(_) => {
+                last = shown(&mut operator);
+                None
+            }
+            refused => Some((number, refusal(refused))),
+        })
+        .expect("the disk has an end");
+    assert_eq!(code, p4rt::Code::ResourceExhausted);
+    assert_eq!(shown(&mut operator), last, "rule {number}");
+    make_room(&files);
+    operator.change(rule(number)).expect("there is room");
+    let all = shown(&mut operator);
+    assert_ne!(all, last);
+    drop(operator);
+    drop(switch);
+    let switch = Switch::start(&files);
+    assert_eq!(shown(&mut switch.operator()), all);
 }
 
 /// `cargo test --workspace --test host_power -- --ignored --nocapture`

@@ -17,8 +17,8 @@ use crate::storage_writer::StorageWriter;
 /// Version of the file format. Only this one is written and read.
 const VERSION: u64 = 1;
 
-/// Size of the page cache in bytes.
-const CACHE_BYTES: usize = 64 << 20;
+/// Maximum size of the page cache of a file in bytes.
+pub(crate) const CACHE_BYTES: usize = 64 << 20;
 
 /// Metadata of the file.
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
@@ -54,6 +54,11 @@ pub trait Medium: Send + Sync + fmt::Debug {
 
     /// Returns the name for messages.
     fn name(&self) -> String;
+
+    /// Returns the maximum size of the page cache in bytes.
+    fn cache_bytes(&self) -> usize {
+        CACHE_BYTES
+    }
 }
 
 /// Name of a kind of object.
@@ -285,7 +290,7 @@ pub(crate) fn open_database(
 ) -> Result<Database, StorageError> {
     let mut builder = Builder::new();
     builder
-        .set_cache_size(CACHE_BYTES)
+        .set_cache_size(medium.cache_bytes())
         .set_check_integrity_on_open(is_checked);
     let name = medium.name();
     let opened = std::panic::catch_unwind(AssertUnwindSafe(|| medium.open(&builder)));

@@ -10,7 +10,9 @@ use redb::{Builder, Database, DatabaseError};
 
 use switch::StorageError;
 
-use crate::disk::{KeptState, Medium, OpenError, prepare, told as storage_error};
+use crate::disk::{
+    CACHE_BYTES as USUAL_CACHE_BYTES, KeptState, Medium, OpenError, prepare, told as storage_error,
+};
 use crate::host::HostFiles;
 use crate::raft_log::{LogOwner, RaftLog};
 
@@ -34,6 +36,9 @@ const HOST_FILE: &str = "host.redb";
 
 /// Prefix of the files of virtual data planes; a number follows.
 const VPDP_FILES: &str = "vpdp-";
+
+/// Maximum size of the page cache of a vPDP's file. A switch may host thousands.
+const VPDP_CACHE_BYTES: usize = 4 << 20;
 
 /// Prefix of the files of devices; the device id follows.
 const DEVICE_FILES: &str = "device-";
@@ -157,7 +162,11 @@ impl Directory {
     pub fn check_of_host(&self) -> Result<(), OpenError> {
         let place = self.path.display();
         let is_there = |name: &str| self.path.join(name).exists();
-        let other = match (self.devices()?.first(), is_there(POF_FILE), is_there(RAFT_FILE)) {
+        let other = match (
+            self.devices()?.first(),
+            is_there(POF_FILE),
+            is_there(RAFT_FILE),
+        ) {
             (Some(_), ..) => "a switch that hosts no virtual data planes (polyplane serve or run)",
             (_, true, _) => "a POF switch (polyplane pof)",
             (_, _, true) => "a member of a replicated store (polyplane reflex)",
@@ -210,6 +219,7 @@ impl Directory {
     fn medium(&self, name: &str) -> InFile {
         InFile {
             path: self.path.join(name),
+            cache_bytes: None,
             _lock: self.lock.clone(),
         }
     }
@@ -253,7 +263,10 @@ impl HostFiles for Directory {
     }
 
     fn vpdp(&self, file: u64) -> Box<dyn Medium> {
-        Box::new(self.medium(&format!("{VPDP_FILES}{file}.redb")))
+        Box::new(InFile {
+            cache_bytes: Some(VPDP_CACHE_BYTES),
+            ..self.medium(&format!("{VPDP_FILES}{file}.redb"))
+        })
     }
 
     fn vpdps(&self) -> Result<Vec<u64>, OpenError> {
@@ -275,6 +288,8 @@ impl HostFiles for Directory {
 #[derive(Debug)]
 struct InFile {
     path: PathBuf,
+    /// Maximum size of the page cache, if it is not the usual one.
+    cache_bytes: Option<usize>,
     _lock: Option<Arc<File>>,
 }
 
@@ -307,5 +322,9 @@ impl Medium for InFile {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn cache_bytes(&self) -> usize {
+        self.cache_bytes.unwrap_or(USUAL_CACHE_BYTES)
     }
 }

@@ -1,4 +1,4 @@
-//! What operators see of a switch that hosts virtual data planes, and random changes of it.
+//! Model of a switch that hosts virtual data planes, as operators see it, and random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use p4info::polyplane::tenancy::v1::change_request::Change;
 use p4rt::Code;
 use support::rng::Rng;
 
-/// What operators have made of a switch, as they see it.
+/// The switch as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     vpdps: BTreeMap<String, Vpdp>,
@@ -59,10 +59,15 @@ impl From<wire::ShowResponse> for Model {
 
 impl Model {
     /// Returns the names and numbers of the vPDPs that are changed.
-    #[allow(dead_code, reason = "only one of the tests has controllers that set programs")]
+    #[allow(
+        dead_code,
+        reason = "only one of the tests has controllers that set programs"
+    )]
     pub(crate) fn changed(&self) -> Vec<(String, u32)> {
         let changed = self.vpdps.iter().filter(|(name, _)| *name != STEADY);
-        changed.map(|(name, vpdp)| (name.clone(), vpdp.id)).collect()
+        changed
+            .map(|(name, vpdp)| (name.clone(), vpdp.id))
+            .collect()
     }
 
     /// Returns a change that may be possible here. [`STEADY`] and the ports 0 and 1 stay.
@@ -78,7 +83,7 @@ impl Model {
                 name,
                 owner: format!("owner{}", rng.index(3)),
                 ports: Vec::new(),
-                quotas: vec![format!("packets={}", 1 + rng.index(1000))],
+                quotas: vec![format!("packets={}/7", 1 + rng.index(1000))],
             });
         };
         let vpdp = (*name).to_owned();
@@ -92,7 +97,7 @@ impl Model {
             2 => Change::Resume(vpdp),
             3 => Change::SetQuotas(wire::SetQuotas {
                 vpdp,
-                quotas: vec![format!("passes={}", 1 + rng.index(1000))],
+                quotas: vec![format!("passes={}/7", 1 + rng.index(1000))],
             }),
             4 => Change::Connect(wire::Connect {
                 port: port(rng.index(4) as u32),

@@ -206,7 +206,9 @@ impl ControlLoop {
                 quotas: vpdp.quotas().settings(),
                 ports: own.iter().map(ToString::to_string).collect(),
                 is_suspended: vpdp.is_suspended(),
-                pins: pins.map(|(stage, slot)| StoredPin { stage, slot }).collect(),
+                pins: pins
+                    .map(|(stage, slot)| StoredPin { stage, slot })
+                    .collect(),
             }))
         });
         let shares = self.hypervisor.shared();
@@ -240,8 +242,12 @@ impl ControlLoop {
         matches!(function, Function::Program(program) if Arc::ptr_eq(program, &self.empty))
     }
 
-    /// Creates the stored vPDPs, with their ports and rules, and stores changes from now on.
-    pub(super) fn restore(&mut self, stored: StoredHost) -> Result<(), RuntimeError> {
+    /// Creates the stored vPDPs, with their ports and rules, and stores changes from now on. Must
+    /// be called before all changes.
+    ///
+    /// # Errors
+    /// The state is damaged, or does not fit the switch.
+    pub fn keep_in(&mut self, stored: StoredHost) -> Result<(), RuntimeError> {
         let mut vpdp_files = BTreeMap::new();
         for vpdp in stored.vpdps() {
             let restored = self.restore_vpdp(&stored, vpdp);
@@ -292,7 +298,8 @@ impl ControlLoop {
         let id = id.ok_or_else(|| format!("its number {} is none of a vPDP", vpdp.id))?;
         let kept = KeptState::open_existing(stored.files.vpdp(vpdp.file)).map_err(told)?;
         let objects = kept.objects().map_err(told)?;
-        let objects: Vec<(ObjectPlace, Object)> = objects.collect::<Result<_, _>>().map_err(told)?;
+        let objects: Vec<(ObjectPlace, Object)> =
+            objects.collect::<Result<_, _>>().map_err(told)?;
         let note = |name: &[u8]| {
             let mut objects = objects.iter();
             objects.find_map(|(place, object)| match (place, object) {

@@ -22,7 +22,7 @@ use crate::RuntimeError;
 use crate::persistence;
 use crate::tenancy_host::control_loop::ControlLoop;
 use crate::tenancy_host::requests::{Answered, done, refused};
-use crate::tenancy_host::stored::{self, StoredHost};
+use crate::tenancy_host::stored;
 
 /// Answer to an operator.
 type ToOperator = Answer<wire::ChangeResponse>;
@@ -36,7 +36,7 @@ pub(super) struct Storing {
     next: NextStep,
 }
 
-/// What a change of the operator may have changed, before it.
+/// State that a change of an operator may change, as it was before.
 struct Before {
     wiring: Wiring,
     vpdp: Option<(VpdpId, Quotas, bool)>,
@@ -383,6 +383,8 @@ impl ControlLoop {
     /// # Errors
     /// The state of a vPDP cannot be stored.
     pub fn keep_state(&mut self) -> Result<(), RuntimeError> {
+        let now = self.crew.now();
+        self.hypervisor.step(now, |_, _, _| {});
         let ids: Vec<VpdpId> = self.hypervisor.vpdps().map(tenancy::Vpdp::id).collect();
         for id in ids {
             if let Some(device) = self.hypervisor.device_mut(id)
@@ -393,13 +395,5 @@ impl ControlLoop {
             }
         }
         Ok(())
-    }
-
-    /// Continues with stored state, which is kept from now on.
-    ///
-    /// # Errors
-    /// The state is damaged, or does not fit the switch.
-    pub fn keep_in(&mut self, stored: StoredHost) -> Result<(), RuntimeError> {
-        self.restore(stored)
     }
 }

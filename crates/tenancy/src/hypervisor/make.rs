@@ -9,8 +9,8 @@ use passes::compose::Joint;
 use passes::edit::{self, Edit, EditError};
 use passes::slots::SlotError;
 use switch::{
-    ControlCode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, MigrationMode, Object,
-    ObjectPlace,
+    ControlCode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, MigrationMode,
+    Object, ObjectPlace,
 };
 
 use super::{Loaded, Spec, TenantSwitch, Vpdp, bells, new_seat};

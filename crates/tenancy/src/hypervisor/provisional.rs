@@ -1,4 +1,4 @@
-//! Updates of a vPDP whose state is kept. Packets see the new program only when it is stored.
+//! Updates of a vPDP with kept state. Packets see the new program only when it is stored.
 
 use switch::{Device, Exchange, Migration, MigrationMode};
 
