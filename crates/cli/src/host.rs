@@ -20,13 +20,14 @@ use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
+use crate::state::Keeping;
 use crate::{Ended, out};
 
 #[derive(Args)]
 #[command(
     // Hidden because it is refused: only certificates distinguish operators from tenants.
     mut_arg("anyone_may_control", |arg| arg.hide(true)),
-    after_help = "It starts without virtual data planes; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
+    after_help = "It starts without virtual data planes, or with those of --state; `polyplane tenant` makes and changes them at the same address, under traffic:\n\n  \
                   polyplane host --port 0=eth0 --port 1=eth1 &\n  polyplane tenant create blue --port 0 --port 1 --program router.p4\n  \
                   polyplane ctl --device-id 1 show\n\nWith --metrics 127.0.0.1:9100 Prometheus sees who uses how much of what it may:\n\n  \
                   curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
@@ -72,6 +73,8 @@ pub(crate) struct Options {
     log: Verbosity,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    keeping: Keeping,
     // Last: options after it would be listed under its heading.
     #[command(flatten)]
     slots: SlotOptions,
@@ -126,6 +129,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     check_ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;
     check_reach(&listen)?;
+    let stored = options.keeping.open_host()?;
     let server = OperatorServer::start(listen, urgency)?;
     let workers = options.workers.number();
     let open = |spec| run::open(spec, options.io, workers);
@@ -145,13 +149,20 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         is_fair: options.fair,
     };
     let mut control_loop = ControlLoop::new(opened, server, setup)?;
+    if let Some(stored) = stored {
+        let summary = stored.summary();
+        control_loop.keep_in(stored)?;
+        summary.iter().for_each(|line| out::note(line));
+    }
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
     let ending = control_loop.run(early, &mut show)?;
+    let kept = control_loop.keep_state();
     let report = control_loop.report();
     match options.json {
         true => out::json(&report),
         false => out::text(&report.text()),
     }
+    kept?;
     control_loop.check_conservation()?;
     match ending {
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),

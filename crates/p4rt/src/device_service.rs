@@ -25,6 +25,7 @@ use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
 use crate::logged::Lines;
 use crate::managed::{ManagedTables, role_name};
+use crate::notes::Notes;
 use crate::pending_commits::PendingCommits;
 use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
 use crate::ports::PortStates;
@@ -96,6 +97,12 @@ pub trait Loader: Send + Sync + 'static {
         _purpose: Purpose,
     ) -> Result<Arc<ir::Program>, String> {
         Ok(program)
+    }
+
+    /// Returns notes that the device stores together with a program that a controller has set, in
+    /// addition to those of the server. `before` has the notes of the program before.
+    fn notes(&self, _program: &Arc<ir::Program>, _before: &Notes) -> Notes {
+        Notes::new()
     }
 
     /// Creates a device that runs an adapted program, to replace the running device.

@@ -128,7 +128,7 @@ pub use fuzz_server::{FuzzOutcome, FuzzServer};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use managed::{pack, unpack};
-pub use notes::{Notes, forget_config, has_config};
+pub use notes::{Notes, forget_config, has_config, put_back as put_back_notes};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use prost_types::Any;
 pub use server::{Server, ServerConfig, ServerError, Urgency};

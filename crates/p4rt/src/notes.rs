@@ -112,13 +112,9 @@ impl Names {
     }
 }
 
-/// Replaces all notes by those of a config that was just set.
-pub(crate) fn renew(device: &mut Device, config: &Config, extras: &ControllerState) {
-    let names: Vec<Box<[u8]>> = device.notes().keys().cloned().collect();
-    for name in names {
-        // The device accepts every note.
-        let _ = device.apply(Change::SetNote(name, None));
-    }
+/// Replaces all notes by those of a config that was just set, and by `more`.
+pub(crate) fn renew(device: &mut Device, config: &Config, extras: &ControllerState, more: Notes) {
+    put_back(device, more);
     set(device, CONFIG.to_owned(), Some(&config.message));
     extras.note(device, &extras.all());
     config.schema.names.note_all(device);
@@ -133,8 +129,8 @@ impl Names {
     }
 }
 
-/// Restores previous notes.
-pub(crate) fn put_back(device: &mut Device, notes: Notes) {
+/// Replaces all notes.
+pub fn put_back(device: &mut Device, notes: Notes) {
     let gone: Vec<Box<[u8]>> = device.notes().keys().cloned().collect();
     let gone = gone.into_iter().map(|name| (name, None));
     let back = notes.into_iter().map(|(name, bytes)| (name, Some(bytes)));

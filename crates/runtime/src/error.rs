@@ -55,6 +55,22 @@ pub enum RuntimeError {
         /// The reason.
         error: LoadError,
     },
+    /// The stored state of a switch that hosts virtual data planes does not fit the switch.
+    StoredHost {
+        /// The directory.
+        place: String,
+        /// The reason, and a remedy.
+        error: String,
+    },
+    /// The stored state of a virtual data plane cannot be restored.
+    StoredVpdp {
+        /// The directory.
+        place: String,
+        /// The name of the vPDP.
+        vpdp: String,
+        /// The reason.
+        error: String,
+    },
     /// The program cannot run on the engine.
     Load(LoadError),
     /// The device refuses a setting.
@@ -103,6 +119,12 @@ impl fmt::Display for RuntimeError {
                 f,
                 "the program whose state is in {place} does not run any more: {error}"
             ),
+            RuntimeError::StoredHost { place, error } => {
+                write!(f, "the state in {place}: {error}")
+            }
+            RuntimeError::StoredVpdp { place, vpdp, error } => {
+                write!(f, "the state of vPDP `{vpdp}` in {place}: {error}")
+            }
             RuntimeError::Load(error) => error.fmt(f),
             RuntimeError::Control(error) => error.fmt(f),
             RuntimeError::Adopt(error) => error.fmt(f),

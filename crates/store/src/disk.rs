@@ -17,8 +17,8 @@ use crate::storage_writer::StorageWriter;
 /// Version of the file format. Only this one is written and read.
 const VERSION: u64 = 1;
 
-/// Size of the page cache in bytes.
-const CACHE_BYTES: usize = 64 << 20;
+/// Maximum size of the page cache of a file in bytes.
+pub(crate) const CACHE_BYTES: usize = 64 << 20;
 
 /// Metadata of the file.
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("about");
@@ -46,8 +46,19 @@ pub trait Medium: Send + Sync + fmt::Debug {
     /// As the builder.
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError>;
 
+    /// Creates the file with empty tables, unless it exists.
+    ///
+    /// # Errors
+    /// The file cannot be created. There is none then, or a complete one.
+    fn create(&self) -> Result<(), StorageError>;
+
     /// Returns the name for messages.
     fn name(&self) -> String;
+
+    /// Returns the maximum size of the page cache in bytes.
+    fn cache_bytes(&self) -> usize {
+        CACHE_BYTES
+    }
 }
 
 /// Name of a kind of object.
@@ -92,11 +103,20 @@ pub struct KeptState {
 }
 
 impl KeptState {
-    /// Opens the file and checks every page.
+    /// Opens the file, which is created if it does not exist, and checks every page.
     ///
     /// # Errors
     /// The file is damaged, has another version, or cannot be read.
     pub fn open(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
+        medium.create().map_err(|error| OpenError(error.message))?;
+        KeptState::open_existing(medium)
+    }
+
+    /// Opens the file as [`KeptState::open`], and creates none.
+    ///
+    /// # Errors
+    /// As [`KeptState::open`], or there is no file.
+    pub fn open_existing(medium: Box<dyn Medium>) -> Result<KeptState, OpenError> {
         let name = medium.name();
         let database =
             open_database(&*medium, true, BEGIN_ANEW).map_err(|error| OpenError(error.message))?;
@@ -159,7 +179,11 @@ impl KeptState {
         notes.collect()
     }
 
-    fn objects(
+    /// Returns all stored objects, in the order of their keys.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn objects(
         &self,
     ) -> Result<impl Iterator<Item = Result<(ObjectPlace, Object), OpenError>>, OpenError> {
         let all = all(&self.database).map_err(|error| self.damaged(&error))?;
@@ -202,6 +226,7 @@ impl KeptState {
         let disk = Disk {
             medium: self.medium,
             database: Some(self.database),
+            is_new: false,
         };
         StorageWriter::start(disk)
             .map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
@@ -228,6 +253,20 @@ fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
     Ok(about.get("version")?.map(|version| version.value()))
 }
 
+/// Starts to store changes in a file that is created with the first batch.
+///
+/// # Errors
+/// The operating system cannot create another thread.
+pub fn keep_new(medium: Box<dyn Medium>) -> Result<StorageWriter, OpenError> {
+    let name = medium.name();
+    let disk = Disk {
+        medium,
+        database: None,
+        is_new: true,
+    };
+    StorageWriter::start(disk).map_err(|e| OpenError(format!("{name}: cannot start a thread: {e}")))
+}
+
 /// Creates the tables of a new file.
 ///
 /// # Errors
@@ -251,7 +290,7 @@ pub(crate) fn open_database(
 ) -> Result<Database, StorageError> {
     let mut builder = Builder::new();
     builder
-        .set_cache_size(CACHE_BYTES)
+        .set_cache_size(medium.cache_bytes())
         .set_check_integrity_on_open(is_checked);
     let name = medium.name();
     let opened = std::panic::catch_unwind(AssertUnwindSafe(|| medium.open(&builder)));
@@ -290,8 +329,11 @@ fn is_full(error: &io::Error) -> bool {
 /// File of a device, open for writing.
 pub(crate) struct Disk {
     medium: Box<dyn Medium>,
-    /// `None` after an error, until the file is opened again.
+    /// `None` before the first batch of a new file, and after an error, until the file is opened
+    /// again.
     database: Option<Database>,
+    /// True if the file may not have been created yet.
+    is_new: bool,
 }
 
 impl Disk {
@@ -299,7 +341,13 @@ impl Disk {
     pub(crate) fn keep(&mut self, batches: &[Batch]) -> Result<(), StorageError> {
         let database = match self.database.take() {
             Some(database) => database,
-            None => open_database(&*self.medium, false, BEGIN_ANEW)?,
+            None => {
+                if self.is_new {
+                    self.medium.create()?;
+                    self.is_new = false;
+                }
+                open_database(&*self.medium, false, BEGIN_ANEW)?
+            }
         };
         match write(&database, batches) {
             Ok(()) => {

@@ -8,6 +8,7 @@
 //! - `place`: the directory, which one process uses at a time, with one file for each device;
 //! - `disk`: a file: batches are written, objects are read;
 //! - `storage_writer`: the storage writer thread, which writes all waiting batches with one sync;
+//! - `host`: objects of a switch that hosts virtual data planes, and its files;
 //! - `codec`, `message`: encoding of objects and keys;
 //! - `raft_log`: the file of a node of a replicated log.
 //!
@@ -21,13 +22,15 @@
 
 mod codec;
 mod disk;
+mod host;
 mod message;
 mod place;
 mod raft_log;
 mod storage_writer;
 
 pub use codec::{read_object, write_object};
-pub use disk::{KeptState, KindName, Medium, Note, OpenError, Summary, prepare};
+pub use disk::{KeptState, KindName, Medium, Note, OpenError, Summary, keep_new, prepare};
+pub use host::{HostFiles, HostObject, StoredPin, StoredVpdp};
 pub use place::Directory;
 pub use raft_log::{LogOwner, LogWrite, RaftLog};
 pub use redb::{Builder, Database, DatabaseError, StorageBackend};

@@ -8,7 +8,12 @@ use std::sync::Arc;
 use consensus::{Capacity, Saved};
 use redb::{Builder, Database, DatabaseError};
 
-use crate::disk::{KeptState, Medium, OpenError, prepare};
+use switch::StorageError;
+
+use crate::disk::{
+    CACHE_BYTES as USUAL_CACHE_BYTES, KeptState, Medium, OpenError, prepare, told as storage_error,
+};
+use crate::host::HostFiles;
 use crate::raft_log::{LogOwner, RaftLog};
 
 /// State directory. No other process can use it while this value, or a device's state opened from
@@ -25,6 +30,21 @@ const POF_FILE: &str = "pof.redb";
 
 /// File of a node of a replicated log.
 const RAFT_FILE: &str = "raft.redb";
+
+/// File of a switch that hosts virtual data planes.
+const HOST_FILE: &str = "host.redb";
+
+/// Prefix of the files of virtual data planes; a number follows.
+const VPDP_FILES: &str = "vpdp-";
+
+/// Maximum size of the page cache of a vPDP's file. A switch may host thousands.
+const VPDP_CACHE_BYTES: usize = 4 << 20;
+
+/// Prefix of the files of devices; the device id follows.
+const DEVICE_FILES: &str = "device-";
+
+/// Remedy of a directory of another kind of switch.
+const ANOTHER_DIRECTORY: &str = "give another directory";
 
 /// Maximum length of a valid `lock` file in bytes: a process id.
 const MAX_LOCK: u64 = 32;
@@ -112,9 +132,55 @@ impl Directory {
     /// Returns the state of the device with this number. It is empty if there is none yet.
     ///
     /// # Errors
-    /// The device's file is damaged, has another version, or cannot be read.
+    /// The device's file is damaged, has another version, or cannot be read. The directory is that
+    /// of a switch that hosts virtual data planes.
     pub fn device(&self, id: u64) -> Result<KeptState, OpenError> {
-        self.file(&format!("device-{id}.redb"))
+        self.check_of_devices()?;
+        self.file(&format!("{DEVICE_FILES}{id}.redb"))
+    }
+
+    /// Returns true if a switch that hosts virtual data planes has state here.
+    pub fn has_host(&self) -> bool {
+        self.path.join(HOST_FILE).exists()
+    }
+
+    /// Checks that the directory is not one of a switch that hosts virtual data planes.
+    fn check_of_devices(&self) -> Result<(), OpenError> {
+        match self.has_host() {
+            false => Ok(()),
+            true => Err(OpenError(format!(
+                "{} has the state of a switch that hosts virtual data planes (polyplane host); {ANOTHER_DIRECTORY}",
+                self.path.display()
+            ))),
+        }
+    }
+
+    /// Checks that the directory is empty, or one of a switch that hosts virtual data planes.
+    ///
+    /// # Errors
+    /// Another kind of switch has state here, or the file of the host is missing.
+    pub fn check_of_host(&self) -> Result<(), OpenError> {
+        let place = self.path.display();
+        let is_there = |name: &str| self.path.join(name).exists();
+        let other = match (
+            self.devices()?.first(),
+            is_there(POF_FILE),
+            is_there(RAFT_FILE),
+        ) {
+            (Some(_), ..) => "a switch that hosts no virtual data planes (polyplane serve or run)",
+            (_, true, _) => "a POF switch (polyplane pof)",
+            (_, _, true) => "a member of a replicated store (polyplane reflex)",
+            _ if self.has_host() || self.vpdps()?.is_empty() => return Ok(()),
+            _ => {
+                return Err(OpenError(format!(
+                    "{place} has files of virtual data planes, and {HOST_FILE} is missing; put a \
+                     copy in its place, or {ANOTHER_DIRECTORY}"
+                )));
+            }
+        };
+        Err(OpenError(format!(
+            "{place} has the state of {other}; {ANOTHER_DIRECTORY}"
+        )))
     }
 
     /// Returns the state of the POF switch. It is empty if there is none yet.
@@ -122,6 +188,7 @@ impl Directory {
     /// # Errors
     /// As [`Directory::device`].
     pub fn pof(&self) -> Result<KeptState, OpenError> {
+        self.check_of_devices()?;
         self.file(POF_FILE)
     }
 
@@ -139,41 +206,22 @@ impl Directory {
         owner: LogOwner,
         capacity: Capacity,
     ) -> Result<(RaftLog, Option<Saved>), OpenError> {
-        RaftLog::open(Box::new(self.medium(RAFT_FILE)?), owner, capacity)
+        self.check_of_devices()?;
+        let medium = Box::new(self.medium(RAFT_FILE));
+        medium.create().map_err(|error| OpenError(error.message))?;
+        RaftLog::open(medium, owner, capacity)
     }
 
     fn file(&self, name: &str) -> Result<KeptState, OpenError> {
-        KeptState::open(Box::new(self.medium(name)?))
+        KeptState::open(Box::new(self.medium(name)))
     }
 
-    /// Returns a file, and creates it if there is none.
-    fn medium(&self, name: &str) -> Result<InFile, OpenError> {
-        let path = self.path.join(name);
-        if !path.exists() {
-            self.make(&path)?;
-        }
-        Ok(InFile {
-            path,
+    fn medium(&self, name: &str) -> InFile {
+        InFile {
+            path: self.path.join(name),
+            cache_bytes: None,
             _lock: self.lock.clone(),
-        })
-    }
-
-    /// Creates a file atomically: it is complete before it gets its name.
-    fn make(&self, path: &Path) -> Result<(), OpenError> {
-        let told = |error: &dyn std::fmt::Display| {
-            OpenError(format!("{}: cannot make the file: {error}", path.display()))
-        };
-        let fresh = path.with_extension("new");
-        match std::fs::remove_file(&fresh) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(told(&e)),
-            _ => {}
         }
-        let database = Database::create(&fresh).map_err(|e| told(&e))?;
-        prepare(&database).map_err(|e| told(&e.message))?;
-        drop(database);
-        std::fs::rename(&fresh, path).map_err(|e| told(&e))?;
-        let synced = File::open(&self.path).and_then(|directory| directory.sync_all());
-        synced.map_err(|e| told(&e))
     }
 
     /// Returns the numbers of the devices that have state.
@@ -181,22 +229,58 @@ impl Directory {
     /// # Errors
     /// The directory cannot be read.
     pub fn devices(&self) -> Result<Vec<u64>, OpenError> {
+        self.numbers(DEVICE_FILES)
+    }
+
+    /// Returns the numbers in the names of the files with this prefix.
+    fn numbers(&self, prefix: &str) -> Result<Vec<u64>, OpenError> {
         let told = |e| {
             OpenError(format!(
                 "{}: cannot read the directory: {e}",
                 self.path.display()
             ))
         };
-        let mut devices = Vec::new();
+        let mut numbers = Vec::new();
         for file in std::fs::read_dir(&self.path).map_err(told)? {
             let name = file.map_err(told)?.file_name();
             let name = name.to_string_lossy();
-            let number = name.strip_prefix("device-");
+            let number = name.strip_prefix(prefix);
             let number = number.and_then(|name| name.strip_suffix(".redb"));
-            devices.extend(number.and_then(|number| number.parse::<u64>().ok()));
+            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
         }
-        devices.sort_unstable();
-        Ok(devices)
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+impl HostFiles for Directory {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn host(&self) -> Box<dyn Medium> {
+        Box::new(self.medium(HOST_FILE))
+    }
+
+    fn vpdp(&self, file: u64) -> Box<dyn Medium> {
+        Box::new(InFile {
+            cache_bytes: Some(VPDP_CACHE_BYTES),
+            ..self.medium(&format!("{VPDP_FILES}{file}.redb"))
+        })
+    }
+
+    fn vpdps(&self) -> Result<Vec<u64>, OpenError> {
+        self.numbers(VPDP_FILES)
+    }
+
+    fn remove_vpdp(&self, file: u64) -> Result<(), OpenError> {
+        let path = self.path.join(format!("{VPDP_FILES}{file}.redb"));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(told(&path, "cannot remove the file", &error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -204,6 +288,8 @@ impl Directory {
 #[derive(Debug)]
 struct InFile {
     path: PathBuf,
+    /// Maximum size of the page cache, if it is not the usual one.
+    cache_bytes: Option<usize>,
     _lock: Option<Arc<File>>,
 }
 
@@ -212,7 +298,33 @@ impl Medium for InFile {
         builder.open(&self.path)
     }
 
+    /// Creates the file atomically: it is complete before it gets its name.
+    fn create(&self) -> Result<(), StorageError> {
+        let path = &self.path;
+        if path.exists() {
+            return Ok(());
+        }
+        let told = |error: redb::Error| storage_error(&self.name(), error, ANOTHER_DIRECTORY);
+        let io = |error: std::io::Error| told(redb::Error::Io(error));
+        let fresh = path.with_extension("new");
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
+            _ => {}
+        }
+        let database = Database::create(&fresh).map_err(|error| told(error.into()))?;
+        prepare(&database)?;
+        drop(database);
+        std::fs::rename(&fresh, path).map_err(io)?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(io)
+    }
+
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn cache_bytes(&self) -> usize {
+        self.cache_bytes.unwrap_or(USUAL_CACHE_BYTES)
     }
 }

@@ -656,6 +656,12 @@ impl Device {
         })
     }
 
+    /// Returns true if packets have not seen the program of the last exchange, which is neither
+    /// confirmed nor undone yet.
+    pub fn is_provisional(&self) -> bool {
+        self.is_provisional
+    }
+
     /// Confirms the program of the last exchange, and publishes it.
     pub fn stay(&mut self) {
         self.is_provisional = false;

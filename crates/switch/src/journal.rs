@@ -233,6 +233,11 @@ impl Device {
         });
     }
 
+    /// Stops storing. Returns the storage, which may still have batches to store.
+    pub fn stop_keeping(&mut self) -> Option<Box<dyn Storage>> {
+        self.journal.take().map(|journal| journal.storage)
+    }
+
     /// Returns true if changes are stored.
     pub fn is_kept(&self) -> bool {
         self.journal.is_some()

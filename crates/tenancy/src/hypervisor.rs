@@ -5,6 +5,7 @@ mod connect;
 mod deleted;
 mod make;
 mod migrate;
+mod provisional;
 mod stages;
 mod step;
 
@@ -33,9 +34,11 @@ use crate::vpdp::{Connection, VirtualPort, VpdpId};
 use crate::worker::Worker;
 use crate::worker_mailbox::{VpdpWorker, VpdpWorkers, WorkerMailbox};
 
+pub use connect::Wiring;
 pub use deleted::Deleted;
 pub use make::{Maker, MovedVpdp, NewFunction};
 pub use migrate::{Exported, ExportedState};
+pub use provisional::ProvisionalUpdate;
 
 /// Configuration of a new vPDP.
 #[derive(Clone, Debug, Default)]
@@ -131,8 +134,11 @@ impl Loaded {
         }
     }
 
-    /// Updates the function if a controller has set a program.
+    /// Updates the function if a controller has set a program, once packets may see it.
     fn catch_up(&mut self, id: VpdpId, slots: &SlotBook) {
+        if self.device.is_provisional() {
+            return;
+        }
         if let Some(given) = self.set_meanwhile(id, slots) {
             let function = Function::Program(Arc::clone(&given));
             self.before = Some(std::mem::replace(&mut self.function, function));
@@ -495,20 +501,29 @@ impl TenantSwitch {
         VpdpIndex(free.map_or(taken.len() as u32, |(slot, _)| slot))
     }
 
-    /// Deletes a vPDP. Packets in flight finish.
+    /// Checks that a vPDP can be deleted.
     ///
     /// # Errors
     /// A link or a rule uses it.
-    pub fn delete(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
+    pub fn check_unused(&self, id: VpdpId) -> Result<(), HypervisorError> {
         self.find(id)?;
         let links = self.wiring.links_of(id);
         let links = links.map(|(port, other)| Use::Link(port, other));
         let rules = self.wiring.rules.iter().filter(|rule| rule.vpdp == id);
         let rules = rules.map(|rule| Use::Rule(rule.name.clone()));
         let uses: Vec<Use> = links.chain(rules).collect();
-        if !uses.is_empty() {
-            return Err(HypervisorError::InUse(id, uses));
+        match uses.is_empty() {
+            true => Ok(()),
+            false => Err(HypervisorError::InUse(id, uses)),
         }
+    }
+
+    /// Deletes a vPDP. Packets in flight finish.
+    ///
+    /// # Errors
+    /// A link or a rule uses it.
+    pub fn delete(&mut self, id: VpdpId) -> Result<(), HypervisorError> {
+        self.check_unused(id)?;
         let (wiring, classifier) = self.rewired(|wiring| {
             wiring.ports.remove(&id);
             Ok(())

@@ -61,7 +61,8 @@ pub use encapsulation::{Backbone, EncapHeader, Encapsulation, Tunnel};
 pub use error::{HypervisorError, Use};
 pub use function::{Chain, Function};
 pub use hypervisor::{
-    Deleted, Exported, ExportedState, Maker, MovedVpdp, NewFunction, Spec, TenantSwitch, Vpdp,
+    Deleted, Exported, ExportedState, Maker, MovedVpdp, NewFunction, ProvisionalUpdate, Spec,
+    TenantSwitch, Vpdp, Wiring,
 };
 pub use port_map::{Egress, MAX_PORT, MAX_VIRTUAL_PORTS, MacPrefix, PortMapError, Share, Sharing};
 pub use quota::{Quotas, Rate, STATE_BYTES, WORK_OF_A_PACKET};

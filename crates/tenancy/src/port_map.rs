@@ -312,6 +312,16 @@ impl PortMap {
             })
     }
 
+    /// Checks that each link is that of both of its ends.
+    pub(crate) fn check_links(&self) -> Result<(), PortMapError> {
+        for (port, other) in self.ports.keys().flat_map(|vpdp| self.links_of(*vpdp)) {
+            if self.connection(other)? != Connection::Link(port) {
+                return Err(PortMapError::NotLinked(other));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn add_rule(&mut self, rule: Rule) -> Result<(), PortMapError> {
         if self.rules.iter().any(|other| other.name == rule.name) {
             return Err(PortMapError::RuleExists(rule.name));

@@ -136,7 +136,8 @@ impl SlotBook {
         self.fit_with(id, given, &pins)
     }
 
-    fn pins(&self, id: VpdpId) -> Pins {
+    /// Returns the pins of a vPDP's stages.
+    pub(crate) fn pins(&self, id: VpdpId) -> Pins {
         self.book().pins.get(&id).cloned().unwrap_or_default()
     }
 
@@ -203,7 +204,7 @@ impl SlotBook {
     }
 
     /// Returns the program that a fitted one was built from.
-    pub(crate) fn given(&self, id: VpdpId, made: &Arc<Program>) -> Option<Arc<Program>> {
+    pub fn given(&self, id: VpdpId, made: &Arc<Program>) -> Option<Arc<Program>> {
         let book = self.book();
         let mut holdings = book.programs.get(&id)?.holdings();
         let holding = holdings.find(|holding| holding.is_of(made))?;

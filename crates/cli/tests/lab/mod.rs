@@ -5,6 +5,7 @@
 pub(crate) mod authority;
 pub(crate) mod cables;
 pub(crate) mod host;
+pub(crate) mod host_model;
 pub(crate) mod plane;
 pub(crate) mod pof;
 pub(crate) mod scrape;

@@ -243,6 +243,7 @@ impl DeviceService {
             Arc::clone(&self.unkept),
             config.clone(),
         );
+        let loader = Arc::clone(&self.loader);
         let adopted = self.remote.ask(move |running| {
             let (mut other, mut kept) = (Box::new(device), lock(&kept));
             let exchange = running.exchange(&mut other, carry)?;
@@ -256,7 +257,8 @@ impl DeviceService {
                 running.publish();
                 return Ok((other, exchange, before, None));
             }
-            notes::renew(running, &config, &kept);
+            let more = loader.notes(running.program(), running.notes());
+            notes::renew(running, &config, &kept, more);
             let names = &config.schema.names;
             let waiting = pending_commits::commit(running, &mut kept, names, Vec::new(), &unkept);
             Ok((other, exchange, before, waiting))

@@ -9,13 +9,13 @@ use p4info::polyplane::tenancy::v1 as wire;
 use p4info::polyplane::tenancy::v1::function::Function as OneFunction;
 use p4rt::Answer;
 use support::name;
-use switch::{MayLose, Migration, MigrationMode};
+use switch::{MayLose, MigrationMode};
 use tenancy::{Cancelled, Chain, CompilePermit, Function, Maker, MovedVpdp, NewFunction, VpdpId};
 
 use crate::COMPILER_STACK_BYTES;
 use crate::compile_bounds::denied;
 use crate::tenancy_host::control_loop::ControlLoop;
-use crate::tenancy_host::requests::{Answered, done, invalid, refused};
+use crate::tenancy_host::requests::{Answered, invalid, refused};
 
 /// Result of a compile thread, with the request's answer.
 pub(super) struct Ready {
@@ -23,6 +23,16 @@ pub(super) struct Ready {
     /// Compile permit: while it exists, the vPDP cannot compile another program.
     leave: CompilePermit,
     answer: Answer<wire::ChangeResponse>,
+}
+
+impl Ready {
+    /// Returns the vPDP, unless the compilation failed.
+    pub(super) fn vpdp(&self) -> Option<VpdpId> {
+        match self.next.as_ref().ok()? {
+            Next::Other(made, _) => Some(made.vpdp()),
+            Next::Moved(moved) => Some(moved.vpdp()),
+        }
+    }
 }
 
 /// Next program of a vPDP.
@@ -129,31 +139,31 @@ impl ControlLoop {
             leave,
             answer,
         } = ready;
-        let set = next.and_then(|next| self.run_next(next));
-        drop(leave);
-        answer.give(set);
-    }
-
-    fn run_next(&mut self, next: Next) -> Answered<wire::ChangeResponse> {
         match next {
-            Next::Other(made, carry) => {
-                let id = made.vpdp();
-                let migration = self.hypervisor.adopt(made, carry).map_err(refused)?;
-                self.unpin_nothing(id);
-                self.set(id, &migration)
+            Err(denial) => {
+                drop(leave);
+                answer.give(Err(denial));
             }
-            Next::Moved(moved) => {
-                let id = moved.vpdp();
-                let before = self.running(id);
-                self.hypervisor.adopt_moved(moved).map_err(refused)?;
-                self.replaced_by_like(id, before);
-                Ok(done(id))
+            Ok(Next::Other(made, carry)) => self.install(made, carry, leave, answer),
+            Ok(Next::Moved(moved)) => {
+                drop(leave);
+                self.install_moved(moved, answer);
             }
         }
     }
 
+    fn install_moved(&mut self, moved: MovedVpdp, answer: Answer<wire::ChangeResponse>) {
+        let id = moved.vpdp();
+        let (before, pins) = (self.running(id), self.hypervisor.pins(id));
+        if let Err(error) = self.hypervisor.adopt_moved(moved) {
+            return answer.give(Err(refused(error)));
+        }
+        self.replaced_by_like(id, before);
+        self.store_pins(id, pins, answer);
+    }
+
     /// Releases the stage slots of a vPDP that has no program any more.
-    fn unpin_nothing(&mut self, id: VpdpId) {
+    pub(super) fn unpin_nothing(&mut self, id: VpdpId) {
         let vpdp = self.hypervisor.vpdp(id);
         if vpdp.is_some_and(|vpdp| self.runs_nothing(vpdp)) {
             self.hypervisor.unpin(id);
@@ -163,20 +173,6 @@ impl ControlLoop {
     pub(super) fn running(&self, id: VpdpId) -> Option<Arc<Program>> {
         let device = self.hypervisor.vpdp(id)?.device()?;
         Some(Arc::clone(device.program()))
-    }
-
-    /// Finishes the installation of an operator's program: controllers are reconnected, and have
-    /// no knowledge of the program before.
-    fn set(&mut self, id: VpdpId, migration: &Migration) -> Answered<wire::ChangeResponse> {
-        if let Some(device) = self.hypervisor.device_mut(id) {
-            p4rt::forget_config(device);
-        }
-        self.connect(id)?;
-        let lost = migration.lines.iter().filter(|line| line.lost > 0);
-        Ok(wire::ChangeResponse {
-            vpdp: id.get().into(),
-            lost: lost.map(ToString::to_string).collect(),
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Control loop of a switch that hosts virtual data planes. It runs on one thread beside the
 //! workers and handles all that concerns several vPDPs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -23,6 +23,8 @@ use crate::tenancy_host::audit_log;
 use crate::tenancy_host::compile_job::Ready;
 use crate::tenancy_host::packet_processor::{CpuPortRouter, Tenants};
 use crate::tenancy_host::server::OperatorServer;
+use crate::tenancy_host::stored::HostStorage;
+use crate::tenancy_host::storing::Storing;
 use crate::tenancy_host::vpdp_server::{self, Tenant, Terms};
 use crate::tenancy_host::{cycle_accounting, packet_processor};
 use crate::worker_pool::WorkerPool;
@@ -73,6 +75,12 @@ pub struct ControlLoop {
     pub(super) empty: Arc<Program>,
     pub(super) ready_in: Sender<Ready>,
     ready: Receiver<Ready>,
+    /// Devices of compile threads that are not installed yet.
+    made: VecDeque<Ready>,
+    /// Storage of the vPDPs, if they are kept.
+    pub(super) storage: Option<HostStorage>,
+    /// Change that is being stored.
+    pub(super) storing: Option<Storing>,
     ask: Sender<MetricsRequest>,
     /// Queue of requests for metrics.
     asked: Receiver<MetricsRequest>,
@@ -124,6 +132,9 @@ impl ControlLoop {
             empty,
             ready_in,
             ready,
+            made: VecDeque::new(),
+            storage: None,
+            storing: None,
             ask,
             asked,
         })
@@ -167,34 +178,7 @@ impl ControlLoop {
     ) -> Result<Ending, RuntimeError> {
         let mut poller = Poller::new();
         loop {
-            let mut petitions = 0;
-            while petitions < PETITIONS_A_TURN
-                && let Some(petition) = self.petitions.take()
-            {
-                petitions += 1;
-                match petition {
-                    TenancyRequest::Change(asker, asked, answer) => {
-                        let answer = audit_log::noted(asker, &asked, answer);
-                        self.change(*asked, answer);
-                    }
-                    TenancyRequest::Show(viewer, asked, answer) => {
-                        answer.give(self.show(&viewer, &asked));
-                    }
-                }
-            }
-            while let Ok(ready) = self.ready.try_recv() {
-                self.programmed(ready);
-            }
-            let has_more = self.serve(observe) || petitions == PETITIONS_A_TURN;
-            // The sink is never called: all devices have workers, which send their packets.
-            self.hypervisor.step(self.crew.now(), |_, _, _| {});
-            self.hear(observe);
-            self.board.free_retired();
-            // One per turn: there may be many vPDPs, and operators and controllers wait.
-            if let Ok(ask) = self.asked.try_recv() {
-                // The requester may have gone.
-                let _ = ask.send(self.shots());
-            }
+            let has_more = self.turn(observe);
             if let Some(signal) = process.take_signal() {
                 return Ok(Ending::Stopped(signal));
             }
@@ -209,6 +193,60 @@ impl ControlLoop {
                 self.sleep(process, &mut poller)?;
             }
         }
+    }
+
+    /// Does the work that is due: [`ControlLoop::run`] without its workers. `observe` receives the
+    /// events. Returns true if there is more.
+    pub fn turn(&mut self, observe: &mut dyn FnMut(HostEvent)) -> bool {
+        self.finish_storing();
+        let mut petitions = 0;
+        while petitions < PETITIONS_A_TURN
+            && !self.is_storing()
+            && let Some(petition) = self.petitions.take()
+        {
+            petitions += 1;
+            match petition {
+                TenancyRequest::Change(asker, asked, answer) => {
+                    let answer = audit_log::noted(asker, &asked, answer);
+                    self.change(*asked, answer);
+                }
+                TenancyRequest::Show(viewer, asked, answer) => {
+                    answer.give(self.show(&viewer, &asked));
+                }
+            }
+        }
+        self.install_made();
+        let has_more = self.serve(observe) || petitions == PETITIONS_A_TURN;
+        // The sink is never called: all devices have workers, which send their packets.
+        self.hypervisor.step(self.crew.now(), |_, _, _| {});
+        self.hear(observe);
+        self.board.free_retired();
+        // One per turn: there may be many vPDPs, and operators and controllers wait.
+        if let Ok(ask) = self.asked.try_recv() {
+            // The requester may have gone.
+            let _ = ask.send(self.shots());
+        }
+        has_more
+    }
+
+    /// Installs the devices of compile threads, one after the other.
+    fn install_made(&mut self) {
+        while let Ok(ready) = self.ready.try_recv() {
+            self.made.push_back(ready);
+        }
+        while !self.is_storing()
+            && let Some(place) = self.made.iter().position(|ready| !self.must_wait(ready))
+            && let Some(ready) = self.made.remove(place)
+        {
+            self.programmed(ready);
+        }
+    }
+
+    /// Returns true if a program that a controller has set is being stored for the same vPDP.
+    fn must_wait(&self, ready: &Ready) -> bool {
+        let vpdp = ready.vpdp().and_then(|id| self.hypervisor.vpdp(id));
+        let device = vpdp.and_then(Vpdp::device);
+        device.is_some_and(|device| device.is_provisional())
     }
 
     /// Executes the controllers' requests. Returns true if there are more.
@@ -328,7 +366,9 @@ impl ControlLoop {
         let office = &self.crew.common().office;
         let inboxes = self.tenants.values().map(|tenant| tenant.inbox.wake_fd());
         let fds = process.signal_fd().into_iter().chain(inboxes);
-        let fds = fds.chain([self.petitions.wake_fd(), office.before_sleep()]);
+        // While a change is stored, requests wait.
+        let petitions = (!self.is_storing()).then(|| self.petitions.wake_fd());
+        let fds = fds.chain(petitions).chain([office.before_sleep()]);
         let waited = poller.wait(fds, MAX_SLEEP);
         office.after_sleep();
         waited

@@ -2,7 +2,8 @@
 //!
 //! The [`ControlLoop`] runs on the caller's thread beside the workers. It executes the requests of
 //! operators and controllers, which an [`OperatorServer`] receives. Programs are compiled on other
-//! threads.
+//! threads. With a [`StoredHost`], a change is answered when it is on disk: `storing` has the order
+//! of its steps, `stored` what is on disk and how it comes back.
 
 mod audit_log;
 mod compile_job;
@@ -14,6 +15,8 @@ mod report;
 mod requests;
 mod server;
 mod stages;
+mod stored;
+mod storing;
 mod view;
 mod vpdp_server;
 
@@ -22,3 +25,4 @@ pub use cycle_accounting::{Cycles, fairness};
 pub use packet_processor::{FAIR_ROUND, FIRST_CONTROLLER_PORT, ROUND};
 pub use report::HostReport;
 pub use server::OperatorServer;
+pub use stored::StoredHost;

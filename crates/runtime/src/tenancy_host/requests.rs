@@ -77,20 +77,23 @@ impl ControlLoop {
             Some(Change::EditStage(asked)) => self.edit_stage(asked, answer),
             Some(Change::RollBack(vpdp)) => self.roll_back(&vpdp, answer),
             Some(Change::RemoveProgram(vpdp)) => self.remove_program(&vpdp, answer),
-            Some(change) => answer.give(self.change_now(change)),
+            Some(Change::Create(asked)) => {
+                let made = self.create(asked);
+                self.begin(made, answer);
+            }
+            Some(Change::Import(exported)) => {
+                let made = self.import(exported);
+                self.begin(made, answer);
+            }
+            Some(Change::Delete(vpdp)) => self.delete(&vpdp, answer),
+            Some(change) => self.change_setting(change, answer),
             None => answer.give(Err(invalid("the request changes nothing"))),
         }
     }
 
-    fn change_now(&mut self, change: Change) -> Answered<wire::ChangeResponse> {
+    /// Changes a setting in memory.
+    pub(super) fn change_now(&mut self, change: Change) -> Answered<wire::ChangeResponse> {
         match change {
-            Change::Create(asked) => self.create(asked),
-            Change::Delete(vpdp) => {
-                let id = self.id(&vpdp)?;
-                self.hypervisor.delete(id).map_err(refused)?;
-                self.disconnect(id);
-                Ok(done(id))
-            }
             Change::Suspend(vpdp) => {
                 let id = self.id(&vpdp)?;
                 self.hypervisor.suspend(id).map_err(refused)?;
@@ -148,12 +151,14 @@ impl ControlLoop {
                 self.renew_config(id);
                 Ok(done(id))
             }
-            Change::Import(exported) => self.import(exported),
             // Handled by [`ControlLoop::change`].
-            Change::SetProgram(_)
+            Change::Create(_)
+            | Change::Delete(_)
+            | Change::Import(_)
+            | Change::SetProgram(_)
             | Change::EditStage(_)
             | Change::RollBack(_)
-            | Change::RemoveProgram(_) => Err(invalid("programs are not set here")),
+            | Change::RemoveProgram(_) => Err(invalid("this is no change of a setting")),
         }
     }
 
@@ -202,7 +207,7 @@ impl ControlLoop {
         }
     }
 
-    fn create(&mut self, asked: wire::Create) -> Answered<wire::ChangeResponse> {
+    fn create(&mut self, asked: wire::Create) -> Answered<VpdpId> {
         let id = match asked.id {
             0 => None,
             number => {
@@ -231,7 +236,7 @@ impl ControlLoop {
         })?;
         let empty = Arc::clone(&self.empty);
         let loaded = self.hypervisor.load(id, empty).map_err(refused);
-        self.begin(id, loaded)
+        self.made(id, loaded)
     }
 
     /// Creates a vPDP. Its CPU port comes after the requested ports.
@@ -247,7 +252,7 @@ impl ControlLoop {
     }
 
     /// Connects a vPDP's CPU port.
-    fn lead_to_controllers(&mut self, id: VpdpId) -> Answered<()> {
+    pub(super) fn lead_to_controllers(&mut self, id: VpdpId) -> Answered<()> {
         let port = VirtualPort {
             vpdp: id,
             port: DEFAULT_CPU,
@@ -256,14 +261,13 @@ impl ControlLoop {
         connected.map_err(refused)
     }
 
-    /// Connects the controllers of a new vPDP. After an error the vPDP is deleted.
-    fn begin(&mut self, id: VpdpId, made: Answered<()>) -> Answered<wire::ChangeResponse> {
-        let begun = made.and_then(|()| self.connect(id));
-        if let Err(denial) = begun {
+    /// Returns a new vPDP. After an error it is deleted.
+    fn made(&mut self, id: VpdpId, made: Answered<()>) -> Answered<VpdpId> {
+        if let Err(denial) = made {
             self.hypervisor.delete(id).map_err(refused)?;
             return Err(denial);
         }
-        Ok(done(id))
+        Ok(id)
     }
 
     fn share(&mut self, asked: &wire::Share) -> Answered<wire::ChangeResponse> {
@@ -280,7 +284,7 @@ impl ControlLoop {
         Ok(wire::ChangeResponse::default())
     }
 
-    fn import(&mut self, exported: wire::Exported) -> Answered<wire::ChangeResponse> {
+    fn import(&mut self, exported: wire::Exported) -> Answered<VpdpId> {
         let unreadable =
             || invalid("what was exported cannot be read; export it with this release");
         let function = |function: Option<wire::Function>| {
@@ -318,9 +322,13 @@ impl ControlLoop {
                 objects: objects.ok_or_else(unreadable)?,
             }),
         };
+        let notes = self.notes_of(exported.state.as_ref());
         let id = self.hypervisor.import(exported).map_err(refused)?;
+        if let Some(device) = self.hypervisor.device_mut(id) {
+            p4rt::put_back_notes(device, notes);
+        }
         let connected = self.lead_to_controllers(id);
-        self.begin(id, connected)
+        self.made(id, connected)
     }
 
     pub(super) fn export(&self, id: VpdpId) -> Answered<wire::Exported> {

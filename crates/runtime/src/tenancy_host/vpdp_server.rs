@@ -9,10 +9,11 @@ use p4rt::{Allow, CpuPort, Inbox, Limit, Loader, Purpose, ServerConfig, TenancyE
 use packet::PortId;
 use support::amount;
 use switch::{Device, DeviceConfig, Digest, LoadError};
-use tenancy::{BoundedCompiler, HypervisorError, SlotBook, VpdpId};
+use tenancy::{BoundedCompiler, Function, HypervisorError, SlotBook, VpdpId};
 
 use crate::background_indexing::BackgroundIndexing;
 use crate::cpu_port::DEFAULT_CPU;
+use crate::tenancy_host::stored;
 use crate::{RuntimeError, compile_bounds};
 
 /// Maximum number of digests, and of messages, taken in one turn.
@@ -117,6 +118,13 @@ impl Loader for TenantLoader {
             Purpose::Verify => self.slots.try_fit(self.vpdp, &program),
         };
         fitted.map_err(|error| HypervisorError::Slots(self.vpdp, error).to_string())
+    }
+
+    fn notes(&self, program: &Arc<Program>, before: &p4rt::Notes) -> p4rt::Notes {
+        let given = self.slots.given(self.vpdp, program);
+        let function = Function::Program(given.unwrap_or_else(|| Arc::clone(program)));
+        let bytes = stored::function_bytes(&function);
+        stored::with_function(before, p4rt::Notes::new(), Some(bytes))
     }
 
     fn device(&self, program: Arc<Program>) -> Result<Device, LoadError> {

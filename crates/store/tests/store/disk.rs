@@ -7,12 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use store::Medium;
 use store::{Builder, Database, DatabaseError, StorageBackend};
+use switch::StorageError;
 
 /// Number of bytes that are written atomically.
 const SECTOR: usize = 512;
 
 /// Allocation unit in bytes.
 const PAGE: u64 = 4096;
+
+/// Power of one or more disks: the number of changes and syncs before it fails; `None` means never.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Power(Arc<Mutex<Option<u32>>>);
+
+impl Power {
+    /// Lets the power fail after this number of changes.
+    pub(crate) fn cut_after(&self, changes: u32) {
+        *self.left() = Some(changes);
+    }
+
+    /// Fails if the power is off, else counts one more change.
+    pub(crate) fn spend(&self) -> io::Result<()> {
+        match &mut *self.left() {
+            None => Ok(()),
+            Some(0) => Err(io::Error::other("the power is off")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Option<u32>> {
+        self.0.lock().expect("no other thread panics")
+    }
+}
 
 #[derive(Debug)]
 enum Change {
@@ -27,8 +55,7 @@ struct State {
     /// Contents that are read.
     now: Vec<u8>,
     unsynced: Vec<Change>,
-    /// Number of changes and syncs before the power fails; `None` means never.
-    left: Option<u32>,
+    power: Power,
     /// Maximum number of pages, if limited.
     room: Option<usize>,
     used: BTreeSet<u64>,
@@ -52,20 +79,8 @@ fn apply(image: &mut Vec<u8>, change: &Change, bytes: usize) {
 }
 
 impl State {
-    /// Fails if the power is off, else counts one more change.
-    fn spend(&mut self) -> io::Result<()> {
-        match &mut self.left {
-            None => Ok(()),
-            Some(0) => Err(io::Error::other("the power is off")),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-        }
-    }
-
     fn change(&mut self, change: Change) -> io::Result<()> {
-        self.spend()?;
+        self.power.spend()?;
         if let Change::Write(offset, bytes) = &change {
             let pages = offset / PAGE..=(offset + bytes.len() as u64 - 1) / PAGE;
             let more = pages
@@ -98,7 +113,19 @@ impl SimulatedDisk {
 
     /// Lets the power fail after this number of changes.
     pub(crate) fn cut_after(&self, changes: u32) {
-        self.state().left = Some(changes);
+        self.state().power.cut_after(changes);
+    }
+
+    /// Returns a disk on which all that was written survives a power failure.
+    pub(crate) fn synced(&self) -> SimulatedDisk {
+        let image = self.state().now.clone();
+        SimulatedDisk::with(image)
+    }
+
+    /// Gives the disk the power of other ones.
+    pub(crate) fn powered_by(self, power: &Power) -> SimulatedDisk {
+        self.state().power = power.clone();
+        self
     }
 
     /// Limits the disk to its used pages and this number of further ones.
@@ -165,7 +192,7 @@ impl StorageBackend for SimulatedDisk {
 
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.state();
-        state.spend()?;
+        state.power.spend()?;
         let changes = std::mem::take(&mut state.unsynced);
         for change in &changes {
             apply(&mut state.synced, change, usize::MAX);
@@ -181,6 +208,10 @@ impl StorageBackend for SimulatedDisk {
 impl Medium for SimulatedDisk {
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError> {
         builder.create_with_backend(self.clone())
+    }
+
+    fn create(&self) -> Result<(), StorageError> {
+        Ok(())
     }
 
     fn name(&self) -> String {

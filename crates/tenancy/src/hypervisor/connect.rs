@@ -4,11 +4,54 @@ use packet::PortId;
 
 use super::TenantSwitch;
 use crate::error::HypervisorError;
-use crate::port_map::{PortMapError, Share, Sharing};
+use crate::port_map::{PortMap, PortMapError, Share, Sharing};
 use crate::rule::Rule;
 use crate::vpdp::{Connection, VirtualPort};
 
+/// Connections of all virtual ports, shared ports and rules of a switch.
+#[derive(Clone, Debug)]
+pub struct Wiring(PortMap);
+
+impl Wiring {
+    /// Connects a virtual port. The other end of a link must be connected too.
+    ///
+    /// # Errors
+    /// There is no such virtual port.
+    pub fn connect(&mut self, port: VirtualPort, to: Connection) -> Result<(), PortMapError> {
+        self.0.connect(port, to)
+    }
+
+    /// Sets the sharing of a physical port.
+    pub fn share_as(&mut self, port: PortId, share: Share) {
+        self.0.shared.insert(port, share);
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// Another rule has its name.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<(), PortMapError> {
+        self.0.add_rule(rule)
+    }
+}
+
 impl TenantSwitch {
+    /// Returns the connections of all virtual ports, the shared ports and the rules.
+    pub fn wiring(&self) -> Wiring {
+        Wiring(self.wiring.clone())
+    }
+
+    /// Replaces all connections, shared ports and rules, as one change.
+    ///
+    /// # Errors
+    /// They do not fit together, or not to the vPDPs.
+    pub fn set_wiring(&mut self, wiring: Wiring) -> Result<(), HypervisorError> {
+        self.change_wiring(|there| {
+            *there = wiring.0;
+            there.check_links()
+        })
+    }
+
     /// Connects a virtual port to a physical port, or disconnects it.
     ///
     /// # Errors

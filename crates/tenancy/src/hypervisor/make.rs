@@ -9,8 +9,8 @@ use passes::compose::Joint;
 use passes::edit::{self, Edit, EditError};
 use passes::slots::SlotError;
 use switch::{
-    ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, MigrationMode, Object,
-    ObjectPlace,
+    ControlCode, ControlError, Device, DeviceConfig, LoadError, MayLose, Migration, MigrationMode,
+    Object, ObjectPlace,
 };
 
 use super::{Loaded, Spec, TenantSwitch, Vpdp, bells, new_seat};
@@ -136,9 +136,18 @@ impl NewFunction {
         self.vpdp
     }
 
+    /// Returns its sources.
+    pub(super) fn function(&self) -> &Function {
+        &self.function
+    }
+
     /// Returns its fitted program; for a chain, the composed one.
     pub fn program(&self) -> &Arc<Program> {
         self.device.program()
+    }
+
+    pub(super) fn device_mut(&mut self) -> &mut Device {
+        &mut self.device
     }
 
     /// Restores exported state.
@@ -146,8 +155,36 @@ impl NewFunction {
         &mut self,
         objects: Vec<(ObjectPlace, Object)>,
     ) -> Result<(), ControlError> {
+        let program = objects.iter().find_map(|(_, object)| match object {
+            Object::Program(program) => Some(program),
+            _ => None,
+        });
+        if let Some(program) = program
+            && !has_objects_of(self.program(), program)
+        {
+            return Err(ControlError {
+                code: ControlCode::InvalidArgument,
+                message: "its state is that of a program with other tables and objects; another \
+                          release has composed it"
+                    .to_owned(),
+                existing: None,
+            });
+        }
         self.device.restore(objects)
     }
+}
+
+/// Returns true if two programs have the same objects with state, under the same numbers.
+fn has_objects_of(one: &Program, other: &Program) -> bool {
+    let tables = |program: &Program| -> Vec<String> {
+        let tables = program.tables.iter();
+        tables.map(|(_, table)| table.name.clone()).collect()
+    };
+    let externs = |program: &Program| -> Vec<String> {
+        let externs = program.externs.iter();
+        externs.map(|(_, one)| one.name.clone()).collect()
+    };
+    tables(one) == tables(other) && externs(one) == externs(other)
 }
 
 impl MovedVpdp {
@@ -303,18 +340,35 @@ impl TenantSwitch {
         made: NewFunction,
         carry: MigrationMode,
     ) -> Result<Migration, HypervisorError> {
+        let update = self.adopt_provisionally(made, carry)?;
+        let migration = update.migration().clone();
+        self.confirm(update);
+        Ok(migration)
+    }
+
+    /// Checks that a built device may be installed.
+    pub(super) fn check_adoptable(&mut self, made: &NewFunction) -> Result<(), HypervisorError> {
         let id = self.find_of(made.vpdp, made.birth)?.id;
         self.catch_up(id)?;
-        if let Some(of) = &made.of {
-            self.check_still_runs(id, of)?;
+        match &made.of {
+            Some(of) => self.check_still_runs(id, of),
+            None => Ok(()),
         }
-        let migration = self.replace(id, made.device, carry)?;
-        let loaded = self.loaded_mut(id)?;
-        loaded.joints = made.joints;
-        loaded.given = made.given;
-        loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
-        self.admit_programmed();
-        Ok(migration)
+    }
+
+    /// Records the sources of the program that a vPDP's device runs now. Returns the device that
+    /// was built, which has the program before.
+    pub(super) fn installed(&mut self, made: NewFunction) -> Device {
+        let id = made.vpdp;
+        if let Ok(loaded) = self.loaded_mut(id) {
+            loaded.program = Arc::clone(loaded.device.program());
+            loaded.joints = made.joints;
+            loaded.given = made.given;
+            loaded.before = Some(std::mem::replace(&mut loaded.function, made.function));
+            let running = Arc::clone(&loaded.program);
+            self.slots.settle(id, &running);
+        }
+        made.device
     }
 
     /// Installs a device with a moved stage. The stage stays in this slot in all later programs of

@@ -2,7 +2,7 @@
 
 use switch::{Object, ObjectPlace};
 
-use super::{Spec, TenantSwitch};
+use super::{NewFunction, Spec, TenantSwitch};
 use crate::error::HypervisorError;
 use crate::function::Function;
 use crate::vpdp::{Connection, VpdpId};
@@ -64,6 +64,28 @@ impl TenantSwitch {
     /// # Errors
     /// As for [`TenantSwitch::create`] and [`TenantSwitch::load`].
     pub fn import(&mut self, exported: Exported) -> Result<VpdpId, HypervisorError> {
+        let compile = exported.spec.quotas.compile;
+        self.import_within(exported, |make| {
+            compile.run(make).map_err(HypervisorError::Compile)?
+        })
+    }
+
+    /// Creates a vPDP from the state that this switch had stored. The quota of compilations does
+    /// not apply. Its stages get the slots that were set for it before.
+    ///
+    /// # Errors
+    /// As for [`TenantSwitch::import`].
+    pub fn restore(&mut self, stored: Exported) -> Result<VpdpId, HypervisorError> {
+        self.import_within(stored, |make| make())
+    }
+
+    fn import_within(
+        &mut self,
+        exported: Exported,
+        bounded: impl FnOnce(
+            &mut dyn FnMut() -> Result<NewFunction, HypervisorError>,
+        ) -> Result<NewFunction, HypervisorError>,
+    ) -> Result<VpdpId, HypervisorError> {
         let Exported {
             mut spec,
             is_suspended,
@@ -75,13 +97,18 @@ impl TenantSwitch {
         let restored = match state {
             Some(state) => {
                 let maker = self.maker_of_next(id, &spec);
-                let made = spec.quotas.compile.run(|| {
-                    let mut made = maker.make(state.function)?;
-                    made.restore(state.objects)
-                        .map_err(HypervisorError::Import)?;
-                    Ok::<_, HypervisorError>(made)
+                let ExportedState {
+                    function,
+                    before,
+                    mut objects,
+                } = state;
+                let made = bounded(&mut || {
+                    let mut made = maker.make(function.clone())?;
+                    let restored = made.restore(std::mem::take(&mut objects));
+                    restored.map_err(HypervisorError::Import)?;
+                    Ok(made)
                 });
-                Some((made.map_err(HypervisorError::Compile)??, state.before))
+                Some((made?, before))
             }
             None => None,
         };

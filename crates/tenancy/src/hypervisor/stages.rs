@@ -5,7 +5,7 @@ use switch::{MayLose, Migration, MigrationMode};
 
 use super::TenantSwitch;
 use crate::error::HypervisorError;
-use crate::slots::{SlotBook, SlotView};
+use crate::slots::{Pin, SlotBook, SlotView};
 use crate::vpdp::VpdpId;
 
 impl TenantSwitch {
@@ -17,6 +17,21 @@ impl TenantSwitch {
     /// Returns a snapshot of the stage slots.
     pub fn slots(&self) -> SlotView {
         self.slots.view()
+    }
+
+    /// Returns the stages of a vPDP that are pinned to slots.
+    pub fn pins(&self, id: VpdpId) -> Vec<(String, u32)> {
+        self.slots.pins(id).into_iter().collect()
+    }
+
+    /// Pins stages of the next programs of a vPDP to slots, in place of all other pins. The running
+    /// program stays as it is.
+    pub fn set_pins(&mut self, id: VpdpId, pins: impl IntoIterator<Item = (String, u32)>) {
+        self.slots.unpin(id);
+        for (stage, slot) in pins {
+            let slot = Some(slot);
+            self.slots.pin(id, &Pin { stage, slot });
+        }
     }
 
     /// Unpins all stages of a vPDP, so that its next programs may use any slots.

@@ -8,7 +8,7 @@ use support::quantile::quantile;
 use support::tsc_clock::Clock;
 use table::{EntryIdx, Improved, Lookup};
 
-use super::{Context, Origin, Part, ROUNDS, Sheet, median, missing, service};
+use super::{Context, Origin, Part, ROUNDS, Sheet, median, service};
 use crate::experiment::Picture;
 use crate::experiment::plot::{self, Axes, Curve, Marks};
 
