@@ -6,12 +6,13 @@ use std::{env, error, fs};
 use prost::Message as _;
 
 /// All files. Their imports are found in the same directory.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
     "p4/config/v1/p4types.proto",
     "p4/v1/p4data.proto",
     "p4/v1/p4runtime.proto",
+    "polyplane/observation/v1/observation.proto",
     "polyplane/ports/v1/ports.proto",
     "polyplane/reflex/v1/reflex.proto",
     "polyplane/split/v1/split.proto",

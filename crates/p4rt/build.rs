@@ -4,8 +4,9 @@ use std::error;
 use std::path::Path;
 
 /// The protobuf files that define services.
-const SERVICES: [&str; 4] = [
+const SERVICES: [&str; 5] = [
     "p4/v1/p4runtime.proto",
+    "polyplane/observation/v1/observation.proto",
     "polyplane/ports/v1/ports.proto",
     "polyplane/split/v1/split.proto",
     "polyplane/tenancy/v1/tenancy.proto",
@@ -20,6 +21,10 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .extern_path(".p4.v1", "::p4info::p4::v1")
         .extern_path(".p4.config.v1", "::p4info::p4::config::v1")
         .extern_path(".google.rpc", "::p4info::google::rpc")
+        .extern_path(
+            ".polyplane.observation.v1",
+            "::p4info::polyplane::observation::v1",
+        )
         .extern_path(".polyplane.ports.v1", "::p4info::polyplane::ports::v1")
         .extern_path(".polyplane.split.v1", "::p4info::polyplane::split::v1")
         .extern_path(".polyplane.tenancy.v1", "::p4info::polyplane::tenancy::v1")

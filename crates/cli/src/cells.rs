@@ -1,11 +1,11 @@
-//! Contents of registers and counters at the end of a replay, as the statements that would set
-//! them or as JSON.
+//! Contents of registers, counters and meters at the end of a replay, as the statements that would
+//! set them or as JSON.
 
 use entries::{CounterValue, Schema, Update};
 use ir::{CounterUnit, ExternId, ExternKind};
 use serde::Serialize;
 use switch::{CELLS, Device, Object, ObjectPlace};
-use table::CounterReading;
+use table::{CounterReading, MeterConfig};
 
 use crate::out;
 use support::amount;
@@ -17,14 +17,14 @@ const MAX_SHOWN: usize = 1000;
 #[derive(Debug, Serialize)]
 pub(crate) struct Cell {
     kind: &'static str,
-    /// The register or counter. For a direct counter: its table.
+    /// The register, counter or meter. For a direct counter: its table.
     name: String,
     /// Index of the cell. A direct counter has `entry` instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<String>,
-    /// Value of a register, formatted as in a statement.
+    /// Value of a register or rates of a meter, formatted as in a statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub(crate) struct Cell {
     line: String,
 }
 
-/// Returns all cells of registers and counters that are not zero.
+/// Returns all cells of registers and counters that are not zero, and all meters that are set.
 pub(crate) fn cells(device: &Device) -> Vec<Cell> {
     let program = device.program();
     let schema = Schema::of(program);
@@ -59,6 +59,11 @@ pub(crate) fn cells(device: &Device) -> Vec<Cell> {
                         cells.push(counter_cell(&schema, (counter, unit), index, reading));
                     }
                 }
+            }
+            (ObjectPlace::Meters(meter, chunk), Object::Meters(configs)) => {
+                let configs = (chunk * CELLS..).zip(configs);
+                let set = configs.filter_map(|(index, config)| Some((index, config?)));
+                cells.extend(set.map(|(index, config)| meter_cell(&schema, meter, index, &config)));
             }
             (ObjectPlace::DirectCounter(table, entry), Object::Counter(reading)) => {
                 if reading == CounterReading::default() {
@@ -132,6 +137,56 @@ fn counter_cell(
         bytes: (unit != CounterUnit::Packets).then_some(bytes),
         line,
     }
+}
+
+fn meter_cell(schema: &Schema, meter: ExternId, index: u32, config: &MeterConfig) -> Cell {
+    let name = schema.externs[meter].name.clone();
+    let (line, value) = match *config {
+        MeterConfig::TwoRate {
+            cir,
+            cburst,
+            pir,
+            pburst,
+        } => {
+            let line = schema.statement(&Update::Meter {
+                meter,
+                index: Some(index),
+                config: entries::MeterConfig {
+                    cir,
+                    cburst,
+                    pir,
+                    pburst,
+                },
+            });
+            let value = line.split_once("] ").map(|(_, value)| value.to_owned());
+            (line, value.unwrap_or_default())
+        }
+        // No statement sets these.
+        other => {
+            let value = format!("{other:?}");
+            (format!("# meter {name}[{index}] {value}"), value)
+        }
+    };
+    Cell {
+        kind: "meter",
+        name,
+        index: Some(index),
+        entry: None,
+        value: Some(value),
+        packets: None,
+        bytes: None,
+        line,
+    }
+}
+
+/// Returns the cells as the statements of an entries file. Direct counters belong to entries and
+/// are comments.
+pub(crate) fn statements(cells: &[Cell]) -> String {
+    let line = |cell: &Cell| match cell.entry {
+        Some(_) => format!("# {}\n", cell.line),
+        None => format!("{}\n", cell.line),
+    };
+    cells.iter().map(line).collect()
 }
 
 /// Shows cells as text: the first ones of each array.

@@ -16,6 +16,7 @@ use runtime::{Ending, MetricsServer, ProcessSetup};
 use tracing::level_filters::LevelFilter;
 
 use crate::args::Io;
+use crate::capture::{CaptureOptions, RunningCapture};
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
@@ -75,6 +76,8 @@ pub(crate) struct Options {
     choice: Choice,
     #[command(flatten)]
     keeping: Keeping,
+    #[command(flatten)]
+    capture: CaptureOptions,
     // Last: options after it would be listed under its heading.
     #[command(flatten)]
     slots: SlotOptions,
@@ -155,7 +158,17 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         summary.iter().for_each(|line| out::note(line));
     }
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
-    let ending = control_loop.run(early, &mut show)?;
+    let capture = RunningCapture::start(
+        &options.capture,
+        "switch",
+        control_loop.observers(),
+        control_loop.switch_ports(),
+    )?;
+    let ended = control_loop.run(early, &mut show);
+    if let Some(capture) = capture {
+        capture.finish();
+    }
+    let ending = ended?;
     let kept = control_loop.keep_state();
     let report = control_loop.report();
     match options.json {

@@ -10,6 +10,7 @@
 mod address;
 mod aggregate;
 mod artefacts;
+mod capture;
 mod cells;
 mod check;
 mod completions;

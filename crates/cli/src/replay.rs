@@ -44,6 +44,9 @@ pub(crate) struct Options {
     setup: Setup,
     #[command(flatten)]
     choice: Choice,
+    /// Write the contents of registers, counters and meters at the end here, as an entries file.
+    #[arg(long, value_name = "FILE")]
+    state_out: Option<PathBuf>,
     /// Write the summary as JSON.
     #[arg(long)]
     json: bool,
@@ -67,7 +70,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let mut replay = Replay::new(device, outputs);
     let interrupted = replay.carry(&mut captures, early);
     replay.drain();
-    let report = replay.finish(&captures);
+    let mut report = replay.finish(&captures);
+    if let Some(path) = &options.state_out
+        && let Err(error) = std::fs::write(path, cells::statements(&report.cells))
+    {
+        let message = format!("cannot write {}: {error}", path.display());
+        report.errors.push(message);
+    }
     report.write(options.json);
     let errors = report
         .errors
@@ -369,7 +378,7 @@ struct Report {
     ports: Vec<PortReport>,
     #[serde(flatten)]
     device: DeviceReport,
-    /// Contents of registers and counters.
+    /// Contents of registers, counters and meters.
     cells: Vec<Cell>,
     files: Vec<OutputFile>,
     errors: Vec<String>,

@@ -27,6 +27,7 @@ use tenancy::Compilations;
 use tracing::level_filters::LevelFilter;
 
 use crate::args::{Io, MAX_WORKERS, Setup, Source};
+use crate::capture::{CaptureOptions, RunningCapture};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
@@ -102,6 +103,8 @@ pub(crate) struct DeviceProcessor {
     workers: Workers,
     #[command(flatten)]
     trace: Trace,
+    #[command(flatten)]
+    capture: CaptureOptions,
     /// Also write a report at this interval, not only at the end; with --json each is one line.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     every: Option<u64>,
@@ -457,6 +460,7 @@ fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, St
 struct Round {
     forwarder: Forwarder,
     observer: Observer,
+    capture: Option<RunningCapture>,
 }
 
 impl Round {
@@ -510,8 +514,19 @@ impl Round {
             offload: offload.transpose()?.flatten(),
         };
         let name = is_one_of_several.then_some(carried.id);
+        let forwarder = Forwarder::new(carried.device, opened, plan)?;
+        if let Some(desk) = &desk {
+            desk.observe_by(forwarder.observation());
+        }
+        let capture = RunningCapture::start(
+            &options.capture,
+            &format!("device-{}", carried.id),
+            forwarder.observers(),
+            forwarder.ports(),
+        )?;
         Ok(Round {
-            forwarder: Forwarder::new(carried.device, opened, plan)?,
+            forwarder,
+            capture,
             observer: Observer::new(options, tracer, desk, name),
         })
     }
@@ -520,9 +535,14 @@ impl Round {
         let Round {
             forwarder,
             observer,
+            capture,
         } = self;
-        let ending = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event))?;
+        let ended = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event));
         observer.line.clear();
+        if let Some(capture) = capture.take() {
+            capture.finish();
+        }
+        let ending = ended?;
         let kept = forwarder.keep_state();
         // The report is written even after an error.
         observer.report(forwarder);

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use stf::{LoadRefusal, Report, TestSetup};
+use packet::Frame;
+use port::{PcapError, PcapReader};
+use stf::{LoadRefusal, Report, TestFiles, TestSetup};
 use support::count::part_of;
 use switch::DeviceConfig;
 
@@ -16,7 +18,7 @@ use crate::{Ended, amount, check, compile, out};
 #[derive(Args)]
 #[command(
     after_help = "Beside the commands of p4c's STF tests there are: `entries FILE` and `entry STATEMENT` (the format of docs/reference/entries.md), `wait \
-                  DURATION`, `expect_digest NAME VALUES..` and `expect_log TEXT`.\n\nExit status: 0 when all that was expected came out and nothing \
+                  DURATION`, `expect_digest NAME VALUES..`, `expect_log TEXT`, `packets PORT CAPTURE` and `expect_packets PORT CAPTURE`.\n\nExit status: 0 when all that was expected came out and nothing \
                   else, 1 otherwise, 2 for wrong usage."
 )]
 pub(crate) struct Options {
@@ -43,8 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     let Some((program, handlers)) = compile::compile_with_handlers(&options.source)? else {
         return Ok(Ended::WithErrors);
     };
-    let directory = options.test.parent().unwrap_or(Path::new(""));
-    let read_file = |name: &str| read(&directory.join(name), limits::ENTRIES);
+    let files = NeighbourFiles::of(&options.test);
     let engine = engine_with(options.choice.engine_before_packets(), handlers);
     let setup = TestSetup {
         program: Arc::new(program),
@@ -53,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
             seed: options.seed,
             ..DeviceConfig::default()
         },
-        read_file: &read_file,
+        read_file: &files,
     };
     let file = options.test.display().to_string();
     match stf::run(&setup, &file, &text) {
@@ -64,6 +65,40 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
                 out::note(&error.to_string());
             }
             Ok(Ended::WithErrors)
+        }
+    }
+}
+
+/// Files in the directory of a test.
+pub(crate) struct NeighbourFiles<'t>(&'t Path);
+
+impl NeighbourFiles<'_> {
+    pub(crate) fn of(test: &Path) -> NeighbourFiles<'_> {
+        NeighbourFiles(test.parent().unwrap_or(Path::new("")))
+    }
+}
+
+impl TestFiles for NeighbourFiles<'_> {
+    fn text(&self, path: &str) -> Result<String, String> {
+        read(&self.0.join(path), limits::ENTRIES)
+    }
+
+    fn packets(&self, path: &str) -> Result<Vec<Vec<u8>>, String> {
+        let path = self.0.join(path);
+        let whole = |error: PcapError| error.to_string();
+        let mut reader = PcapReader::open(&path).map_err(whole)?;
+        let mut frame = Frame::new();
+        let mut packets = Vec::new();
+        while reader.read(&mut frame).map_err(whole)?.is_some() {
+            packets.push(frame.bytes().to_vec());
+        }
+        match reader.cut_packets() {
+            0 => Ok(packets),
+            cut => Err(format!(
+                "{}: the capture has only a part of {}",
+                path.display(),
+                amount::count(cut, "packet")
+            )),
         }
     }
 }

@@ -579,3 +579,71 @@ fn refused_copies_are_shown_by_their_reason() {
     let part = "19999 copies are refused (copy_budget): ";
     assert!(traced.out.contains(part), "{part} in:\n{}", traced.out);
 }
+
+/// A program that counts packets in a register and in a counter, and has a meter.
+const COUNTS: &str = r#"
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t {}
+struct meta_t {}
+parser P(packet_in p, out headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t hdr, inout meta_t m) { apply { } }
+control I(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) {
+    register<bit<32>>(4) seen;
+    counter(4, CounterType.packets_and_bytes) sizes;
+    meter(4, MeterType.packets) limits;
+    apply {
+        bit<32> before;
+        seen.read(before, 2);
+        seen.write(2, before + 1);
+        sizes.count(1);
+        bit<2> colour;
+        limits.execute_meter(3, colour);
+        s.egress_spec = 1;
+    }
+}
+control E(inout headers_t hdr, inout meta_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t hdr, inout meta_t m) { apply { } }
+control D(packet_out p, in headers_t hdr) { apply { } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"#;
+
+#[test]
+fn the_state_at_the_end_can_be_the_state_at_the_start() {
+    let dir = Directory::new("replay-state");
+    let program = dir.with("counts.p4", COUNTS);
+    let rates = "meter I.limits[3] cir 1000 cburst 100 pir 2000 pburst 200\n";
+    let (entries, out) = (dir.with("begin.entries", rates), dir.file("end.entries"));
+    let two = [whole(1, vec![0; 60]), whole(2, vec![0; 60])];
+    let run = |packets: &[Captured], entries: &str| {
+        let input = format!("0={}", dir.with("in.pcap", pcap(packets)));
+        let with = ["--entries", entries, "--state-out", &out];
+        let said = said(&[&["replay", &program, "--in", &input], &with[..]].concat());
+        assert_eq!(said.status, Some(0), "{}", said.err);
+        let state = std::fs::read_to_string(&out).unwrap();
+        for line in state.lines() {
+            assert!(said.out.contains(line), "{line}: {}", said.out);
+        }
+        state
+    };
+    let state = run(&two, &entries);
+    let counted = "register I.seen[2] = 2";
+    for line in [
+        rates.trim_end(),
+        counted,
+        "counter I.sizes[1] = packets 2 bytes 120",
+    ] {
+        assert!(state.lines().any(|own| own == line), "{line}:\n{state}");
+    }
+    let begin = dir.with("again.entries", &state);
+    assert_eq!(run(&[], &begin), state);
+    let more = run(&two, &begin);
+    assert!(more.contains("register I.seen[2] = 4"), "{more}");
+    let nowhere = dir.file("missing/end.entries");
+    let input = format!("0={}", dir.file("in.pcap"));
+    let said = lab::said(&["replay", &program, "--in", &input, "--state-out", &nowhere]);
+    assert_eq!(said.status, Some(1));
+    assert!(said.err.contains("cannot write"), "{}", said.err);
+}

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use lab::{Directory, said};
+use lab::{Captured, Directory, pcap, said, whole};
 
 /// A program that recirculates packets of 0xff endlessly, and makes copies of those of 1.
 const PROGRAM: &str = "#include <v1model.p4>\nheader e_t { bit<8> a; }\nstruct h { e_t e; }\nstruct m {}\n\
@@ -118,5 +118,40 @@ fn what_a_test_does_not_expect_is_at_the_line_of_the_packet_that_caused_it() {
         for part in parts {
             assert!(told.err.contains(part), "{part}: {}", told.err);
         }
+    }
+}
+
+#[test]
+fn packets_of_captures_are_sent_and_expected() {
+    let dir = Directory::new("test-captures");
+    let program = dir.with("limits.p4", PROGRAM);
+    let frames = |bytes: &[u8]| {
+        let frames = bytes.iter().map(|byte| whole(0, vec![*byte, 0]));
+        pcap(&frames.collect::<Vec<_>>())
+    };
+    dir.with("in put.pcap", frames(&[2, 3, 4]));
+    dir.with("out.pcap", frames(&[2, 3, 4]));
+    dir.with("other.pcap", frames(&[2, 9, 4]));
+    let cut = Captured {
+        original_len: 100,
+        ..whole(0, vec![2, 0])
+    };
+    dir.with("cut.pcap", pcap(&[cut]));
+    let run = |text: &str| said(&["test", &program, &dir.with("test.stf", text)]);
+    let good = run("packets 0 in put.pcap\nexpect_packets 1 out.pcap\n");
+    assert_eq!(good.status, Some(0), "{}", good.err);
+    assert!(good.out.contains("3 packets in, 3 checks"), "{}", good.out);
+    for (text, words) in [
+        (
+            "packets 0 in put.pcap\nexpect_packets 1 other.pcap\n",
+            ":2: ",
+        ),
+        ("packets 0 none.pcap\n", "none.pcap"),
+        ("packets 0 cut.pcap\n", "only a part of 1 packet"),
+        ("packets 0\n", "`packets` is written `packets PORT FILE`"),
+    ] {
+        let bad = run(text);
+        assert_eq!(bad.status, Some(1), "{text}");
+        assert!(bad.err.contains(words), "{text}: {}", bad.err);
     }
 }

@@ -6,7 +6,7 @@ mod program;
 mod requests;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use p4info::p4::v1 as rt;
@@ -26,6 +26,7 @@ use crate::figures::{Cells, Figures};
 use crate::logged::Lines;
 use crate::managed::{ManagedTables, role_name};
 use crate::notes::Notes;
+use crate::observation::PacketObservation;
 use crate::pending_commits::PendingCommits;
 use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
 use crate::ports::PortStates;
@@ -167,6 +168,8 @@ pub(crate) struct DeviceService {
     digests: Mutex<Digests>,
     managed: Mutex<ManagedTables>,
     pub(crate) ports: PortStates,
+    /// Observation of the device's packets, if there is one.
+    pub(crate) observation: OnceLock<Arc<dyn PacketObservation>>,
     start: Instant,
     pub(crate) cells: Cells,
     pub(crate) lines: Lines,
@@ -200,6 +203,7 @@ impl DeviceService {
             digests: Mutex::default(),
             managed: Mutex::default(),
             ports,
+            observation: OnceLock::new(),
             start: Instant::now(),
             cells: Cells::default(),
             lines: Lines::of(id),

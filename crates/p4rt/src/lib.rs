@@ -16,7 +16,8 @@
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is
 //!   primary, as a state machine without I/O;
-//! - `ports`: the service by which controllers watch ports;
+//! - `ports`: the service by which controllers watch ports; `observation`: the one by which they
+//!   observe packets;
 //! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
 //! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
@@ -77,6 +78,7 @@ mod incoming;
 mod logged;
 mod managed;
 mod notes;
+mod observation;
 mod packet_io;
 mod pending_commits;
 mod pipeline;
@@ -102,6 +104,11 @@ mod write;
 /// written in Rust.
 pub mod service {
     tonic::include_proto!("p4.v1");
+
+    /// The service for the observation of packets.
+    pub mod observation {
+        tonic::include_proto!("polyplane.observation.v1");
+    }
 
     /// The service for the state of ports.
     pub mod ports {
@@ -129,6 +136,7 @@ pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use managed::{pack, unpack};
 pub use notes::{Notes, forget_config, has_config, put_back as put_back_notes};
+pub use observation::{Delivery, Observations, ObserveError, PacketObservation};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use prost_types::Any;
 pub use server::{Server, ServerConfig, ServerError, Urgency};

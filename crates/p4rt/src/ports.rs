@@ -55,6 +55,12 @@ impl PortStates {
         self.0.send_replace(None);
     }
 
+    /// Completes when the device is removed.
+    pub(crate) async fn closed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(Option::is_none).await;
+    }
+
     fn watch(&self) -> watch::Receiver<Option<States>> {
         let mut states = self.0.subscribe();
         states.mark_changed();

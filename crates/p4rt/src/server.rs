@@ -28,9 +28,11 @@ use crate::figures::Figures;
 use crate::incoming::{Acceptor, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
+use crate::observation::{self, PacketObservation};
 use crate::pipeline;
 use crate::ports::{self, PortStates};
 use crate::request_error::{Checked, RequestError, refuse};
+use crate::service::observation::packet_observation_server::PacketObservationServer;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
 use crate::service::split::operator_server::OperatorServer;
@@ -400,6 +402,14 @@ impl Server {
         Some(site.figures())
     }
 
+    /// Lets clients that may read a device observe its packets. Does nothing if they may already.
+    pub fn observe_by(&self, device: u64, observation: Arc<dyn PacketObservation>) {
+        if let Ok(site) = self.sites.find(device) {
+            // A second one would be the same.
+            let _ = site.observation.set(observation);
+        }
+    }
+
     /// Processes a port state change of a device. It affects watch ports and backup replicas, and
     /// is reported to port watchers.
     pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {
@@ -479,9 +489,13 @@ fn run(
         let ports = PortsServer::new(ports::Service {
             sites: Arc::clone(&sites),
         });
+        let observation = PacketObservationServer::new(observation::Service {
+            sites: Arc::clone(&sites),
+        });
         let services = Services {
             devices,
             ports,
+            observation,
             tenancy,
             split,
         };

@@ -10,9 +10,10 @@ use tonic::{Code, Status};
 
 /// P4Runtime and the optional services.
 #[derive(Clone)]
-pub(crate) struct Services<D, P, T, S> {
+pub(crate) struct Services<D, P, O, T, S> {
     pub(crate) devices: D,
     pub(crate) ports: P,
+    pub(crate) observation: O,
     pub(crate) tenancy: Option<T>,
     pub(crate) split: Option<S>,
 }
@@ -25,10 +26,12 @@ fn absent(message: &'static str) -> BoxFuture<Answer, Infallible> {
     Box::pin(std::future::ready(Ok(status.into_http())))
 }
 
-impl<D, P, T, S> Service<http::Request<Body>> for Services<D, P, T, S>
+impl<D, P, O, T, S> Service<http::Request<Body>> for Services<D, P, O, T, S>
 where
     P: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     P::Future: Send + 'static,
+    O: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
+    O::Future: Send + 'static,
     D: Service<http::Request<Body>, Response = Answer, Error = Infallible>,
     T: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     S: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
@@ -51,7 +54,8 @@ where
         {
             return Poll::Pending;
         }
-        if self.ports.poll_ready(cx)?.is_pending() {
+        if self.ports.poll_ready(cx)?.is_pending() || self.observation.poll_ready(cx)?.is_pending()
+        {
             return Poll::Pending;
         }
         self.devices.poll_ready(cx)
@@ -61,6 +65,9 @@ where
         let service = request.uri().path().split('/').nth(1);
         if service == Some(P::NAME) {
             return Box::pin(self.ports.call(request));
+        }
+        if service == Some(O::NAME) {
+            return Box::pin(self.observation.call(request));
         }
         if service == Some(T::NAME) {
             return match &mut self.tenancy {

@@ -247,7 +247,7 @@ impl PofSwitch {
                     has_link = true;
                     self.set_link(port, is_up, notice);
                 }
-                WorkerEvent::Traced(_) => {}
+                WorkerEvent::Traced(_) | WorkerEvent::Observed(_) => {}
             }
         }
         has_link

@@ -40,7 +40,10 @@ pub use linux::{
     open_interface, open_kept, pin_to_core, spread, start_in_foreground,
 };
 pub use memory::MemoryPort;
-pub use pcap::{CapturedPacket, PcapError, PcapErrorKind, PcapReader, PcapWriteError, PcapWriter};
+pub use pcap::{
+    CapturedPacket, FrameDirection, FrameRecord, PcapError, PcapErrorKind, PcapReader,
+    PcapWriteError, PcapWriter, PcapngWriter,
+};
 pub use spec::{PortSpec, PortSpecError, PortTarget};
 pub use stats::{DropCounts, LinkState, PortStats, Reason, RxDrop, TxDrop, TxOutcome};
 

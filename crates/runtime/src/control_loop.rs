@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use offload_runtime::{Offload, OffloadSetup};
-use p4rt::{Any, Inbox};
+use p4rt::{Any, Inbox, PacketObservation};
 use packet::{Nanos, PortId};
 use port::{OpenedPort, Poller, Signal};
 use switch::{Device, FrameFilter};
@@ -21,6 +21,7 @@ use crate::background_indexing::BackgroundIndexing;
 use crate::cpu_port::ControllerChannel;
 use crate::metrics::{MetricsSource, Source};
 use crate::notifications::{NotificationLevel, Notifications};
+use crate::observation::{DeviceObservation, PacketObservers, Summaries};
 use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
 use crate::process_setup::ProcessSetup;
@@ -150,6 +151,7 @@ pub struct Forwarder {
     /// Queue of requests for a metrics sample.
     asked: Receiver<SampleRequest>,
     tally: Option<Arc<TraceCounts>>,
+    summaries: Summaries,
 }
 
 impl Forwarder {
@@ -199,6 +201,7 @@ impl Forwarder {
             ask,
             asked,
             tally,
+            summaries: Summaries::default(),
         })
     }
 
@@ -246,6 +249,7 @@ impl Forwarder {
             let has_counts = offload.is_some_and(|offload| offload.turn(&mut self.device, now));
             self.extend(observe);
             self.hear(observe);
+            self.summaries.turn(&self.device);
             self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
                 return Ok(ending);
@@ -331,6 +335,7 @@ impl Forwarder {
                     }
                     observe(ForwarderEvent::Link(port, is_up));
                 }
+                WorkerEvent::Observed(observed) => observed.send(&self.device),
                 WorkerEvent::Traced(traced) => {
                     observe(ForwarderEvent::Traced(&self.device, *traced));
                     if let Some(tally) = &self.tally {
@@ -415,6 +420,27 @@ impl Forwarder {
         MetricsSource::new(source, offload.map(|offload| (id, offload)))
     }
 
+    /// Returns the observers of the packets.
+    pub fn observers(&self) -> &Arc<PacketObservers> {
+        self.crew.observers()
+    }
+
+    /// Returns the ports with their names.
+    pub fn ports(&self) -> &[(PortId, String)] {
+        self.crew.ports()
+    }
+
+    /// Returns the observation of the packets for clients of the server.
+    pub fn observation(&self) -> Arc<dyn PacketObservation> {
+        Arc::new(DeviceObservation {
+            observers: Arc::clone(self.crew.observers()),
+            events: self.crew.events().clone(),
+            summaries: self.summaries.clone(),
+            ports: self.crew.ports().to_vec(),
+            vpdp: None,
+        })
+    }
+
     /// Returns the counters of the ports.
     pub fn port_reports(&self) -> Vec<PortReport> {
         self.crew.port_reports()
@@ -434,6 +460,7 @@ impl Forwarder {
         DeviceReport {
             traced,
             untraced,
+            sampled_drops: self.crew.common().drop_sites.read(),
             ..self.heard.report(&self.device)
         }
     }

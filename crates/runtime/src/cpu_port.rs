@@ -7,7 +7,8 @@ use std::sync::Arc;
 use exec::Engine;
 use ir::{Arch, Program};
 use p4rt::{
-    CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, Server, ServerConfig, TenancyError,
+    CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, PacketObservation, Server, ServerConfig,
+    TenancyError,
 };
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
@@ -168,6 +169,11 @@ impl ControllerChannel {
     /// Reports to the server that a port went down or came up.
     pub fn port_changed(&self, port: PortId, is_up: bool) {
         self.server.port_changed(self.device, port, is_up);
+    }
+
+    /// Lets clients observe the packets of the device.
+    pub fn observe_by(&self, observation: Arc<dyn PacketObservation>) {
+        self.server.observe_by(self.device, observation);
     }
 
     /// Returns the server's counters for the device.

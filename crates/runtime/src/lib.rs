@@ -11,7 +11,9 @@
 //!
 //! [`Forwarder`] is one device with its workers. [`tenancy_host::ControlLoop`] is a switch of many
 //! tenants. Both have a [`WorkerPool`]: each worker thread has a share of each port and a
-//! [`ThreadProcessor`]. `examples/embed.rs` runs the example router in 60 lines.
+//! [`ThreadProcessor`]. [`observation`] takes packets that match a filter out of their burst, for
+//! captures, traces and summaries, while the switch runs. `examples/embed.rs` runs the example
+//! router in 60 lines.
 //!
 //! Invariants:
 //! - Nothing is printed: lines for people are events for the observer, and errors are values
@@ -33,6 +35,7 @@ mod entries_file;
 mod error;
 mod metrics;
 mod notifications;
+pub mod observation;
 mod packet_processor;
 mod persistence;
 mod process_setup;

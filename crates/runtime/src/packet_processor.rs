@@ -2,8 +2,10 @@
 //! planes of a switch.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
-use exec::DropReason;
+use exec::{DropReason, TraceEvent};
+use ir::Program;
 use offload_runtime::NicFront;
 use packet::{Batch, Frame, Nanos, PortId};
 use switch::{FrameFilter, PacketProcessor, Worker, forward_after, keep_frames};
@@ -49,6 +51,30 @@ pub trait ThreadProcessor: PacketProcessor + Send {
 
     /// Counts a frame that left by a port that does not exist.
     fn count_drop(&mut self, reason: DropReason);
+
+    /// Forwards one frame as [`PacketProcessor::forward`] does. Returns the reason for which it, or
+    /// a copy of it, was dropped, as far as the processor knows. Appends the steps of the packet to
+    /// `steps`, if the processor can trace.
+    fn forward_alone(
+        &mut self,
+        frame: &mut Frame,
+        now: Nanos,
+        _steps: Option<&mut Vec<TraceEvent>>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> Option<DropReason> {
+        self.forward(std::slice::from_mut(frame), now, sent);
+        None
+    }
+
+    /// Returns the program that all packets run, if there is one.
+    fn program(&self) -> Option<&Arc<Program>> {
+        None
+    }
+
+    /// Returns the number of packets that the program or the device has dropped.
+    fn dropped(&self) -> u64 {
+        0
+    }
 }
 
 /// The place before a worker where the model NIC takes frames.
@@ -72,6 +98,7 @@ impl FrontOfWorker {
         (worker, watch): (&Worker, &mut Option<PacketTracer>),
         frames: &mut [Frame],
         now: Nanos,
+        mut steps: Option<&mut Vec<TraceEvent>>,
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> usize {
         let mut burst = self.front.begin(now);
@@ -80,6 +107,12 @@ impl FrontOfWorker {
             let watch = watch.as_mut().filter(|watch| watch.may_want(frame));
             let mut traced = Vec::new();
             let is_taken = burst.takes(frame.ingress, frame.bytes(), |port, bytes| {
+                if let Some(steps) = &mut steps {
+                    steps.push(TraceEvent::Sent {
+                        port: port.0,
+                        bytes: bytes.to_vec(),
+                    });
+                }
                 if watch.is_some() {
                     traced.push((port, bytes.to_vec()));
                 }
@@ -112,8 +145,18 @@ impl Single {
         watch: &mut Option<PacketTracer>,
         frames: &mut [Frame],
         now: Nanos,
+        steps: Option<&mut Vec<TraceEvent>>,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
+        if let Some(steps) = steps {
+            for frame in frames {
+                match watch {
+                    Some(watch) => watch.forward_traced(worker, frame, now, steps, &mut sent),
+                    None => worker.trace(frame, now, steps, &mut sent),
+                }
+            }
+            return;
+        }
         match watch {
             Some(watch) => watch.forward(worker, frames, now, &mut sent),
             None => worker.forward(frames, now, sent),
@@ -121,11 +164,13 @@ impl Single {
     }
 }
 
-impl PacketProcessor for Single {
-    fn forward(
+impl Single {
+    /// Forwards frames, and appends their steps to `steps` if it is given.
+    fn forward_with(
         &mut self,
         frames: &mut [Frame],
         now: Nanos,
+        mut steps: Option<&mut Vec<TraceEvent>>,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let Single {
@@ -137,13 +182,14 @@ impl PacketProcessor for Single {
         } = self;
         let frames = match front {
             Some(front) => {
-                let kept = front.take((&*worker, watch), frames, now, &mut sent);
+                let steps = steps.as_deref_mut();
+                let kept = front.take((&*worker, watch), frames, now, steps, &mut sent);
                 &mut frames[..kept]
             }
             None => frames,
         };
         let Some(filter) = filter else {
-            return Single::forward_unfiltered(worker, watch, frames, now, sent);
+            return Single::forward_unfiltered(worker, watch, frames, now, steps, sent);
         };
         filter.begin(now, before);
         let kept = keep_frames(frames, |frame| match filter.receive(frame) {
@@ -156,22 +202,29 @@ impl PacketProcessor for Single {
         // At most a few frames of a burst have no server.
         let mut dropped = Vec::new();
         forward_after(before, &mut frames[..kept], |frames| {
-            Single::forward_unfiltered(
-                worker,
-                watch,
-                frames,
-                now,
-                |port, frame, time| match filter.send(port, frame) {
+            Single::forward_unfiltered(worker, watch, frames, now, steps, |port, frame, time| {
+                match filter.send(port, frame) {
                     Ok(Some(port)) => sent(port, frame, time),
                     Ok(None) => {}
                     Err(reason) => dropped.push(reason),
-                },
-            );
+                }
+            });
         });
         filter.end(before);
         dropped
             .into_iter()
             .for_each(|reason| worker.count_drop(reason));
+    }
+}
+
+impl PacketProcessor for Single {
+    fn forward(
+        &mut self,
+        frames: &mut [Frame],
+        now: Nanos,
+        sent: impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.forward_with(frames, now, None, sent);
     }
 
     fn next_time(&self) -> Option<Nanos> {
@@ -190,6 +243,28 @@ impl ThreadProcessor for Single {
 
     fn count_drop(&mut self, reason: DropReason) {
         self.worker.count_drop(reason);
+    }
+
+    fn forward_alone(
+        &mut self,
+        frame: &mut Frame,
+        now: Nanos,
+        steps: Option<&mut Vec<TraceEvent>>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) -> Option<DropReason> {
+        // What is due is done first, so that the drops below are of this packet.
+        self.forward(&mut [], now, &mut *sent);
+        let before = self.worker.ledger().clone();
+        self.forward_with(std::slice::from_mut(frame), now, steps, sent);
+        self.worker.ledger().first_drop_since(&before)
+    }
+
+    fn program(&self) -> Option<&Arc<Program>> {
+        Some(self.worker.program())
+    }
+
+    fn dropped(&self) -> u64 {
+        self.worker.ledger().all_dropped()
     }
 }
 

@@ -8,6 +8,7 @@ use support::amount;
 use support::text_table::align;
 use switch::{Device, Ledger};
 
+use crate::observation::SampledDrops;
 use crate::worker_thread::Figures;
 
 /// Packets and their bytes.
@@ -108,6 +109,8 @@ pub struct DeviceReport {
     pub tables: Vec<TableReport>,
     /// Packets that the program or the device dropped, by reason.
     pub dropped: Vec<Drops>,
+    /// Samples of these packets, by table and action of the last lookup.
+    pub sampled_drops: Vec<SampledDrops>,
     /// Number of copies: clones and multicast.
     pub replicated: u64,
     /// Number of requested copies that were not made, by reason.
@@ -243,12 +246,15 @@ pub fn text(ports: &[PortReport], device: &DeviceReport) -> String {
         );
         vec![format!("table {}", table.name), looked_up]
     }));
-    rows.extend(device.dropped.iter().map(|drops| {
-        vec![
+    for drops in &device.dropped {
+        rows.push(vec![
             format!("dropped: {}", drops.reason),
             amount::count(drops.packets, "packet"),
-        ]
-    }));
+        ]);
+        let samples = device.sampled_drops.iter();
+        let samples = samples.filter(|sample| sample.reason == drops.reason);
+        rows.extend(samples.filter_map(sample_row));
+    }
     rows.extend(device.copies_refused.iter().map(|refused| {
         vec![
             format!("copies refused: {}", refused.reason),
@@ -273,6 +279,20 @@ pub fn text(ports: &[PortReport], device: &DeviceReport) -> String {
         }
     }
     align(&rows)
+}
+
+/// Returns the row of a place of drops; `None` if no table was looked up before.
+fn sample_row(sample: &SampledDrops) -> Option<Vec<String>> {
+    let place = match (sample.table.as_str(), sample.action.as_str()) {
+        ("", _) => return None,
+        (table, "") => format!("  at {table}"),
+        (table, action) => format!("  at {table}, {action}"),
+    };
+    let samples = match sample.packets {
+        1 => "1 sample".to_owned(),
+        samples => format!("{samples} samples"),
+    };
+    Some(vec![place, samples])
 }
 
 fn port_row(port: &PortReport) -> Vec<String> {
@@ -328,12 +348,19 @@ mod tests {
                 reason: "mark_to_drop".into(),
                 packets: 1,
             }],
+            sampled_drops: vec![SampledDrops {
+                reason: "mark_to_drop".into(),
+                table: "acl".into(),
+                action: "deny".into(),
+                packets: 1,
+            }],
             ..DeviceReport::default()
         };
         let expect = "\
 port 0 (eth0)          received 1 packet (60 B)  sent 0 packets (0 B)  dropped tx_link_down 2
 table ipv4_lpm         1 hit, 0 missed
 dropped: mark_to_drop  1 packet
+  at acl, deny         1 sample
 ";
         assert_eq!(text(&ports, &device), expect);
     }

@@ -11,6 +11,7 @@ use support::wakeup::WakeupFd;
 use switch::Ledger;
 
 use crate::RuntimeError;
+use crate::observation::PacketObservers;
 use crate::packet_processor::ThreadProcessor;
 use crate::report::{PortReport, WorkerReport};
 use crate::worker_thread::{
@@ -30,6 +31,7 @@ pub struct WorkerPool<C> {
     names: Vec<(PortId, String)>,
     common: Arc<Common>,
     told: Receiver<WorkerEvent>,
+    events: EventSender,
     /// Time since which no port is usable.
     alone_since: Option<Nanos>,
 }
@@ -60,6 +62,8 @@ impl<C: ThreadProcessor> WorkerPool<C> {
             told_kinds: Mutex::default(),
             alive: AtomicUsize::new(names.len() * workers),
             office: bell()?,
+            observers: Arc::default(),
+            drop_sites: Arc::default(),
         });
         let (tell, told) = channel();
         let events = EventSender {
@@ -86,6 +90,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
             names,
             common,
             told,
+            events,
             alone_since: None,
         })
     }
@@ -118,6 +123,16 @@ impl<C: ThreadProcessor> WorkerPool<C> {
     pub fn clock(&self) -> impl Fn() -> Nanos + Send + 'static {
         let common = Arc::clone(&self.common);
         move || common.now()
+    }
+
+    /// Returns the observers of the workers' packets.
+    pub fn observers(&self) -> &Arc<PacketObservers> {
+        &self.common.observers
+    }
+
+    /// Returns the sender of the workers' events.
+    pub(crate) fn events(&self) -> &EventSender {
+        &self.events
     }
 
     /// Returns the next event of a worker.

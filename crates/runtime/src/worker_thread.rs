@@ -1,5 +1,6 @@
 //! Worker thread: its share of each port, and the loop that forwards frames between ports.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,9 @@ use port::{Cores, LinkState, Poller, Port, PortError, PortStats, Reason, RxDrop}
 use support::wakeup::WakeupFd;
 
 use crate::RuntimeError;
+use crate::observation::{
+    DropSites, PacketObservers, ReceivedObservers, SentObservers, Unrendered,
+};
 use crate::packet_processor::ThreadProcessor;
 use crate::trace_filter::TracedPacket;
 
@@ -35,6 +39,8 @@ pub enum WorkerEvent {
     Link(PortId, bool),
     /// A traced packet.
     Traced(Box<TracedPacket>),
+    /// A traced packet for an observer.
+    Observed(Box<Unrendered>),
 }
 
 /// Sender of events to the control loop, for packet processors.
@@ -65,6 +71,10 @@ pub(crate) struct Common {
     pub(crate) alive: AtomicUsize,
     /// Wake-up descriptor of the control loop.
     pub(crate) office: WakeupFd,
+    /// Observers of packets.
+    pub(crate) observers: Arc<PacketObservers>,
+    /// Places of drops in the program.
+    pub(crate) drop_sites: Arc<DropSites>,
 }
 
 impl Common {
@@ -115,6 +125,7 @@ pub struct WorkerConfig {
 pub(crate) struct WorkerThread<C> {
     number: usize,
     carrier: C,
+    observers: ReceivedObservers,
     ports: Ports,
     batch: Batch,
     poller: Poller,
@@ -147,11 +158,13 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             .collect();
         let ring = Arc::clone(&parts.bell);
         parts.carrier.wake_by(move || ring.wake());
+        let control = &parts.common.observers;
         WorkerThread {
             number: parts.number,
+            observers: ReceivedObservers::new(parts.number, control, &parts.common.drop_sites),
             batch: Batch::with_capacity(parts.carrier.round()),
             carrier: parts.carrier,
-            ports: Ports::new(attached),
+            ports: Ports::new(attached, SentObservers::new(control)),
             poller: Poller::new(),
             bell: parts.bell,
             board: Arc::default(),
@@ -228,6 +241,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
     /// takes only the space that the other ports leave.
     fn carry(&mut self, now: Nanos) -> usize {
         let mut received = 0;
+        self.ports.observers.update();
         self.expect_all();
         self.carrier.receives();
         while received == 0 && self.ports.may_have_more() {
@@ -247,7 +261,12 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             // Frames in queues leave at their time, also without received frames.
             received += self.forward(now);
         }
-        self.ports.attached.iter_mut().for_each(Attached::flush);
+        let Ports {
+            attached,
+            observers,
+            ..
+        } = &mut self.ports;
+        attached.iter_mut().for_each(|port| port.flush(observers));
         received
     }
 
@@ -299,17 +318,21 @@ impl<C: ThreadProcessor> WorkerThread<C> {
     fn forward(&mut self, now: Nanos) -> usize {
         let WorkerThread {
             carrier,
+            observers,
             ports,
             batch,
             ..
         } = self;
-        let mut stranded = 0;
+        let stranded = Cell::new(0);
         let sent = |port: PortId, frame: &mut Frame, _: Nanos| match ports.place(port) {
-            Some(place) => ports.attached[place].send(frame),
-            None => stranded += 1,
+            Some(place) => ports.attached[place].send(frame, &mut ports.observers),
+            None => stranded.set(stranded.get() + 1),
         };
-        carrier.forward(batch.frames_mut(), now, sent);
-        for _ in 0..stranded {
+        match observers.update() {
+            false => observers.forward_sampled(carrier, batch.frames_mut(), now, sent),
+            true => observers.forward(carrier, batch.frames_mut(), now, &stranded, sent),
+        }
+        for _ in 0..stranded.get() {
             carrier.count_drop(DropReason::NoSuchPort);
         }
         let frames = batch.len();
@@ -319,6 +342,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
 
     /// Checks the links and publishes the statistics.
     fn look(&mut self, now: Nanos) {
+        self.observers.look(&self.carrier, now);
         for place in 0..self.ports.attached.len() {
             self.look_for_gone(place, now);
             let was_down = self.ports.attached[place].trouble.is_some();
@@ -414,10 +438,11 @@ struct Ports {
     attached: Vec<Attached>,
     /// Port numbers, ascending, with indices into `attached`.
     places: Vec<(PortId, usize)>,
+    observers: SentObservers,
 }
 
 impl Ports {
-    fn new(attached: Vec<Attached>) -> Ports {
+    fn new(attached: Vec<Attached>, observers: SentObservers) -> Ports {
         let numbers = attached.iter().map(|attached| attached.port.id());
         let mut places: Vec<(PortId, usize)> = numbers.zip(0..).collect();
         for (attached, place) in attached.iter().zip(0..) {
@@ -426,7 +451,11 @@ impl Ports {
             places.extend(second.map(|id| (id, place)));
         }
         places.sort_unstable();
-        Ports { attached, places }
+        Ports {
+            attached,
+            places,
+            observers,
+        }
     }
 
     fn may_have_more(&self) -> bool {
@@ -522,9 +551,9 @@ impl Attached {
 
     /// Appends a frame to the send queue. The caller gets a free frame in exchange.
     #[inline]
-    fn send(&mut self, frame: &mut Frame) {
+    fn send(&mut self, frame: &mut Frame, observers: &mut SentObservers) {
         if self.outgoing.room() == 0 {
-            self.flush();
+            self.flush(observers);
         }
         if let Some(place) = self.outgoing.push() {
             std::mem::swap(place, frame);
@@ -532,9 +561,9 @@ impl Attached {
     }
 
     /// Sends the queued frames. Their results are in the port's statistics.
-    fn flush(&mut self) {
+    fn flush(&mut self, observers: &mut SentObservers) {
         if !self.outgoing.is_empty() {
-            self.port.tx(self.outgoing.frames());
+            observers.send(&mut *self.port, self.outgoing.frames());
             self.outgoing.clear();
         }
     }
@@ -699,6 +728,8 @@ mod tests {
                 told_kinds: Mutex::default(),
                 alive: AtomicUsize::new(waiting.len()),
                 office: WakeupFd::new().unwrap(),
+                observers: Arc::default(),
+                drop_sites: Arc::default(),
             }),
             tell: channel().0,
         });

@@ -25,9 +25,32 @@ const START: Nanos = Nanos::from_millis(1);
 /// Time between two packets.
 const BETWEEN_PACKETS: Nanos = Nanos::from_micros(1);
 
-/// Reads a file that a test names (`entries FILE`). The argument is the path as the test writes
-/// it.
-pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+/// Files that a test names. The argument is the path as the test writes it. A function that reads
+/// texts is such files without captures.
+pub trait TestFiles {
+    /// Returns the text of a file (`entries FILE`).
+    ///
+    /// # Errors
+    /// A message for users: the file cannot be read.
+    fn text(&self, path: &str) -> Result<String, String>;
+
+    /// Returns the packets of a capture (`packets PORT FILE`).
+    ///
+    /// # Errors
+    /// A message for users: the file cannot be read, or is no capture.
+    fn packets(&self, path: &str) -> Result<Vec<Vec<u8>>, String> {
+        Err(format!("{path}: captures cannot be read here"))
+    }
+}
+
+impl<F: Fn(&str) -> Result<String, String>> TestFiles for F {
+    fn text(&self, path: &str) -> Result<String, String> {
+        self(path)
+    }
+}
+
+/// Reads the files that a test names.
+pub type ReadFile<'a> = &'a dyn TestFiles;
 
 /// Environment of a test.
 pub struct TestSetup<'a> {
@@ -143,12 +166,54 @@ pub fn run_in<P: PacketPlane>(
     text: &str,
 ) -> Result<Report, LoadRefusal> {
     let program = Arc::clone(plane.device().program());
-    let commands = entries::stf::read(&program, file, text).map_err(LoadRefusal::Test)?;
+    let written = entries::stf::read(&program, file, text).map_err(LoadRefusal::Test)?;
     let mut test = Test::new(plane, program, read_file);
+    let mut commands = Vec::new();
+    for command in written {
+        match packets_of(&command, read_file) {
+            None => commands.push(command),
+            Some(Ok(own)) => commands.extend(own),
+            Some(Err(message)) => {
+                let failure = Failure::new(command.line, message);
+                test.report.failures.push(failure);
+            }
+        }
+    }
     for command in &commands {
         test.command(command);
     }
     Ok(test.finish(&commands))
+}
+
+/// Returns the commands of a capture's packets, if the command names a capture.
+fn packets_of(command: &Command, files: ReadFile<'_>) -> Option<Result<Vec<Command>, String>> {
+    let (port, file, is_expected) = match &command.kind {
+        CommandKind::Packets { port, file } => (*port, file, false),
+        CommandKind::ExpectPackets { port, file } => (*port, file, true),
+        _ => return None,
+    };
+    let one = |data: Vec<u8>| Command {
+        line: command.line,
+        kind: match is_expected {
+            false => CommandKind::Packet { port, data },
+            true => CommandKind::Expect {
+                port,
+                pattern: Some(exactly(&data)),
+            },
+        },
+        broken_restriction: None,
+    };
+    let packets = files.packets(file);
+    Some(packets.map(|packets| packets.into_iter().map(one).collect()))
+}
+
+/// Returns the pattern that one packet matches.
+fn exactly(bytes: &[u8]) -> Pattern {
+    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Pattern {
+        nibbles: nibbles.map(Some).collect(),
+        exact: true,
+    }
 }
 
 /// Output of the device, with the lines of the commands that may have caused it: the packets that
@@ -240,6 +305,8 @@ impl<'a, P: PacketPlane> Test<'a, P> {
                 }
             }
             CommandKind::RemoveAll => self.remove_all()?,
+            // Each was replaced by the commands of its packets.
+            CommandKind::Packets { .. } | CommandKind::ExpectPackets { .. } => {}
             CommandKind::Expect { .. }
             | CommandKind::ExpectDigest { .. }
             | CommandKind::ExpectLog(_)
@@ -353,7 +420,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
     }
 
     fn entries(&mut self, path: &str) -> Result<(), String> {
-        let text = (self.read_file)(path)?;
+        let text = self.read_file.text(path)?;
         let file = entries::read(&self.program, path, &text);
         let file = file.map_err(|errors| {
             let texts: Vec<String> = errors.iter().map(EntryError::to_string).collect();

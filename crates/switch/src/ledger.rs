@@ -119,9 +119,21 @@ impl Ledger {
         self.add(refused);
     }
 
+    /// Returns the first reason for which more packets were dropped than `before`.
+    pub fn first_drop_since(&self, before: &Ledger) -> Option<DropReason> {
+        let both = self.dropped.iter().zip(&before.dropped);
+        let index = both.into_iter().position(|(now, before)| now > before)?;
+        DropReason::from_index(index)
+    }
+
     /// Returns the number of packets dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason.index()]
+    }
+
+    /// Returns the number of dropped packets.
+    pub fn all_dropped(&self) -> u64 {
+        self.dropped.iter().sum()
     }
 
     /// Returns the reasons for which packets were dropped, with the counts.

@@ -71,4 +71,4 @@ pub use share::Fairness;
 pub use slots::{SlotBook, SlotView};
 pub use text::TextError;
 pub use vpdp::{Connection, VirtualPort, VpdpId};
-pub use worker::{MAX_HOPS, Worker};
+pub use worker::{MAX_HOPS, ObservedPacket, VpdpObserver, Worker};

@@ -187,6 +187,11 @@ impl<'r> EgressMap<'r> {
 }
 
 impl VpdpPlace {
+    /// Returns the vPDP's number.
+    pub(crate) fn vpdp(&self) -> Option<VpdpId> {
+        self.identity.map(|(vpdp, _)| vpdp)
+    }
+
     /// Creates an entry without egress. It serves packets of a vPDP that no worker ever saw in a
     /// root.
     pub(crate) fn nowhere() -> VpdpPlace {

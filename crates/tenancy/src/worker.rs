@@ -17,6 +17,7 @@ use crate::sorter::{Sorter, TOGETHER};
 use crate::worker_mailbox::{VpdpWorker, WorkerMailbox};
 
 mod egress_path;
+mod observation;
 mod pending_reports;
 mod ports;
 mod prefetch;
@@ -25,6 +26,8 @@ mod shared_burst;
 
 pub(crate) use egress_path::MAX_LINKED;
 use egress_path::{EgressPath, Links};
+use observation::Observation;
+pub use observation::{ObservedPacket, VpdpObserver};
 use pending_reports::PendingReports;
 use prefetch::{ALONE, PREFETCH_DISTANCE};
 use service_class::ServiceClass;
@@ -101,6 +104,7 @@ struct Commons {
     links: Links,
     /// Packet contexts.
     contexts: Contexts,
+    observation: Observation,
 }
 
 /// Returns the maximum number of recirculations of a vPDP in a burst with this many of its
@@ -121,12 +125,21 @@ fn run<S: FnMut(PortId, &mut Frame, Nanos)>(
     now: Nanos,
     sent: &mut S,
 ) -> u64 {
-    let Commons { links, contexts } = commons;
+    let Commons {
+        links,
+        contexts,
+        observation,
+    } = commons;
     let before = seat.passes();
     seat.visited = links.burst();
     let worker = &mut seat.worker;
+    let is_observed = observation.is_of(ways.place);
     // Two instances: the code for description headers would slow down egress without them.
     match ways.place.describes_all() {
+        _ if is_observed => {
+            let shared = (&mut *links, contexts);
+            observation.run(worker, ways, shared, frames, passes, now, sent);
+        }
         true => {
             let way = EgressPath::<S, true> { ways, links, sent };
             worker.forward_among(contexts, frames, now, passes, way);
@@ -233,6 +246,11 @@ impl Worker {
         self.gauge = Box::new(gauge);
     }
 
+    /// Sets the observer of the packets of vPDPs.
+    pub fn observe_by(&mut self, observer: Box<dyn VpdpObserver>) {
+        self.commons.observation = Observation::by(observer);
+    }
+
     /// Reports how the frames of the next [`Worker::forward`] call were received.
     pub fn received(&mut self, reception: Reception) {
         self.reception = reception;
@@ -300,6 +318,10 @@ impl Worker {
         let now = self.now;
         self.commons.links.begin(frames.len());
         self.take_root();
+        if self.commons.observation.update() {
+            // Observed vPDPs are served alone.
+            self.functions.forget(self.seats.len());
+        }
         // The root is moved, not cloned: the reference count would cost as much as a packet.
         let nothing = self.nothing.take().unwrap_or_default();
         let root = std::mem::replace(&mut self.root, nothing);

@@ -39,6 +39,16 @@ pub(crate) fn matched_entry(
     }
 }
 
+/// Formats an entry as in entries files: `forward { key: 7; } -> to_port(1)`. `None` if it does not
+/// exist any more, or if a packet added it.
+pub fn entry_statement(
+    configuration: &Configuration,
+    table: TableId,
+    id: EntryId,
+) -> Option<String> {
+    matched_entry(configuration, table, id).text
+}
+
 /// Formats an entry on one line: `table forward entry { hdr.ethernet.dst: 02:00:00:00:00:01; }`.
 /// `None` if it does not exist any more.
 pub fn entry_line(configuration: &Configuration, table: TableId, id: EntryId) -> Option<String> {

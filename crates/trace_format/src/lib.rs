@@ -39,7 +39,7 @@ use conversion::Converter;
 use step::{Bytes, Step};
 
 pub use conversion::digest_line;
-pub use entry::{entry_line, learned_action_line, learned_line};
+pub use entry::{entry_line, entry_statement, learned_action_line, learned_line};
 pub use planes::Planes;
 pub use source::ReadSource;
 

@@ -1,8 +1,8 @@
 //! `polyplane ctl`: a command-line controller for any P4Runtime server.
 //!
 //! `link` is the connection. `state` reads the state of a device. The commands are in `list`,
-//! `write`, `dump`, `counters`, `follow`, `sync` and `config`. The crates `controller` and
-//! `entries` translate names and values.
+//! `write`, `dump`, `counters`, `follow`, `observe`, `sync` and `config`. The crates `controller`
+//! and `entries` translate names and values.
 
 mod config;
 mod counters;
@@ -11,6 +11,7 @@ mod follow;
 mod json;
 mod link;
 mod list;
+mod observe;
 mod outcome;
 mod state;
 mod sync;
@@ -107,6 +108,23 @@ enum Command {
                       polyplane ctl packets --out ffffffffffff0200000000010800 --count 1    send one, and wait for an answer"
     )]
     Packets(follow::PacketsOptions),
+    /// Trace packets of the running switch that a filter describes, step by step.
+    #[command(
+        after_help = "Examples:\n  polyplane ctl trace 'ipv4.dst == 10.0.7.7' --count 1\n  polyplane ctl trace arp --json\n\ndocs/reference/trace.md has the filters."
+    )]
+    Trace(observe::TraceOptions),
+    /// Capture frames at the ports of the running switch, in a pcapng file.
+    #[command(
+        after_help = "Examples:\n  polyplane ctl capture 'ipv4.dst == 10.0.7.7' -o lost.pcapng\n  polyplane ctl capture --port 1 --count 100 -o port1.pcapng\n  \
+                      polyplane ctl capture all -o - | tcpdump -r -"
+    )]
+    Capture(observe::CaptureOptions),
+    /// Sum up where packets that a filter describes go: tables, entries, actions, ports and drop
+    /// reasons.
+    #[command(
+        after_help = "Examples:\n  polyplane ctl why 'ipv4.dst == 10.0.7.7'\n  polyplane ctl why all --seconds 60 --json"
+    )]
+    Why(observe::WhyOptions),
     /// Load a program, keeping the present state.
     #[command(
         after_help = "Examples:\n  polyplane ctl load my.p4\n  polyplane ctl load my.p4 --may-lose ingress.acl    let what it has no place for go\n  \
@@ -128,6 +146,7 @@ impl Options {
         match &self.command {
             Command::Counters(options) => options.watch,
             Command::Digests(_) | Command::Packets(_) => true,
+            Command::Trace(_) | Command::Capture(_) | Command::Why(_) => true,
             _ => false,
         }
     }
@@ -155,6 +174,9 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Multicast => list::multicast(link, json)?,
         Command::Digests(options) => follow::digests(link, options, json, early)?,
         Command::Packets(options) => follow::packets(link, options, json, early)?,
+        Command::Trace(options) => observe::trace(link, options, json, early)?,
+        Command::Capture(options) => observe::capture(link, options, early)?,
+        Command::Why(options) => observe::why(link, options, json, early)?,
         Command::Load(_) => {}
         Command::Pipeline(options) => config::pipeline(link, options, json)?,
         Command::Capabilities => config::capabilities(link, json)?,

@@ -75,7 +75,7 @@ fn turn(
         match told {
             WorkerEvent::Notice(notice) => common.note(name, &notice),
             WorkerEvent::Link(port, is_up) => common.set_link(port, is_up),
-            WorkerEvent::Traced(_) => {}
+            WorkerEvent::Traced(_) | WorkerEvent::Observed(_) => {}
         }
     }
 }

@@ -525,6 +525,9 @@ fn carry(
         _name = Some(served.name);
     }
     let mut forwarder = Forwarder::new(device, ports, options)?;
+    if let Some(controllers) = &controllers {
+        controllers.observe_by(forwarder.observation());
+    }
     let early = ProcessSetup::default();
     let stop = StopSources {
         process: &early,

@@ -1,6 +1,6 @@
 //! `polyplane split test`: an STF test of a program over a switch and servers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use command::split_bed::SplitBed;
@@ -94,10 +94,9 @@ pub(super) fn run(options: &Options) -> Result<Ended, String> {
     let mut bed = SplitBed(bed.map_err(|error| error.to_string())?);
     let requests = bed.0.switch().requests();
     requests.set_owners(|pool| prepared.handlers.owners(pool));
-    let directory = options.test.parent().unwrap_or(Path::new(""));
-    let read_file = |name: &str| crate::test::read(&directory.join(name), limits::ENTRIES);
+    let files = crate::test::NeighbourFiles::of(&options.test);
     let file = options.test.display().to_string();
-    let report = match stf::run_in(&mut bed, &read_file, &file, &text) {
+    let report = match stf::run_in(&mut bed, &files, &file, &text) {
         Ok(report) => report,
         Err(LoadRefusal::Load(error)) => return Err(error.to_string()),
         Err(LoadRefusal::Test(errors)) => {

@@ -66,6 +66,20 @@ pub enum CommandKind {
         /// Its bytes.
         data: Vec<u8>,
     },
+    /// All packets of a capture arrive. The path is relative to the STF file's directory.
+    Packets {
+        /// The port.
+        port: u32,
+        /// The capture.
+        file: String,
+    },
+    /// All packets of a capture must be sent.
+    ExpectPackets {
+        /// The port.
+        port: u32,
+        /// The capture.
+        file: String,
+    },
     /// A packet must be sent.
     Expect {
         /// The port.
@@ -276,6 +290,7 @@ impl<'a> Line<'a> {
             "expect" => self.expectation(name, args),
             "no_packet" => Ok(CommandKind::NoPacket),
             "wait" => self.wait(args),
+            "packets" | "expect_packets" => self.capture(name, args),
             "entries" => self.entries_file(name),
             "entry" => self.entry(name),
             "expect_digest" => self.expect_digest(name, args),

@@ -8,6 +8,8 @@
 //!                               are layout
 //! expect_idle TABLE             the next idle notification is for an entry of this table
 //! expect_log TEXT               the next message of log_msg, in full
+//! packets PORT FILE             all packets of a capture arrive at a port
+//! expect_packets PORT FILE      all packets of a capture leave by a port, in their order
 //! ```
 //!
 //! A digest named by `expect_digest` must send exactly the expected messages, in this order. The
@@ -25,7 +27,9 @@ use crate::schema::Object;
 use crate::value;
 
 /// The commands' names.
-pub(super) const COMMANDS: [&str; 5] = [
+pub(super) const COMMANDS: [&str; 7] = [
+    "packets",
+    "expect_packets",
     "entries",
     "entry",
     "expect_digest",
@@ -49,6 +53,26 @@ impl<'a> Line<'a> {
             ));
         }
         Ok(CommandKind::Entries(path.text.into()))
+    }
+
+    /// Reads the port and the file of a capture.
+    pub(super) fn capture(
+        &self,
+        name: Word<'a>,
+        args: &[Word<'a>],
+    ) -> Result<CommandKind, EntriesError> {
+        let (port, _) = self.port_and_data(name, args)?;
+        // A path may have blanks.
+        let file = args.first().map(|port| self.behind(*port));
+        let Some(file) = file.filter(|file| !file.text.is_empty()) else {
+            let message = format!("`{0}` is written `{0} PORT FILE`", name.text);
+            return Err(EntriesError::new(name.at(), message));
+        };
+        let file = file.text.to_owned();
+        Ok(match name.text.eq_ignore_ascii_case("packets") {
+            true => CommandKind::Packets { port, file },
+            false => CommandKind::ExpectPackets { port, file },
+        })
     }
 
     pub(super) fn entry(&self, name: Word<'a>) -> Result<CommandKind, EntriesError> {

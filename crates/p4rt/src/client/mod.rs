@@ -5,6 +5,7 @@
 mod encoded;
 mod endpoint;
 mod error;
+mod observation;
 mod operator;
 
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ use crate::service::ports::ports_client::PortsClient;
 pub use encoded::EncodedUpdates;
 pub use endpoint::{Endpoint, Tls};
 pub use error::{ClientError, UpdateError};
+pub use observation::{Observation, Observed};
 pub use operator::{Operator, SplitOperator};
 pub use tonic::Code;
 

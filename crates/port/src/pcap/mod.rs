@@ -1,10 +1,11 @@
-//! Capture files: reads pcap and pcapng, writes pcap.
+//! Capture files: reads and writes pcap and pcapng.
 //!
 //! The formats are small and stable. The reader is written here because libraries hide what users
 //! need for a damaged file: the packet's number and its byte offset.
 
 mod error;
 mod pcapng;
+mod pcapng_writer;
 mod reader;
 mod source;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 mod writer;
 
 pub use error::{PcapError, PcapErrorKind, PcapWriteError};
+pub use pcapng_writer::{FrameDirection, FrameRecord, PcapngWriter};
 pub use reader::{CapturedPacket, PcapReader};
 pub use writer::PcapWriter;
 

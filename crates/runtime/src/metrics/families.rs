@@ -10,6 +10,7 @@ use crate::metrics::offload::OFFLOAD;
 use crate::metrics::pof::POF;
 use crate::metrics::snapshot::{Labels, MetricsSnapshot};
 use crate::metrics::vpdps::VPDPS;
+use crate::observation::SampledDrops;
 use crate::report::{Drops, PortReport, TableReport, WorkerReport};
 
 /// Collector of the metrics of several snapshots.
@@ -124,6 +125,23 @@ const DEVICES: &[Metric] = &[
                     (labels, Value::Count(drops.packets))
                 })
                 .collect()
+        },
+    ),
+    (
+        "dropped_packets_sampled",
+        "Samples of dropped packets, by table and action of the last lookup",
+        MetricType::Counter,
+        |shot| {
+            let samples = shot.device.iter().flat_map(|device| &device.sampled_drops);
+            let labelled = |sample: &SampledDrops| {
+                let labels = vec![
+                    ("reason", sample.reason.clone()),
+                    ("table", sample.table.clone()),
+                    ("action", sample.action.clone()),
+                ];
+                (labels, Value::Count(sample.packets))
+            };
+            samples.map(labelled).collect()
         },
     ),
     (

@@ -18,6 +18,7 @@ use tenancy::{Connection, TenantSwitch, VirtualPort, Vpdp, VpdpId};
 use crate::control_loop::Ending;
 use crate::cpu_port::DEFAULT_CPU;
 use crate::metrics::{MetricsRequest, MetricsSource, Source};
+use crate::observation::{DeviceObservation, ObserverOfVpdps, PacketObservers};
 use crate::process_setup::ProcessSetup;
 use crate::tenancy_host::audit_log;
 use crate::tenancy_host::compile_job::Ready;
@@ -84,6 +85,8 @@ pub struct ControlLoop {
     ask: Sender<MetricsRequest>,
     /// Queue of requests for metrics.
     asked: Receiver<MetricsRequest>,
+    /// Observers of the packets of vPDPs.
+    vpdp_observers: Arc<PacketObservers>,
 }
 
 impl ControlLoop {
@@ -104,10 +107,12 @@ impl ControlLoop {
             hypervisor.set_fairness(Some(cycle_accounting::fairness()));
         }
         let mut board = None;
+        let observers = Arc::<PacketObservers>::default();
         let crew = WorkerPool::new(opened, options.workers, |workers, _| {
             let mut workers = hypervisor.workers(workers);
-            for worker in &mut workers {
+            for (number, worker) in workers.iter_mut().enumerate() {
                 worker.measure_by(cycle_accounting::Cycles::default());
+                worker.observe_by(Box::new(ObserverOfVpdps::new(number, &observers)));
             }
             let (tenants, made) = packet_processor::stations(workers, options.is_fair);
             board = Some(made);
@@ -137,6 +142,7 @@ impl ControlLoop {
             storing: None,
             ask,
             asked,
+            vpdp_observers: observers,
         })
     }
 
@@ -150,6 +156,16 @@ impl ControlLoop {
     /// loop.
     pub(super) fn common(&self) -> &Arc<Common> {
         self.crew.common()
+    }
+
+    /// Returns the observers of the packets at the switch's ports.
+    pub fn observers(&self) -> &Arc<PacketObservers> {
+        self.crew.observers()
+    }
+
+    /// Returns the switch's ports with their names.
+    pub fn switch_ports(&self) -> &[(PortId, String)] {
+        self.crew.ports()
     }
 
     /// Returns the source of the metrics of the switch and of its vPDPs.
@@ -256,6 +272,7 @@ impl ControlLoop {
             let Some(device) = self.hypervisor.device_mut(*id) else {
                 continue;
             };
+            tenant.summaries.turn(device);
             tenant.inbox.look_for_idle(device);
             has_more |= tenant.inbox.serve(device, false);
             let mut note = |line: String| observe(HostEvent::Message(*id, line));
@@ -282,6 +299,12 @@ impl ControlLoop {
                 WorkerEvent::Notice(line) => observe(HostEvent::Notice(line)),
                 WorkerEvent::Link(port, is_up) => self.link_changed(port, is_up),
                 // Tracing is never enabled here.
+                WorkerEvent::Observed(observed) => {
+                    let vpdp = observed.vpdp.and_then(|id| self.hypervisor.vpdp(id));
+                    if let Some(device) = vpdp.and_then(Vpdp::device) {
+                        observed.send(device);
+                    }
+                }
                 WorkerEvent::Traced(_) => {}
             }
         }
@@ -405,8 +428,18 @@ impl ControlLoop {
         };
         let (tenant, cpu, setup) =
             vpdp_server::connect(terms, device).map_err(|error| internal(error.to_string()))?;
+        let ports = setup.ports.clone();
         let added = self.server.add(setup);
         added.map_err(|error| internal(error.to_string()))?;
+        let observation = DeviceObservation {
+            observers: Arc::clone(&self.vpdp_observers),
+            events: self.crew.events().clone(),
+            summaries: tenant.summaries.clone(),
+            ports,
+            vpdp: Some(id),
+        };
+        let device = id.get().into();
+        self.server.observe_by(device, Arc::new(observation));
         self.tell_down(id);
         self.board.connect(id, cpu);
         self.wake_first_station();

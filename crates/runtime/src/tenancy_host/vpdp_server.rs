@@ -13,6 +13,7 @@ use tenancy::{BoundedCompiler, Function, HypervisorError, SlotBook, VpdpId};
 
 use crate::background_indexing::BackgroundIndexing;
 use crate::cpu_port::DEFAULT_CPU;
+use crate::observation::Summaries;
 use crate::tenancy_host::stored;
 use crate::{RuntimeError, compile_bounds};
 
@@ -30,6 +31,8 @@ pub(super) struct Tenant {
     /// Configuration of its future devices, shared with its loader.
     config: Arc<Mutex<DeviceConfig>>,
     shown: Limit,
+    /// Summaries of packets that its clients get.
+    pub(super) summaries: Summaries,
 }
 
 impl Tenant {
@@ -184,6 +187,7 @@ pub(super) fn connect(
         spare: BackgroundIndexing::default(),
         config,
         shown: Limit::default(),
+        summaries: Summaries::default(),
     };
     Ok((tenant, cpu, setup))
 }

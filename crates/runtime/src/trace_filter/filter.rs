@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use packet::Frame;
+use packet::PortId;
 
 /// Ethernet types and IP protocol numbers.
 const IPV4: u16 = 0x0800;
@@ -103,25 +103,25 @@ impl Condition {
     /// Returns true if the packet matches. A comparison with a field that the packet does not
     /// have never holds.
     #[inline]
-    pub(crate) fn matches(&self, frame: &Frame) -> bool {
+    pub(crate) fn matches(&self, port: PortId, bytes: &[u8]) -> bool {
         match self {
             Condition::All => true,
-            Condition::Is(comparison) => comparison.holds(frame),
-            Condition::Has(layer) => layer.begin(frame.bytes()).is_some(),
-            Condition::Not(inner) => !inner.matches(frame),
-            Condition::And(one, other) => one.matches(frame) && other.matches(frame),
-            Condition::Or(one, other) => one.matches(frame) || other.matches(frame),
+            Condition::Is(comparison) => comparison.holds(port, bytes),
+            Condition::Has(layer) => layer.begin(bytes).is_some(),
+            Condition::Not(inner) => !inner.matches(port, bytes),
+            Condition::And(one, other) => one.matches(port, bytes) && other.matches(port, bytes),
+            Condition::Or(one, other) => one.matches(port, bytes) || other.matches(port, bytes),
         }
     }
 }
 
 impl Comparison {
     #[inline]
-    fn holds(&self, frame: &Frame) -> bool {
+    fn holds(&self, port: PortId, bytes: &[u8]) -> bool {
         let found = match self.field {
-            Field::Port => Some(u128::from(frame.ingress.0)),
-            Field::Length => Some(frame.len() as u128),
-            Field::Bytes { layer, at, len } => number(frame.bytes(), layer, at, len),
+            Field::Port => Some(u128::from(port.0)),
+            Field::Length => Some(bytes.len() as u128),
+            Field::Bytes { layer, at, len } => number(bytes, layer, at, len),
         };
         found.is_some_and(|found| self.relation.holds(found & self.mask, self.value))
     }

@@ -28,7 +28,18 @@ impl PacketFilter {
     /// have never holds.
     #[inline]
     pub(crate) fn matches(&self, frame: &Frame) -> bool {
-        self.0.matches(frame)
+        self.0.matches(frame.ingress, frame.bytes())
+    }
+
+    /// Returns true if a frame at this port matches.
+    #[inline]
+    pub(crate) fn matches_at(&self, port: PortId, bytes: &[u8]) -> bool {
+        self.0.matches(port, bytes)
+    }
+
+    /// Returns the filter that every packet matches.
+    pub fn all() -> PacketFilter {
+        PacketFilter(Condition::All)
     }
 }
 
@@ -268,6 +279,25 @@ impl PacketTracer {
         worker.forward(rest, now, sent);
     }
 
+    /// Forwards a frame of which the steps are wanted anyway, and traces it too if it matches.
+    pub(crate) fn forward_traced(
+        &mut self,
+        worker: &mut Worker,
+        frame: &mut Frame,
+        now: Nanos,
+        steps: &mut Vec<TraceEvent>,
+        sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+    ) {
+        self.update();
+        if !self.wants(frame) {
+            return worker.trace(frame, now, steps, sent);
+        }
+        let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
+        let before = steps.len();
+        worker.trace(frame, now, steps, sent);
+        self.give(worker, now, (port, bytes), steps[before..].to_vec());
+    }
+
     /// Returns true if a packet may be traced.
     pub(crate) fn may_want(&self, frame: &Frame) -> bool {
         !self.is_over && self.matches(frame)
@@ -340,6 +370,17 @@ impl PacketTracer {
         let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
         let mut events = Vec::new();
         worker.trace(frame, now, &mut events, sent);
+        self.give(worker, now, (port, bytes), events);
+    }
+
+    /// Delivers the trace of a packet.
+    fn give(
+        &mut self,
+        worker: &Worker,
+        now: Nanos,
+        (port, bytes): (PortId, Vec<u8>),
+        events: Vec<TraceEvent>,
+    ) {
         (self.deliver)(TracedPacket {
             plane: TracedPlane::Software,
             program: Arc::clone(worker.program()),

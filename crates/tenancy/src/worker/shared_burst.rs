@@ -101,7 +101,10 @@ impl Worker {
 
     fn find_function(&mut self, root: &SwitchSnapshot, slot: VpdpIndex) -> Option<NonZeroUsize> {
         let seat = self.seats.get_mut(slot.index())?.as_mut()?;
-        let is_free = |place: &VpdpPlace| place.admission == Admission::Open && place.is_unlimited;
+        let observation = &self.commons.observation;
+        let is_free = |place: &VpdpPlace| {
+            place.admission == Admission::Open && place.is_unlimited && !observation.is_of(place)
+        };
         let is_free = self.fairness.is_none() && root.place(slot).is_some_and(is_free);
         // A vPDP that was served alone, or of which a packet left the fast path, is served alone
         // for the rest of the burst. Each such packet restarts the shared burst.
@@ -314,7 +317,9 @@ impl Worker {
         frames: (&mut [Frame], &[u32]),
         sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
     ) -> usize {
-        let Commons { links, contexts } = &mut self.commons;
+        let Commons {
+            links, contexts, ..
+        } = &mut self.commons;
         let nowhere = &self.nowhere;
         let ways = |slot| root.ways(slot).unwrap_or(EgressMap::none(nowhere));
         let crew = &mut SharedBurstMembers {

@@ -1,0 +1,274 @@
+//! Captures of a running switch: its frames at ports in a pcapng file, which a thread writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use packet::PortId;
+use port::{FrameRecord, PcapWriteError, PcapngWriter};
+use runtime::observation::{
+    CapturedFrame, Observer, ObserverGuard, ObserverLimits, PacketObservers, Taken,
+};
+use runtime::trace_filter::PacketFilter;
+
+use crate::{amount, out};
+
+/// Number of frames that may wait to be written, and of their bytes. More are skipped and counted.
+const MAX_WAITING: usize = 16_384;
+const MAX_WAITING_BYTES: usize = 64 << 20;
+
+/// Interval at which the file is flushed.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// Maximum number of captures of one device in a directory.
+const MAX_FILES: u32 = 10_000;
+
+/// Options of captures.
+#[derive(Args, Clone)]
+pub(crate) struct CaptureOptions {
+    /// Capture the frames at the ports in a pcapng file in this directory, with their direction
+    /// and drop reason (docs/reference/ports.md).
+    #[arg(long = "pcap", value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Capture only frames that this describes, as for --trace.
+    #[arg(long, value_name = "FILTER", requires = "directory")]
+    pcap_filter: Option<PacketFilter>,
+    /// Capture at most this number of bytes of a frame.
+    #[arg(long, value_name = "BYTES", requires = "directory", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pcap_snaplen: u32,
+    /// Capture at most this number of frames a second.
+    #[arg(long, value_name = "FRAMES", requires = "directory", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pcap_rate: u64,
+    /// End the capture when the file has this number of mebibytes.
+    #[arg(long, value_name = "MEBIBYTES", requires = "directory", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pcap_size: u64,
+}
+
+/// Message to the thread that writes.
+enum ToWriter {
+    Frame(CapturedFrame),
+    /// The switch has stopped.
+    End,
+}
+
+/// State shared by the workers and the thread that writes.
+#[derive(Default)]
+struct Shared {
+    /// Bytes of the frames that wait.
+    waiting: AtomicUsize,
+    /// Ends the observer when the capture ends.
+    guard: Mutex<Option<ObserverGuard>>,
+}
+
+impl Shared {
+    fn stop(&self) -> Option<ObserverGuard> {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.take()
+    }
+}
+
+/// A capture of a running switch.
+pub(crate) struct RunningCapture {
+    shared: Arc<Shared>,
+    sender: SyncSender<ToWriter>,
+    thread: JoinHandle<()>,
+    path: PathBuf,
+}
+
+impl RunningCapture {
+    /// Begins to capture the frames at these ports, if a directory is given. `name` is that of the
+    /// switch in the file's name.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn start(
+        options: &CaptureOptions,
+        name: &str,
+        observers: &Arc<PacketObservers>,
+        ports: &[(PortId, String)],
+    ) -> Result<Option<RunningCapture>, String> {
+        let Some(directory) = &options.directory else {
+            return Ok(None);
+        };
+        let made = std::fs::create_dir_all(directory);
+        made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        let mut writer = create(directory, name)?;
+        let numbers = ports.iter().map(|(port, _)| *port).collect();
+        for (_, name) in ports {
+            writer.add_interface(name, options.pcap_snaplen);
+        }
+        // Shows at the start whether the file can be written.
+        writer.flush().map_err(|error| error.to_string())?;
+        let path = writer.path().to_owned();
+        out::note(&format!("frames are captured in {}", path.display()));
+        let (sender, frames) = mpsc::sync_channel(MAX_WAITING);
+        let shared = Arc::<Shared>::default();
+        let filter = options.pcap_filter.clone();
+        let filter = filter.unwrap_or_else(PacketFilter::all);
+        let limits = ObserverLimits {
+            packets: None,
+            rate: options.pcap_rate,
+        };
+        let give = give(&shared, &sender);
+        let snap_len = options.pcap_snaplen as usize;
+        let observer = Observer::of_frames(filter, None, limits, snap_len, give);
+        let guard = observers.add(observer).map_err(|error| error.to_string())?;
+        *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        let file = CaptureFile {
+            writer,
+            numbers,
+            max_bytes: options.pcap_size << 20,
+        };
+        let thread = std::thread::Builder::new().name("capture".to_owned());
+        let thread = thread.spawn({
+            let shared = Arc::clone(&shared);
+            move || file.write_all(&frames, &shared)
+        });
+        Ok(Some(RunningCapture {
+            shared,
+            sender,
+            thread: thread.map_err(|error| format!("cannot start a thread: {error}"))?,
+            path,
+        }))
+    }
+
+    /// Completes the file. Must be called when the switch has stopped. Says what the file lacks.
+    pub(crate) fn finish(self) {
+        let guard = self.shared.stop();
+        // The thread may have ended.
+        let _ = self.sender.send(ToWriter::End);
+        if let Err(panic) = self.thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+        let skipped = guard.map_or(0, |guard| guard.observer().skipped());
+        if skipped > 0 {
+            let frames = amount::count(skipped, "frame");
+            out::note(&format!(
+                "warning: {} lacks {frames}, which came faster than captures may grow",
+                self.path.display()
+            ));
+        }
+    }
+}
+
+/// Returns the function that gives frames to the thread that writes. It never waits.
+fn give(
+    shared: &Arc<Shared>,
+    sender: &SyncSender<ToWriter>,
+) -> impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static {
+    let (shared, sender) = (Arc::clone(shared), sender.clone());
+    move |frame| {
+        let bytes = frame.bytes.len();
+        let has_room = shared.waiting.fetch_add(bytes, AcqRel) + bytes <= MAX_WAITING_BYTES;
+        if has_room && sender.try_send(ToWriter::Frame(frame)).is_ok() {
+            return Taken::Yes;
+        }
+        shared.waiting.fetch_sub(bytes, AcqRel);
+        Taken::Full
+    }
+}
+
+/// Creates the first file of a name that does not exist: `NAME.pcapng`, `NAME-2.pcapng` and so on.
+/// So a switch that starts again keeps what it captured before.
+fn create(directory: &Path, name: &str) -> Result<PcapngWriter, String> {
+    let mut number = 1;
+    loop {
+        let file = match number {
+            1 => format!("{name}.pcapng"),
+            number => format!("{name}-{number}.pcapng"),
+        };
+        match PcapngWriter::create_new(&directory.join(file)) {
+            Err(error)
+                if error.source.kind() == std::io::ErrorKind::AlreadyExists
+                    && number < MAX_FILES =>
+            {
+                number += 1;
+            }
+            made => return made.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+/// A file of a capture.
+struct CaptureFile {
+    writer: PcapngWriter,
+    /// Numbers of the ports, by index of the interface.
+    numbers: Vec<PortId>,
+    max_bytes: u64,
+}
+
+impl CaptureFile {
+    /// Writes frames until the switch stops, the file is full, or it cannot be written. The switch
+    /// goes on in any case.
+    fn write_all(mut self, frames: &Receiver<ToWriter>, shared: &Shared) {
+        let mut next_flush = Instant::now() + FLUSH_EVERY;
+        loop {
+            let pause = next_flush.saturating_duration_since(Instant::now());
+            let written = match frames.recv_timeout(pause) {
+                Ok(ToWriter::Frame(frame)) => {
+                    shared.waiting.fetch_sub(frame.bytes.len(), AcqRel);
+                    self.write(&frame)
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Ok(ToWriter::End) | Err(RecvTimeoutError::Disconnected) => {
+                    if let Err(error) = self.writer.flush() {
+                        self.note_end(&error);
+                    }
+                    return;
+                }
+            };
+            let is_due = Instant::now() >= next_flush;
+            let written = written.and_then(|()| match is_due {
+                true => {
+                    next_flush = Instant::now() + FLUSH_EVERY;
+                    self.writer.flush()
+                }
+                false => Ok(()),
+            });
+            if let Err(error) = written {
+                shared.stop();
+                return self.note_end(&error);
+            }
+            if self.writer.bytes() >= self.max_bytes {
+                shared.stop();
+                match self.writer.flush() {
+                    Ok(()) => out::note(&format!(
+                        "{} has {}; no more is captured, the switch goes on",
+                        self.writer.path().display(),
+                        amount::bytes(self.writer.bytes())
+                    )),
+                    Err(error) => self.note_end(&error),
+                }
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, frame: &CapturedFrame) -> Result<(), PcapWriteError> {
+        let interface = self.numbers.iter().position(|port| *port == frame.port);
+        // Every frame is of a port of the switch.
+        let Some(interface) = interface else {
+            return Ok(());
+        };
+        self.writer.write(FrameRecord {
+            interface: interface as u32,
+            time: frame.time,
+            bytes: &frame.bytes,
+            length: frame.length,
+            direction: frame.direction,
+            comment: frame.comment.as_deref(),
+        })
+    }
+
+    fn note_end(&self, error: &PcapWriteError) {
+        out::note(&format!(
+            "warning: cannot write {}: {}; no more is captured, the switch goes on",
+            error.file.display(),
+            error.source
+        ));
+    }
+}

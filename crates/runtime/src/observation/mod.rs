@@ -1,0 +1,349 @@
+//! Observation of the packets of a running switch: captures of frames at ports, traces, and
+//! summaries of the ways of packets. Observers come and go while the switch runs.
+//!
+//! A frame that an observer takes leaves its burst and is processed alone, so that what happens to
+//! it is known. All others are processed at full speed.
+
+mod drop_sites;
+mod paths;
+mod service;
+mod vpdps;
+mod worker;
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use packet::{Nanos, PortId};
+use port::FrameDirection;
+use tenancy::VpdpId;
+
+use crate::trace_filter::{PacketFilter, TracedPacket};
+use paths::PathTable;
+
+pub(crate) use drop_sites::DropSites;
+pub use drop_sites::SampledDrops;
+pub use service::Unrendered;
+pub(crate) use service::{DeviceObservation, Summaries};
+pub(crate) use vpdps::ObserverOfVpdps;
+pub(crate) use worker::{ReceivedObservers, SentObservers};
+
+/// Maximum number of observers of a switch, or of all vPDPs of a switch.
+const MAX_OBSERVERS: usize = 64;
+
+/// Maximum number of observers of one device.
+const MAX_OF_DEVICE: usize = 8;
+
+/// Length of the windows in which packets are counted against a rate.
+const WINDOW: Nanos = Nanos::from_millis(10);
+const WINDOWS_A_SECOND: u64 = 100;
+
+/// A frame that an observer has taken at a port.
+#[derive(Debug)]
+pub struct CapturedFrame {
+    /// The port.
+    pub port: PortId,
+    /// Its direction at the port.
+    pub direction: FrameDirection,
+    /// Time since 1970.
+    pub time: Nanos,
+    /// Length of the whole frame.
+    pub length: usize,
+    /// The first bytes of the frame.
+    pub bytes: Box<[u8]>,
+    /// The reason for which the frame was dropped, if it was: `dropped: tail_drop`.
+    pub comment: Option<String>,
+}
+
+/// Outcome of giving something to the consumer of an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The consumer has it.
+    Yes,
+    /// The consumer has no room now.
+    Full,
+}
+
+type Deliver<T> = Box<dyn Fn(T) -> Taken + Send + Sync>;
+
+/// Purpose of an observer: what it wants of its packets.
+enum Wish {
+    /// The first bytes of the frames, when they come and when they leave.
+    Frames {
+        snap_len: usize,
+        deliver: Deliver<CapturedFrame>,
+    },
+    /// All steps of the packets.
+    Traces(Deliver<TracedPacket>),
+    /// Counts of packets by their way.
+    Paths(PathTable),
+}
+
+/// Limits of an observer.
+#[derive(Clone, Copy, Debug)]
+pub struct ObserverLimits {
+    /// Maximum number of packets.
+    pub packets: Option<u64>,
+    /// Maximum number of packets a second.
+    pub rate: u64,
+}
+
+/// Observer of packets that match a filter.
+pub struct Observer {
+    filter: PacketFilter,
+    /// The port at which frames are observed; all ports without one.
+    port: Option<PortId>,
+    /// The vPDP of which packets are observed; the switch without one.
+    vpdp: Option<VpdpId>,
+    wish: Wish,
+    /// Packets that may still be taken.
+    left: AtomicU64,
+    /// Maximum number of packets of a window.
+    rate: u64,
+    /// Number of the present window, and of its packets.
+    window: AtomicU64,
+    in_window: AtomicU64,
+    /// Matching packets that were not taken.
+    skipped: AtomicU64,
+}
+
+impl Observer {
+    fn new(
+        filter: PacketFilter,
+        port: Option<PortId>,
+        limits: ObserverLimits,
+        wish: Wish,
+    ) -> Observer {
+        Observer {
+            filter,
+            port,
+            vpdp: None,
+            wish,
+            left: AtomicU64::new(limits.packets.unwrap_or(u64::MAX)),
+            rate: limits.rate.div_ceil(WINDOWS_A_SECOND),
+            window: AtomicU64::new(0),
+            in_window: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns an observer that captures frames: at most `snap_len` bytes of each.
+    pub fn of_frames(
+        filter: PacketFilter,
+        port: Option<PortId>,
+        limits: ObserverLimits,
+        snap_len: usize,
+        deliver: impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static,
+    ) -> Observer {
+        let deliver = Box::new(deliver);
+        Observer::new(filter, port, limits, Wish::Frames { snap_len, deliver })
+    }
+
+    fn of_traces(
+        filter: PacketFilter,
+        limits: ObserverLimits,
+        deliver: impl Fn(TracedPacket) -> Taken + Send + Sync + 'static,
+    ) -> Observer {
+        Observer::new(filter, None, limits, Wish::Traces(Box::new(deliver)))
+    }
+
+    fn of_paths(filter: PacketFilter, limits: ObserverLimits) -> Observer {
+        Observer::new(filter, None, limits, Wish::Paths(PathTable::default()))
+    }
+
+    /// Returns the observer, for packets of this vPDP.
+    fn of_vpdp(self, vpdp: Option<VpdpId>) -> Observer {
+        Observer { vpdp, ..self }
+    }
+
+    /// Returns the number of matching packets that were not taken, for their rate or because the
+    /// consumer had no room.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Relaxed)
+    }
+
+    #[inline]
+    fn matches(&self, port: PortId, bytes: &[u8]) -> bool {
+        self.port.is_none_or(|own| own == port) && self.filter.matches_at(port, bytes)
+    }
+
+    /// Counts a matching packet. Returns true if it is taken.
+    #[cold]
+    fn takes(&self, now: Nanos) -> bool {
+        let window = now.0 / WINDOW.0;
+        if self.window.swap(window, Relaxed) != window {
+            self.in_window.store(0, Relaxed);
+        }
+        if self.in_window.fetch_add(1, Relaxed) >= self.rate {
+            self.skip();
+            return false;
+        }
+        let lower = |left: u64| left.checked_sub(1);
+        self.left.fetch_update(AcqRel, Acquire, lower).is_ok()
+    }
+
+    fn skip(&self) {
+        self.skipped.fetch_add(1, Relaxed);
+    }
+
+    fn wants_frames(&self) -> bool {
+        matches!(self.wish, Wish::Frames { .. })
+    }
+
+    /// Delivers a frame at a port, if the observer captures frames.
+    fn capture(&self, frame: SeenFrame<'_>) {
+        let Wish::Frames { snap_len, deliver } = &self.wish else {
+            return;
+        };
+        let bytes = &frame.bytes[..frame.bytes.len().min(*snap_len)];
+        let captured = CapturedFrame {
+            port: frame.port,
+            direction: frame.direction,
+            time: frame.time,
+            length: frame.bytes.len(),
+            bytes: bytes.into(),
+            comment: frame.dropped.map(|reason| format!("dropped: {reason}")),
+        };
+        if deliver(captured) == Taken::Full {
+            self.skip();
+        }
+    }
+}
+
+/// A frame at a port, with the reason for which it was dropped.
+#[derive(Clone, Copy)]
+struct SeenFrame<'f> {
+    port: PortId,
+    direction: FrameDirection,
+    time: Nanos,
+    bytes: &'f [u8],
+    dropped: Option<&'static str>,
+}
+
+/// Error: the switch or the vPDP has as many observers as it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyObservers;
+
+impl std::fmt::Display for TooManyObservers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("too many captures, traces and summaries run already; end one of them")
+    }
+}
+
+impl std::error::Error for TooManyObservers {}
+
+type Observers = Arc<[Arc<Observer>]>;
+
+/// The observers of a switch.
+#[derive(Default)]
+pub struct PacketObservers {
+    /// Number of changes so far. Workers compare it once a round.
+    changes: AtomicU64,
+    all: Mutex<Observers>,
+}
+
+impl PacketObservers {
+    /// Adds an observer, up to the end of the guard's life.
+    ///
+    /// # Errors
+    /// There are as many as there may be.
+    pub fn add(self: &Arc<Self>, observer: Observer) -> Result<ObserverGuard, TooManyObservers> {
+        let observer = Arc::new(observer);
+        let mut all = self.lock();
+        let of_device = all.iter().filter(|other| other.vpdp == observer.vpdp);
+        if all.len() >= MAX_OBSERVERS || of_device.count() >= MAX_OF_DEVICE {
+            return Err(TooManyObservers);
+        }
+        *all = all.iter().chain([&observer]).cloned().collect();
+        self.changes.fetch_add(1, Release);
+        Ok(ObserverGuard {
+            observer,
+            of: Arc::clone(self),
+        })
+    }
+
+    fn remove(&self, observer: &Arc<Observer>) {
+        let mut all = self.lock();
+        let others = all.iter().filter(|other| !Arc::ptr_eq(other, observer));
+        *all = others.cloned().collect();
+        self.changes.fetch_add(1, Release);
+    }
+
+    /// Returns the observers if they have changed since the number of changes was `seen`.
+    #[inline]
+    fn changed_since(&self, seen: &mut u64) -> Option<Observers> {
+        let changes = self.changes.load(Acquire);
+        if changes == *seen {
+            return None;
+        }
+        *seen = changes;
+        Some(Arc::clone(&self.lock()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Observers> {
+        // The list is replaced as a whole.
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Guard of an observer, which ends with it.
+pub struct ObserverGuard {
+    observer: Arc<Observer>,
+    of: Arc<PacketObservers>,
+}
+
+impl ObserverGuard {
+    /// Returns the observer.
+    pub fn observer(&self) -> &Arc<Observer> {
+        &self.observer
+    }
+}
+
+impl Drop for ObserverGuard {
+    fn drop(&mut self) {
+        self.of.remove(&self.observer);
+    }
+}
+
+/// Returns the time since 1970.
+fn wall_clock() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 is not set.
+    Nanos::from(since.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(packets: Option<u64>, rate: u64) -> ObserverLimits {
+        ObserverLimits { packets, rate }
+    }
+
+    #[test]
+    fn an_observer_takes_no_more_than_its_count_and_its_rate() {
+        let observer = Observer::of_paths(PacketFilter::all(), limits(Some(5), 300));
+        let taken = |at: Nanos| (0..10).filter(|_| observer.takes(at)).count();
+        assert_eq!(taken(Nanos(0)), 3);
+        assert_eq!(observer.skipped(), 7);
+        assert_eq!(taken(WINDOW), 2);
+        assert_eq!(taken(Nanos(WINDOW.0 * 2)), 0);
+    }
+
+    #[test]
+    fn observers_come_and_go_and_are_bounded() {
+        let all = Arc::<PacketObservers>::default();
+        let mut seen = 0;
+        assert!(all.changed_since(&mut seen).is_none());
+        let add = || all.add(Observer::of_paths(PacketFilter::all(), limits(None, 1)));
+        let guards: Vec<_> = (0..MAX_OF_DEVICE).map(|_| add().unwrap()).collect();
+        assert_eq!(all.changed_since(&mut seen).unwrap().len(), MAX_OF_DEVICE);
+        assert_eq!(add().err(), Some(TooManyObservers));
+        drop(guards);
+        assert_eq!(all.changed_since(&mut seen).unwrap().len(), 0);
+        assert!(all.changed_since(&mut seen).is_none());
+    }
+}
