@@ -57,7 +57,7 @@ V1Switch(P(), Verify(), In(), Out(), Compute(), Deparse()) main;
     )
 }
 
-/// Returns entries for all kinds with this mark, and further ones, whose number changes with it.
+/// Returns entries for all kinds with this mark, and further ones: their number changes with it.
 fn entries(mark: u8) -> String {
     let own = (0..KINDS).map(|kind| entry(kind, mark));
     let more = (0..mark % 5).map(|kind| entry(100 + kind, 0));

@@ -16,7 +16,7 @@ use crate::control::{Action, Change, ControlError, TableEntry};
 use crate::device::Device;
 use crate::object::{Object, ObjectPlace};
 
-/// What identifies an entry in a table: its matches and its priority.
+/// Identity of an entry in a table: its matches and its priority.
 type EntryKey = (Box<[FieldMatch]>, Option<i32>);
 
 /// Members and groups of action profiles that a synchronisation removes.

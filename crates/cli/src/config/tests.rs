@@ -5,7 +5,7 @@ use clap::CommandFactory;
 use super::*;
 use crate::Cli;
 
-/// Values of options whose form their name gives.
+/// Returns a value of an option. The name of its value says which form it has.
 fn sample(arg: &Arg) -> String {
     if let Some(first) = arg.get_possible_values().first() {
         return first.get_name().to_owned();

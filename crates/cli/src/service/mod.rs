@@ -18,7 +18,7 @@ use crate::out;
 pub(crate) use files::DeviceFiles;
 use notify::{Notifier, watchdog};
 
-/// What SIGHUP reads again.
+/// Files that SIGHUP reads again, with the parts of the switch that they describe.
 #[derive(Default)]
 pub(crate) struct Reload {
     certificates: Option<CertificateFiles>,
