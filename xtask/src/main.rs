@@ -1,7 +1,7 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
 //! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `package`, `placement-peer`,
 //! `pof-clients`, `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`, `split-routes`,
-//! `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all of its own set-up.
+//! `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]

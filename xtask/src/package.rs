@@ -176,7 +176,7 @@ impl Package {
         let file = folder.join(file);
         let mut pack = Command::new("dpkg-deb");
         finish(
-            pack.args(["--root-owner-group", "--build"])
+            pack.args(["--root-owner-group", "-Zgzip", "--build"])
                 .arg(tree)
                 .arg(&file),
         )?;
