@@ -1,8 +1,8 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `placement-peer`, `pof-clients`,
-//! `reflex-elections`, `reflex-linear`, `reflex-peers`, `reflex-soak`, `split-programs`,
-//! `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`, `tutorials`. Each does all
-//! of its own set-up.
+//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `package`, `placement-peer`,
+//! `pof-clients`, `reflex-elections`, `reflex-linear`, `reflex-peers`, `reflex-soak`,
+//! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`,
+//! `tutorials`. Each does its own set-up.
 
 mod aggregate;
 #[cfg(target_os = "linux")]
@@ -18,6 +18,7 @@ mod fuzz;
 mod kernel;
 mod limited;
 mod nanopu;
+mod package;
 mod placement_peer;
 #[cfg(target_os = "linux")]
 mod pof_clients;
@@ -102,6 +103,8 @@ enum Task {
     /// Check the model of the nanoPU: images against their sources, riscv-tests, random programs
     /// against `qemu-riscv64`. What cannot be had is skipped.
     Nanopu(nanopu::Options),
+    /// Make the Debian package and check it, with `--root` in a clean Debian root.
+    Package(package::Options),
     /// Send frames to POFSwitch and to our POF switch with the same random lists, and compare.
     /// Needs root for network namespaces, git and gcc; without them it is skipped.
     #[cfg(target_os = "linux")]
@@ -145,6 +148,7 @@ fn main() -> ExitCode {
         Task::ReflexLinear(options) => consensus::run_linear(&root(), &options),
         Task::Kernel(options) => kernel::run(&root(), &options),
         Task::Nanopu(options) => nanopu::run(&root(), &options),
+        Task::Package(options) => package::run(&options),
         Task::PlacementPeer(options) => placement_peer::run(&root(), &options),
         #[cfg(target_os = "linux")]
         Task::PofClients(options) => pof_clients::run(&root(), &options),

@@ -17,11 +17,13 @@ use tracing::level_filters::LevelFilter;
 
 use crate::args::Io;
 use crate::capture::{CaptureOptions, RunningCapture};
+use crate::config::ConfigOption;
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
 use crate::state::Keeping;
+use crate::service::{CertificateFiles, Reload, Service};
 use crate::{Ended, out};
 
 #[derive(Args)]
@@ -34,8 +36,9 @@ use crate::{Ended, out};
                   curl -s http://127.0.0.1:9100/metrics | grep 'vpdp=\"blue\"'\n\nEach virtual data plane is a P4Runtime device whose device_id is its \
                   number. With --tls-client-ca, \
                   --allow NAME=* names the operators; who owns a virtual data plane controls that one alone. docs/how-to/tenants.md has the rest.\n\nStops \
-                  on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given \
-                  or when the last port has gone, 2 for wrong usage."
+                  on SIGINT (Ctrl-C) and SIGTERM with a final report. SIGHUP reads the certificates again. Exit status: 0 when stopped by a signal, 1 for \
+                  errors in what was given or when the last port has gone, 2 for wrong usage, 78 for errors in the file of --config or in files that it \
+                  names."
 )]
 pub(crate) struct Options {
     /// Serve operators and controllers here.
@@ -78,6 +81,8 @@ pub(crate) struct Options {
     keeping: Keeping,
     #[command(flatten)]
     capture: CaptureOptions,
+    #[command(flatten)]
+    config: ConfigOption,
     // Last: options after it would be listed under its heading.
     #[command(flatten)]
     slots: SlotOptions,
@@ -129,11 +134,20 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     log::begin(options.log);
     MetricsServer::check(options.metrics)?;
     let (mut habits, urgency) = options.workers.begin(1);
-    check_ports(&options.ports)?;
-    let listen = options.guard.listen(options.address)?;
-    check_reach(&listen)?;
+    let listen = match check_files(options) {
+        Ok(listen) => listen,
+        Err(error) => {
+            out::error(&error);
+            return Ok(Ended::Misconfigured);
+        }
+    };
     let stored = options.keeping.open_host()?;
     let server = OperatorServer::start(listen, urgency)?;
+    let certificates = CertificateFiles {
+        server: server.certificates(),
+        guard: options.guard.clone(),
+        address: options.address,
+    };
     let workers = options.workers.number();
     let open = |spec| run::open(spec, options.io, workers);
     let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
@@ -164,7 +178,10 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         control_loop.observers(),
         control_loop.switch_ports(),
     )?;
+    let status = format!("virtual data planes on {}", specs.join(", "));
+    let service = Service::start(early, Reload::new(Some(certificates), None), &status)?;
     let ended = control_loop.run(early, &mut show);
+    drop(service);
     if let Some(capture) = capture {
         capture.finish();
     }
@@ -181,6 +198,25 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
         Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
     }
+}
+
+/// Checks the options and the files that they name. Opens no port.
+///
+/// # Errors
+/// The first error.
+pub(crate) fn check(options: &Options) -> Result<(), String> {
+    MetricsServer::check(options.metrics)?;
+    check_files(options).map(drop)
+}
+
+/// Returns the address with its certificates. They and the ports are checked.
+fn check_files(options: &Options) -> Result<Listen, String> {
+    check_ports(&options.ports)?;
+    let listen = options.guard.listen(options.address)?;
+    check_reach(&listen)?;
+    let checked = listen.check_certificates();
+    checked.map_err(|error| error.to_string())?;
+    Ok(listen)
 }
 
 /// Shows an event of the switch.

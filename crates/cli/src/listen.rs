@@ -9,7 +9,7 @@ use p4rt::{Allow, Clients, Listen, Reach, Tls};
 use crate::args::{limits, read};
 
 /// Access control of the server.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Guard {
     /// Serve P4Runtime by TLS with this certificate (PEM), the server's first and then those
     /// between it and its CA.
@@ -56,6 +56,11 @@ impl Guard {
             tls: self.tls()?,
             reach,
         })
+    }
+
+    /// Returns true if the server has a certificate.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls_cert.is_some()
     }
 
     fn tls(&self) -> Result<Option<Tls>, String> {

@@ -2,7 +2,7 @@
 //! the compiler. Switches run in `runtime`.
 //!
 //! **In:** command lines. **Out:** text for people, JSON for programs, exit status 0 (done), 1
-//! (errors in the input), 2 (wrong usage).
+//! (errors in the input), 2 (wrong usage), 78 (errors in a file of options).
 //!
 //! Each subcommand is a module with its `Options` and a `run` function. Tests: `tests/`, which
 //! run the built binary as a new user would.
@@ -14,6 +14,7 @@ mod capture;
 mod cells;
 mod check;
 mod completions;
+mod config;
 mod configure;
 mod control;
 mod ctl;
@@ -32,6 +33,7 @@ mod reflex;
 mod replay;
 mod run;
 mod serve;
+mod service;
 mod show;
 mod split;
 mod stage_slot;
@@ -43,11 +45,13 @@ mod trace;
 mod veth;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use command::{Ended, args, captures, compile, engine, handlers};
+use config::ConfigFile;
 use runtime::ProcessSetup;
 use support::amount;
 use terminal::{live, log, out};
@@ -128,6 +132,8 @@ enum Command {
     /// Measure figures of papers, and compare them with the papers' own.
     #[cfg(feature = "lab")]
     Experiment(lab::experiment::ExperimentOptions),
+    /// Check files of options for `--config`, or start a switch by one.
+    Config(config::Options),
     /// Print the completion script of a shell for this command.
     Completions(completions::Options),
 }
@@ -138,21 +144,108 @@ enum Command {
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Exit status of a switch that has wrong options in a file, or is started with `--config` and has
+/// errors in the files that its options name: `EX_CONFIG` of sysexits.h.
+const MISCONFIGURED: u8 = 78;
+
+/// A command line that was parsed.
+struct Parsed {
+    cli: Cli,
+    /// True if options come from a file.
+    has_file: bool,
+}
+
+/// Parses a command line with the options of the file that it names. Shows errors, and returns the
+/// exit status if there are any.
+fn parse(words: &[OsString]) -> Result<Parsed, ExitCode> {
+    let command = Cli::command();
+    let named = config::named_file(words);
+    let file = named.map(|(name, file)| ConfigFile::read(&command, &file, Some(name)));
+    let file = file.transpose().map_err(|error| misconfigured(&error))?;
+    let whole = match &file {
+        Some(file) => file.insert_into(&command, words),
+        None => words.to_vec(),
+    };
+    let matches = command.try_get_matches_from(&whole);
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let error = match (parsed, file) {
+        (Ok(cli), file) => {
+            let has_file = file.is_some();
+            return Ok(Parsed { cli, has_file });
+        }
+        (Err(error), Some(file)) if error.use_stderr() => {
+            return Err(misconfigured(&file.place(&error)));
+        }
+        (Err(error), _) => error,
+    };
+    let _ = error.print();
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(setting) = torn_setting(words)
+    {
+        out::note(&format!("hint: did you mean `{setting}`?"));
+    }
+    let status = u8::try_from(error.exit_code()).unwrap_or(2);
+    Err(ExitCode::from(status))
+}
+
+fn misconfigured(error: &str) -> ExitCode {
+    out::error(error);
+    ExitCode::from(MISCONFIGURED)
+}
+
+/// Parses the command line that a file of options stands for.
+fn parse_file(path: &Path) -> Result<Parsed, ExitCode> {
+    let command = Cli::command();
+    let file = ConfigFile::read(&command, path, None);
+    let file = file.map_err(|error| misconfigured(&error))?;
+    let name = file.command().map_err(|error| misconfigured(&error))?;
+    let words = ["polyplane", name, "--config"].map(OsString::from);
+    let words: Vec<OsString> = words.into_iter().chain([path.into()]).collect();
+    parse(&words)
+}
+
+/// Checks a file of options, and the files that it names.
+fn check_file(path: &Path) -> Result<ExitCode, ExitCode> {
+    let checked = match parse_file(path)?.cli.command {
+        Command::Run(options) => run::check(&options),
+        Command::Serve(options) => serve::check(&options),
+        Command::Host(options) => host::check(&options),
+        _ => Ok(()),
+    };
+    checked.map_err(|error| misconfigured(&error))?;
+    out::line(&format!("{}: no errors", path.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
 fn main() -> ExitCode {
     support::work::set_memory_probe(thread_memory::thread_bytes);
     let words: Vec<OsString> = std::env::args_os().collect();
-    let matches = Cli::command().try_get_matches_from(&words);
-    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            if error.kind() == ErrorKind::UnknownArgument
-                && let Some(setting) = torn_setting(&words)
-            {
-                out::note(&format!("hint: did you mean `{setting}`?"));
-            }
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    let parsed = match parse(&words) {
+        Ok(parsed) => parsed,
+        Err(status) => return status,
+    };
+    let parsed = match parsed.cli.command {
+        Command::Config(config::Options {
+            action: config::Action::Check(asked),
+        }) => {
+            // Programs are compiled.
+            let checked = std::thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn(move || check_file(&asked.file));
+            return match checked.map(std::thread::JoinHandle::join) {
+                Ok(Ok(Ok(status) | Err(status))) => status,
+                Ok(Err(_)) => ExitCode::from(101),
+                Err(_) => ExitCode::FAILURE,
+            };
         }
+        Command::Config(config::Options {
+            action: config::Action::Start(asked),
+        }) => parse_file(&asked.file),
+        _ => Ok(parsed),
+    };
+    let Parsed { cli, has_file } = match parsed {
+        Ok(parsed) => parsed,
+        Err(status) => return status,
     };
     let early = match prepare(&cli.command) {
         Ok(early) => early,
@@ -182,7 +275,8 @@ fn main() -> ExitCode {
     };
     match ended {
         Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::WithErrors) => ExitCode::from(1),
+        Ok(Ended::Misconfigured) if has_file => ExitCode::from(MISCONFIGURED),
+        Ok(Ended::WithErrors | Ended::Misconfigured) => ExitCode::from(1),
         Err(message) => {
             out::error(&message);
             ExitCode::from(1)
@@ -265,5 +359,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         #[cfg(feature = "lab")]
         Command::Experiment(options) => lab::experiment::run(&options, &|| early.take_signal()),
         Command::Completions(options) => completions::run(&options),
+        // `main` has parsed the command that its file is for.
+        Command::Config(_) => Ok(Ended::Well),
     }
 }

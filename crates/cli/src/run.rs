@@ -16,9 +16,10 @@ use port::{Cores, OpenedPort, Poller, PortSpec};
 use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
-    ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, Ending, Forwarder,
-    ForwarderEvent, ForwarderOptions, MakeFilter, MetricsServer, MetricsSource, NotificationLevel,
-    ProcessSetup, Served, StopSources, TraceSelection, WorkerConfig, compile_pool,
+    ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, DeviceReload, Ending,
+    Forwarder, ForwarderEvent, ForwarderOptions, MakeFilter, MetricsServer, MetricsSource,
+    NotificationLevel, ProcessSetup, Served, StopSources, StoredDevice, TraceSelection,
+    WorkerConfig, compile_pool,
 };
 use serde::Serialize;
 use support::wakeup::WakeupFd;
@@ -28,6 +29,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::args::{Io, MAX_WORKERS, Setup, Source};
 use crate::capture::{CaptureOptions, RunningCapture};
+use crate::config::ConfigOption;
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
@@ -35,6 +37,7 @@ use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
 use crate::offload::arguments::{OffloadArguments, OffloadPorts, roles};
+use crate::service::{CertificateFiles, DeviceFiles, Reload, Service};
 use crate::state::Keeping;
 use crate::{Ended, amount, compile, configure, out};
 use tracer::Tracer;
@@ -47,13 +50,14 @@ const PORTS_SHOWN: usize = 4;
 
 #[derive(Args)]
 #[command(
-    after_help = "Stops on SIGINT (Ctrl-C), SIGTERM and SIGHUP with a final report. Needs CAP_NET_RAW: run it with sudo, or give the capability \
+    after_help = "Stops on SIGINT (Ctrl-C) and SIGTERM with a final report. SIGHUP reads the program, the entries and the certificates again and makes the \
+                  switch equal to them, without loss; a file with an error changes nothing. Needs CAP_NET_RAW: run it with sudo, or give the capability \
                   to the program. AF_XDP, the faster way to carry frames, needs root.\n\nA FILTER joins conditions by and, or, not and parentheses: a \
                   field, one of == != < <= > >=, and a value. Fields are port, len, eth.src, eth.dst, eth.type, vlan.id, ipv4.src, ipv4.dst, \
                   ipv4.protocol, ipv4.ttl, ipv6.src, ipv6.dst, ipv6.next, ipv6.hops, tcp.src, tcp.dst, udp.src, udp.dst and bytes[OFFSET:LENGTH]; \
                   a header alone (arp, vlan, ipv4, ipv6, icmp, icmp6, tcp, udp) asks whether there is one, all means every packet. \
                   docs/reference/trace.md tells more.\n\nExit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port has gone, 2 \
-                  for wrong usage.",
+                  for wrong usage, 78 for errors in the file of --config or in files that it names.",
     // These options configure the server.
     mut_group("Guard", |group| group.requires("address")),
     mut_group("Cpu", |group| group.requires("address"))
@@ -91,6 +95,8 @@ pub(crate) struct Options {
     keeping: Keeping,
     #[command(flatten)]
     offload: OffloadArguments,
+    #[command(flatten)]
+    config: ConfigOption,
 }
 
 /// Options of packet forwarding.
@@ -253,10 +259,23 @@ pub(crate) fn notifications() -> NotificationLevel {
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
     options.carrying.check()?;
     let (habits, urgency) = options.carrying.begin(1);
-    let Some(device) = device(options)? else {
-        return Ok(Ended::WithErrors);
+    let found = kept(options)?;
+    let made = device(options, found).and_then(|made| {
+        let Some(device) = made else {
+            return Ok(None);
+        };
+        options.offload.check_tables(device.program())?;
+        check_certificates(options)?;
+        Ok(Some(device))
+    });
+    let device = match made {
+        Ok(Some(device)) => device,
+        Ok(None) => return Ok(Ended::Misconfigured),
+        Err(error) => {
+            out::error(&error);
+            return Ok(Ended::Misconfigured);
+        }
     };
-    options.offload.check_tables(device.program())?;
     let carrying = &options.carrying;
     let start = |address| {
         let compilations = Compilations::new(compile_pool());
@@ -282,9 +301,15 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         let server = Server::start(listen, vec![setup], urgency);
         let server = server.map_err(|error| error.to_string())?;
         out::note(&format!("P4Runtime is served at {}", server.address()));
-        Ok::<_, String>((line, ControllerChannel::new(&Arc::new(server), id)))
+        let certificates = CertificateFiles {
+            server: server.certificates(),
+            guard: options.guard.clone(),
+            address,
+        };
+        let channel = ControllerChannel::new(&Arc::new(server), id);
+        Ok::<_, String>(((line, channel), certificates))
     };
-    let control = options.address.map(start).transpose()?;
+    let (control, certificates) = options.address.map(start).transpose()?.unzip();
     let carried = ForwardedFrames {
         id: options.device_id(),
         what: options.source.program.display().to_string(),
@@ -295,17 +320,53 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         extension: None,
         offload: Some(options.offload.clone()),
     };
-    carry(vec![carried], habits, carrying, early)
+    let files = DeviceFiles::new(&options.source, &options.setup, options.choice);
+    let reload = ReloadFiles {
+        certificates,
+        device: Some(files),
+    };
+    carry(vec![carried], habits, carrying, (early, Some(reload)))
+}
+
+/// Checks the options and the files that they name. Opens no port and no directory.
+///
+/// # Errors
+/// The first error of a file, with its place.
+pub(crate) fn check(options: &Options) -> Result<(), String> {
+    options.carrying.check()?;
+    PortSpec::check_distinct(&options.ports).map_err(|error| error.to_string())?;
+    PortSpec::check_interfaces(&options.ports).map_err(|error| error.to_string())?;
+    let files = DeviceFiles::new(&options.source, &options.setup, options.choice);
+    let made = files.read()?;
+    let program = made.wanted.program();
+    for spec in &options.ports {
+        configure::check_port(program, spec.id)?;
+    }
+    options.offload.check_tables(program)?;
+    check_certificates(options)
+}
+
+fn check_certificates(options: &Options) -> Result<(), String> {
+    let listen = options.address.map(|address| options.guard.listen(address));
+    let listen = listen.transpose()?;
+    let checked = listen.map(|listen| listen.check_certificates());
+    checked.transpose().map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+/// Returns the stored state, if state is stored.
+fn kept(options: &Options) -> Result<Option<StoredDevice>, String> {
+    let opened = options.keeping.open()?;
+    let found = opened.map(|opened| opened.device(options.device_id()));
+    Ok(found.transpose()?)
 }
 
 /// Creates the device, with the stored state. Shows errors in the program or its entries, and
 /// returns `None` if there are any.
-fn device(options: &Options) -> Result<Option<Device>, String> {
-    let opened = options.keeping.open()?;
-    let found = opened.map(|opened| opened.device(options.device_id()));
+fn device(options: &Options, found: Option<StoredDevice>) -> Result<Option<Device>, String> {
     let (source, setup, choice) = (&options.source, &options.setup, options.choice);
     let load = || configure::load(source, setup, choice, Nanos::ZERO);
-    let Some(found) = found.transpose()? else {
+    let Some(found) = found else {
         return load();
     };
     let Some(before) = found.program().cloned() else {
@@ -348,30 +409,55 @@ pub(crate) struct ForwardedFrames {
     pub(crate) offload: Option<OffloadArguments>,
 }
 
+impl ForwardedFrames {
+    /// Describes the device for the service manager.
+    fn status(&self) -> String {
+        let ports = amount::count(self.ports.len() as u64, "port");
+        format!("{} on {ports}", self.what)
+    }
+}
+
+/// Files that SIGHUP reads again.
+pub(crate) struct ReloadFiles {
+    /// Of the server of controllers.
+    pub(crate) certificates: Option<CertificateFiles>,
+    /// Of the only device.
+    pub(crate) device: Option<DeviceFiles>,
+}
+
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
-/// reports.
+/// reports. SIGHUP reads the files again, if there are any, and ends it otherwise.
 pub(crate) fn carry(
     carried: Vec<ForwardedFrames>,
     habits: Vec<WorkerConfig>,
     options: &DeviceProcessor,
-    early: &ProcessSetup,
+    (early, files): (&ProcessSetup, Option<ReloadFiles>),
 ) -> Result<Ended, String> {
+    let what: Vec<String> = carried.iter().map(ForwardedFrames::status).collect();
     let are_several = carried.len() > 1;
     if are_several && options.trace.trace_file.is_some() {
         return Err("--trace-file takes the traces of one device".to_owned());
     }
     let mut rounds = Vec::new();
     let mut sources = Vec::new();
+    let mut reloads = Vec::new();
     for (one, habits) in carried.into_iter().zip(habits) {
         let (id, server) = (
             one.id,
             one.control.as_ref().map(|(_, server)| server.clone()),
         );
         let round = Round::prepare(one, options, habits, are_several)?;
-        sources.push(round.forwarder.metrics(id, server));
+        sources.push(round.forwarder.metrics(id, server.clone()));
+        reloads.push(DeviceReload::new(round.forwarder.device_handle(), server));
         rounds.push(round);
     }
     let _metrics = serve_metrics(options.metrics, sources)?;
+    let reload = files.map(|files| {
+        let device = files.device.zip(reloads.pop());
+        Reload::new(files.certificates, device)
+    });
+    let service = reload.map(|reload| Service::start(early, reload, &what.join("; ")));
+    let _service = service.transpose()?;
     // The server is stopped when this function returns.
     carry_all(rounds, early)
 }

@@ -1,13 +1,13 @@
 //! `polyplane serve`: a switch on real interfaces that gets its program from a controller.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
 use ir::Program;
-use p4rt::Server;
+use p4rt::{Listen, Server};
 use port::PortSpec;
 use runtime::{
     ControllerChannel, ControllerLink, EMPTY_PROGRAM, ProcessSetup, Served, StoredDevice,
@@ -17,11 +17,13 @@ use switch::{Device, DeviceConfig};
 use tenancy::Compilations;
 
 use crate::args::Source;
+use crate::config::ConfigOption;
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::offload::arguments::OffloadArguments;
-use crate::run::{self, DeviceProcessor, ForwardedFrames};
+use crate::run::{self, DeviceProcessor, ForwardedFrames, ReloadFiles};
+use crate::service::CertificateFiles;
 use crate::state::Keeping;
 use crate::{Ended, compile, out};
 
@@ -30,9 +32,9 @@ use crate::{Ended, compile, out};
     after_help = "The address must be of this machine's own (127.0.0.1 or [::1]); one that other machines reach needs --listen-beyond-loopback and TLS \
                   with client certificates. A controller sends what `polyplane compile` writes, P4 text, or the IR that `polyplane ir` prints, as \
                   p4_device_config, with the P4Info that `polyplane compile` writes and `polyplane p4info` prints or without one. docs/reference/p4runtime.md tells what is served.\n\nSeveral devices: `--device 1 --device 2=my.p4 \
-                  --port 1:0=eth0 --port 2:0=eth1` serves two, each with its own workers, ports, primary and reports.\n\nStops on SIGINT (Ctrl-C), \
-                  SIGTERM and SIGHUP with a final report. Exit status: 0 when stopped by a signal, 1 for errors in what was given or when the last port \
-                  has gone, 2 for wrong usage."
+                  --port 1:0=eth0 --port 2:0=eth1` serves two, each with its own workers, ports, primary and reports.\n\nStops on SIGINT (Ctrl-C) \
+                  and SIGTERM with a final report. SIGHUP reads the certificates again. Exit status: 0 when stopped by a signal, 1 for errors in what was \
+                  given or when the last port has gone, 2 for wrong usage, 78 for errors in the file of --config or in files that it names."
 )]
 pub(crate) struct Options {
     /// Serve P4Runtime here.
@@ -71,6 +73,8 @@ pub(crate) struct Options {
     keeping: Keeping,
     #[command(flatten)]
     offload: OffloadArguments,
+    #[command(flatten)]
+    config: ConfigOption,
 }
 
 /// A device on the command line: `1`, `2=my.p4`.
@@ -185,6 +189,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
+    let listen = match check_files(options) {
+        Ok(listen) => listen,
+        Err(error) => {
+            out::error(&error);
+            return Ok(Ended::Misconfigured);
+        }
+    };
     let dealt = deal(devices, &options.ports)?;
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
@@ -199,7 +210,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         let before = found.as_ref().and_then(|found| found.program());
         let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());
         let Some(device) = device(spec, found, empty, options.choice, &config)? else {
-            return Ok(Ended::WithErrors);
+            return Ok(Ended::Misconfigured);
         };
         let is_programmed = spec.program.is_some() || goes_on || p4rt::has_config(device.notes());
         is_waiting |= !is_programmed;
@@ -223,7 +234,6 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         setups.push(setup);
         made.push((spec, device, ports, line, is_programmed));
     }
-    let listen = options.guard.listen(options.address)?;
     let server = Server::start(listen, setups, urgency).map_err(|error| error.to_string())?;
     let waiting = match is_waiting {
         true => "; the switch waits for a program",
@@ -233,6 +243,11 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         "P4Runtime is served at {}{waiting}",
         server.address()
     ));
+    let certificates = CertificateFiles {
+        server: server.certificates(),
+        guard: options.guard.clone(),
+        address: options.address,
+    };
     let server = Arc::new(server);
     let carried =
         made.into_iter().map(
@@ -251,7 +266,47 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 offload: Some(options.offload.clone()),
             },
         );
-    run::carry(carried.collect(), habits, &options.carrying, early)
+    let files = ReloadFiles {
+        certificates: Some(certificates),
+        device: None,
+    };
+    let carried = carried.collect();
+    run::carry(carried, habits, &options.carrying, (early, Some(files)))
+}
+
+/// Checks the options and the files that they name. Opens no port and no directory.
+///
+/// # Errors
+/// The first error of a file, with its place.
+pub(crate) fn check(options: &Options) -> Result<(), String> {
+    options.carrying.check()?;
+    let only = [DeviceSpec {
+        id: 1,
+        program: None,
+    }];
+    let devices = match options.devices.is_empty() {
+        true => &only[..],
+        false => &options.devices[..],
+    };
+    deal(devices, &options.ports)?;
+    check_files(options)?;
+    let config = DeviceConfig::default();
+    for spec in devices {
+        let empty = driver::compile_text("empty.p4", EMPTY_PROGRAM)?;
+        if device(spec, None, empty, Choice::INTERP, &config)?.is_none() {
+            let program = spec.program.as_deref().unwrap_or(Path::new(""));
+            return Err(format!("{} has errors", program.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the address with its certificates, which are checked.
+fn check_files(options: &Options) -> Result<Listen, String> {
+    let listen = options.guard.listen(options.address)?;
+    let checked = listen.check_certificates();
+    checked.map_err(|error| error.to_string())?;
+    Ok(listen)
 }
 
 /// Creates a device from its stored state, or with its first program. Shows errors in the

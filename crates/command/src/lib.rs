@@ -33,4 +33,7 @@ pub enum Ended {
     Well,
     /// The input has errors, which were reported.
     WithErrors,
+    /// The configuration of a switch, or a file that it names, has errors, which were reported. To
+    /// start it again does not help.
+    Misconfigured,
 }

@@ -69,6 +69,16 @@ impl ControllerState {
         }
     }
 
+    /// Returns the data that survives when files replace the forwarding state: the ports that are
+    /// down, and the digests that controllers have enabled.
+    pub(crate) fn of_files(self) -> ControllerState {
+        ControllerState {
+            down: self.down,
+            digests: self.digests,
+            ..ControllerState::default()
+        }
+    }
+
     /// Converts the data to another program that has kept the device's state. Objects are found by
     /// name, because their ids differ.
     pub(crate) fn moved(self, before: &Program, after: &Program) -> ControllerState {

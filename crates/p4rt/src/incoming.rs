@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::access::{Allow, Who};
 use crate::logged::Limit;
 use crate::places::{Client, Place, Places};
 use crate::request_error::{Checked, RequestError};
+use crate::server::ServerError;
 
 /// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -138,6 +139,15 @@ impl Listen {
         }
     }
 
+    /// Checks the settings, and the certificates of TLS.
+    ///
+    /// # Errors
+    /// The settings are not permitted, or a certificate is wrong.
+    pub fn check_certificates(&self) -> Result<(), ServerError> {
+        let door = self.door().map(drop);
+        door.map_err(|error| ServerError::Listen(self.address, error))
+    }
+
     /// Returns the acceptor of connections.
     pub(crate) fn door(&self) -> Result<Acceptor, ListenError> {
         self.check()?;
@@ -191,6 +201,26 @@ pub(crate) enum Acceptor {
         /// The clients' permissions at every device.
         allowed: Arc<[Allow]>,
     },
+}
+
+/// The acceptor of connections from now on. Connections that are open stay.
+#[derive(Clone)]
+pub(crate) struct Door(Arc<RwLock<Acceptor>>);
+
+impl Door {
+    pub(crate) fn new(acceptor: Acceptor) -> Door {
+        Door(Arc::new(RwLock::new(acceptor)))
+    }
+
+    /// Replaces the acceptor.
+    pub(crate) fn set(&self, acceptor: Acceptor) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+
+    fn acceptor(&self) -> Acceptor {
+        let acceptor = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        acceptor.clone()
+    }
 }
 
 /// The peer of a connection.
@@ -299,7 +329,7 @@ impl AsyncWrite for Connection {
 /// affect the others, and neither does a lack of descriptors.
 pub(crate) fn connections(
     listener: TcpListener,
-    door: Acceptor,
+    door: Door,
 ) -> ReceiverStream<Result<Connection, io::Error>> {
     let (sender, connections) = mpsc::channel(1);
     tokio::spawn(accept(listener, door, sender));
@@ -308,7 +338,7 @@ pub(crate) fn connections(
 
 async fn accept(
     listener: TcpListener,
-    door: Acceptor,
+    door: Door,
     connections: mpsc::Sender<Result<Connection, io::Error>>,
 ) {
     let places = Places::new();
@@ -331,7 +361,7 @@ async fn accept(
         };
         // Failing to set the option only affects latency.
         let _ = stream.set_nodelay(true);
-        let (door, connections) = (door.clone(), connections.clone());
+        let (door, connections) = (door.acceptor(), connections.clone());
         let (refusals, places) = (Arc::clone(&refusals), places.clone());
         let (coming, goes) = places.come();
         tokio::spawn(async move {

@@ -135,11 +135,13 @@ pub use fuzz_server::{FuzzOutcome, FuzzServer};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use managed::{pack, unpack};
-pub use notes::{Notes, forget_config, has_config, put_back as put_back_notes};
+pub use notes::{
+    Notes, forget_config, forget_written, has_config, put_back as put_back_notes,
+};
 pub use observation::{Delivery, Observations, ObserveError, PacketObservation};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
 pub use prost_types::Any;
-pub use server::{Server, ServerConfig, ServerError, Urgency};
+pub use server::{Certificates, NewCertificates, Server, ServerConfig, ServerError, Urgency};
 pub use split_control::SplitRequest;
 pub use tenants::{
     Answer, Asker, RequestReceiver, RequestSender, TenancyError, TenancyRequest, Viewer, petitions,

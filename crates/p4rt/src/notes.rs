@@ -37,6 +37,20 @@ pub fn forget_config(device: &mut Device) {
     set_bytes(device, CONFIG.to_owned(), None);
 }
 
+/// Removes what the device stores of the state that controllers have written. Called if files
+/// replace that state. Digests and translations of strings stay.
+pub fn forget_written(device: &mut Device) {
+    let is_written = |name: &[u8]| {
+        let kinds: [&[u8]; 4] = [b"group/", b"multicast/", b"session/", b"default/"];
+        kinds.iter().any(|kind| name.starts_with(kind))
+    };
+    let names = device.notes().keys().filter(|name| is_written(name));
+    for name in names.cloned().collect::<Vec<_>>() {
+        // The device accepts every note.
+        let _ = device.apply(Change::SetNote(name, None));
+    }
+}
+
 fn set<M: Message>(device: &mut Device, name: String, message: Option<&M>) {
     set_bytes(device, name, message.map(|message| message.encode_to_vec()));
 }

@@ -25,7 +25,7 @@ use crate::caller::Call;
 use crate::control::Remote;
 use crate::device_service::{DeviceService, Loader};
 use crate::figures::Figures;
-use crate::incoming::{Acceptor, Listen, ListenError, Peer, connections, refused};
+use crate::incoming::{Acceptor, Door, Listen, ListenError, Peer, connections, refused};
 use crate::logged::{self, Limit};
 use crate::notes::{self, Notes};
 use crate::observation::{self, PacketObservation};
@@ -278,6 +278,7 @@ enum ForOperators {
 pub struct Server {
     address: SocketAddr,
     sites: Arc<Sites>,
+    door: Door,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     runtime: tokio::runtime::Handle,
@@ -332,7 +333,7 @@ impl Server {
     ) -> Result<Server, ServerError> {
         let address = listen.address;
         let door = listen.door();
-        let door = door.map_err(|error| ServerError::Listen(address, error))?;
+        let door = Door::new(door.map_err(|error| ServerError::Listen(address, error))?);
         let io = |error| ServerError::Io(address, error);
         let listener = TcpListener::bind(address).map_err(io)?;
         listener.set_nonblocking(true).map_err(io)?;
@@ -353,6 +354,7 @@ impl Server {
         let devices = Service {
             sites: Arc::clone(&sites),
         };
+        let own_door = door.clone();
         let thread = std::thread::Builder::new()
             .name("p4runtime".to_owned())
             .spawn(move || {
@@ -360,12 +362,13 @@ impl Server {
                     // If the system refuses, the thread keeps the normal priority.
                     let _ = rustix::process::nice(LESS_URGENT);
                 }
-                run(runtime, listener, door, (devices, operators), stopped);
+                run(runtime, listener, own_door, (devices, operators), stopped);
             })
             .map_err(io)?;
         Ok(Server {
             address: bound,
             sites,
+            door,
             stop: Some(stop),
             thread: Some(thread),
             runtime: handle,
@@ -375,6 +378,47 @@ impl Server {
     /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the handle that replaces the certificates.
+    pub fn certificates(&self) -> Certificates {
+        Certificates(self.door.clone())
+    }
+
+    /// Runs work that changes a device apart from its controllers, while none of their requests
+    /// reads or changes it. If the work succeeds, the device's state is no longer what controllers
+    /// have written, and its program is `program`, if there is one. The work must not run on the
+    /// thread of the device's loop, which answers the server meanwhile.
+    ///
+    /// # Errors
+    /// That of the work, or the program has no P4Info; then the work is not run.
+    pub fn change_apart<T, E>(
+        &self,
+        device: u64,
+        program: Option<&Arc<Program>>,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Result<T, E>, ServerError> {
+        let told = |fault: RequestError| ServerError::Program(fault.message);
+        let site = self.sites.find(device).map_err(told)?;
+        let config = program.map(|program| site.config_of(Arc::clone(program)));
+        let config = config.transpose().map_err(told)?;
+        let (begun, begin) = std::sync::mpsc::channel();
+        let (done, outcome) = oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel();
+        self.runtime.spawn(async move {
+            // The caller waits for both.
+            let begin = || {
+                let _ = begun.send(());
+            };
+            site.hold(config, begin, outcome).await;
+            let _ = end.send(());
+        });
+        // If the server has ended, no request is in progress.
+        let _ = begin.recv();
+        let worked = work();
+        let _ = done.send(worked.is_ok());
+        let _ = ended.recv();
+        Ok(worked)
     }
 
     /// Starts to serve another device.
@@ -437,6 +481,32 @@ impl Server {
     }
 }
 
+/// Handle that replaces the certificates of a server.
+pub struct Certificates(Door);
+
+/// Certificates that were checked and are not yet in use.
+pub struct NewCertificates<'c>(&'c Door, Acceptor);
+
+impl Certificates {
+    /// Checks certificates.
+    ///
+    /// # Errors
+    /// A certificate is wrong. The server uses those before.
+    pub fn check(&self, listen: &Listen) -> Result<NewCertificates<'_>, ServerError> {
+        let door = listen.door();
+        let door = door.map_err(|error| ServerError::Listen(listen.address, error))?;
+        Ok(NewCertificates(&self.0, door))
+    }
+}
+
+impl NewCertificates<'_> {
+    /// Uses them for connections from now on. Open connections stay, and the permissions of
+    /// clients do not change.
+    pub fn put_in_use(self) {
+        self.0.set(self.1);
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
@@ -455,7 +525,7 @@ const LESS_URGENT: i32 = 10;
 fn run(
     runtime: Runtime,
     listener: TcpListener,
-    door: Acceptor,
+    door: Door,
     (devices, operators): (Service, ForOperators),
     stopped: oneshot::Receiver<()>,
 ) {

@@ -124,6 +124,30 @@ pub type MakeFilter = Box<dyn Fn() -> Box<dyn FrameFilter>>;
 /// Request for a sample, with its reply channel.
 pub(crate) type SampleRequest = oneshot::Sender<DeviceSample>;
 
+/// A function that the control loop applies to its device.
+type DeviceJob = Box<dyn FnOnce(&mut Device) + Send>;
+
+/// Handle by which other threads change a device, between the steps of its control loop.
+#[derive(Clone)]
+pub struct DeviceHandle(Sender<DeviceJob>);
+
+impl DeviceHandle {
+    /// Runs a job on the device, and returns its result. Returns `None` if the control loop has
+    /// ended. Must not be called by the thread of the control loop.
+    pub fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Device) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = channel();
+        let job: DeviceJob = Box::new(move |device| {
+            // The caller waits for it.
+            let _ = answer.send(job(device));
+        });
+        self.0.send(job).ok()?;
+        answered.recv().ok()
+    }
+}
+
 /// Metrics of one moment.
 #[derive(Debug)]
 pub(crate) struct DeviceSample {
@@ -150,6 +174,8 @@ pub struct Forwarder {
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
     asked: Receiver<SampleRequest>,
+    jobs_in: Sender<DeviceJob>,
+    jobs: Receiver<DeviceJob>,
     tally: Option<Arc<TraceCounts>>,
     summaries: Summaries,
 }
@@ -168,6 +194,7 @@ impl Forwarder {
         let mut tally = None;
         let mut readers = Vec::new();
         let (ask, asked) = channel();
+        let (jobs_in, jobs) = channel();
         let crew = WorkerPool::new(ports, options.workers, |workers, events| {
             let control = options.trace_control.as_ref();
             let (counts, watches) = watches(options.tracing, control, workers, events);
@@ -200,6 +227,8 @@ impl Forwarder {
             spare: BackgroundIndexing::default(),
             ask,
             asked,
+            jobs_in,
+            jobs,
             tally,
             summaries: Summaries::default(),
         })
@@ -242,6 +271,9 @@ impl Forwarder {
         loop {
             let now = self.crew.now();
             let has_more = self.serve();
+            while let Ok(job) = self.jobs.try_recv() {
+                job(&mut self.device);
+            }
             // Forwards no packet here. It expires entries and collects the notifications of the
             // workers' packets.
             self.device.step(now);
@@ -439,6 +471,11 @@ impl Forwarder {
             ports: self.crew.ports().to_vec(),
             vpdp: None,
         })
+    }
+
+    /// Returns the handle by which other threads change the device.
+    pub fn device_handle(&self) -> DeviceHandle {
+        DeviceHandle(self.jobs_in.clone())
     }
 
     /// Returns the counters of the ports.

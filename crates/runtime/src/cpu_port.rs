@@ -176,6 +176,17 @@ impl ControllerChannel {
         self.server.observe_by(self.device, observation);
     }
 
+    /// Runs work that changes the device apart from its controllers, as
+    /// [`Server::change_apart`] does.
+    pub(crate) fn change_apart<T>(
+        &self,
+        program: Option<&Arc<Program>>,
+        work: impl FnOnce() -> Result<T, RuntimeError>,
+    ) -> Result<T, RuntimeError> {
+        let worked = self.server.change_apart(self.device, program, work);
+        worked.map_err(RuntimeError::Server)?
+    }
+
     /// Returns the server's counters for the device.
     pub(crate) fn figures(&self) -> Figures {
         self.server.figures(self.device).unwrap_or_default()

@@ -81,6 +81,10 @@ pub enum RuntimeError {
     Storage(StorageError),
     /// The device has stopped storing its state.
     StorageEnded,
+    /// The control loop of a device has ended.
+    DeviceEnded,
+    /// A controller has set another program during a reload.
+    ProgramChanged,
     /// The offload of flows does not start.
     Offload(OffloadError),
     /// Packet counts are not conserved, which is a defect of the switch.
@@ -130,6 +134,10 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Adopt(error) => error.fmt(f),
             RuntimeError::Storage(error) => write!(f, "cannot keep the state: {error}"),
             RuntimeError::StorageEnded => f.write_str("state is no longer kept"),
+            RuntimeError::DeviceEnded => f.write_str("the switch stops"),
+            RuntimeError::ProgramChanged => f.write_str(
+                "a controller has set another program meanwhile; reload once more if that is meant",
+            ),
             RuntimeError::Offload(error) => error.fmt(f),
             RuntimeError::Conservation(error) => error.fmt(f),
         }

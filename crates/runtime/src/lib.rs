@@ -39,6 +39,7 @@ pub mod observation;
 mod packet_processor;
 mod persistence;
 mod process_setup;
+mod reload;
 pub mod report;
 pub mod tenancy_host;
 pub mod trace_filter;
@@ -47,8 +48,8 @@ mod worker_thread;
 
 pub use compile_bounds::compile_pool;
 pub use control_loop::{
-    ControlExtension, Ending, Forwarder, ForwarderEvent, ForwarderOptions, MakeFilter, StopSources,
-    TraceSelection,
+    ControlExtension, DeviceHandle, Ending, Forwarder, ForwarderEvent, ForwarderOptions,
+    MakeFilter, StopSources, TraceSelection,
 };
 pub use cpu_port::{ChannelEnd, ControllerChannel, ControllerLink, Served, cpu_numbers};
 pub use empty_program::EMPTY_PROGRAM;
@@ -59,6 +60,7 @@ pub use notifications::{NotificationLevel, Notifications};
 pub use packet_processor::ThreadProcessor;
 pub use persistence::{StateDirectory, StoredDevice};
 pub use process_setup::{Guard, ProcessSetup};
+pub use reload::{DeviceReload, NewDevice, Reloaded};
 pub use worker_pool::{WorkerPool, WorkerThreads};
 pub use worker_thread::{EventSender, WorkerConfig, WorkerEvent};
 

@@ -1,8 +1,8 @@
 //! Process setup that requires a single thread. It is done before any other thread starts.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use port::{NetnsError, Poller, Privilege, Signal, StopSignals};
@@ -23,6 +23,10 @@ pub struct ProcessSetup {
     signals: Option<Arc<StopSignals>>,
     /// True once the command has checked for signals.
     is_at_work: Arc<AtomicBool>,
+    /// Number of times that the command has looked for signals.
+    turns: Arc<AtomicU64>,
+    /// Called for SIGHUP, which then stops nothing.
+    on_hangup: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// For the demo: the privilege by which the process is in a network namespace created for it,
     /// or the error.
     pub private: Option<Result<Privilege, NetnsError>>,
@@ -39,6 +43,8 @@ impl ProcessSetup {
         Ok(ProcessSetup {
             signals: Some(Arc::new(signals)),
             is_at_work: Arc::default(),
+            turns: Arc::default(),
+            on_hangup: OnceLock::new(),
             private: None,
         })
     }
@@ -58,10 +64,31 @@ impl ProcessSetup {
         self.is_at_work.store(true, Ordering::Relaxed);
     }
 
-    /// Returns a stop signal, if one has arrived.
+    /// Returns a stop signal, if one has arrived. For SIGHUP it calls the function of
+    /// [`ProcessSetup::set_hangup`] instead, if there is one.
     pub fn take_signal(&self) -> Option<Signal> {
         self.begin_work();
-        self.signals.as_ref().and_then(|signals| signals.take())
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        let signals = self.signals.as_ref()?;
+        loop {
+            match (signals.take()?, self.on_hangup.get()) {
+                (Signal::Hangup, Some(reload)) => reload(),
+                (signal, _) => return Some(signal),
+            }
+        }
+    }
+
+    /// Returns the number of times that the command has looked for signals. It grows while the
+    /// command's loop goes on.
+    pub fn turns(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.turns)
+    }
+
+    /// Calls this function for each SIGHUP from now on, where the command takes its signals. It
+    /// must return at once. Only the first call has an effect.
+    pub fn set_hangup(&self, reload: impl Fn() + Send + Sync + 'static) {
+        // A second function is not needed: a process runs one command.
+        let _ = self.on_hangup.set(Box::new(reload));
     }
 
     /// Returns the descriptor that becomes readable when a signal arrives.

@@ -47,6 +47,7 @@ mod profiles;
 mod queue;
 mod shared_burst;
 mod snapshot_cell;
+mod synchronise;
 mod thread_epoch;
 mod worker;
 

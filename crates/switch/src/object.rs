@@ -425,7 +425,7 @@ impl Device {
         })
     }
 
-    fn cells_of_chunk(&self, id: ExternId, chunk: u32) -> std::ops::Range<u32> {
+    pub(crate) fn cells_of_chunk(&self, id: ExternId, chunk: u32) -> std::ops::Range<u32> {
         let first = chunk.saturating_mul(CELLS);
         first..first.saturating_add(CELLS).min(cells_of(self, id))
     }

@@ -250,7 +250,7 @@ impl SwitchPlane {
             extension: Some(extension),
             offload: None,
         };
-        carry(vec![carried], habits, &self.carrying, early)
+        carry(vec![carried], habits, &self.carrying, (early, None))
     }
 
     /// Warns if requests with long packets exceed the MTU of a server's link. Such frames are
@@ -384,7 +384,7 @@ impl ServerPlane {
             extension: Some(extension),
             offload: None,
         };
-        carry(vec![carried], habits, &self.carrying, early)
+        carry(vec![carried], habits, &self.carrying, (early, None))
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use ir::Program;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::ForwardingPipelineConfig;
 use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use switch::{AdoptError, Device, MayLose, MigrationMode};
+use tokio::sync::oneshot;
 use tonic::Code;
 
 use super::{DeviceService, Purpose};
@@ -285,6 +287,55 @@ impl DeviceService {
         tokio::task::spawn_blocking(move || drop(other));
         lock(&self.digests).clear();
         Ok(Ok(()))
+    }
+
+    /// Returns the config of a program that no controller has set.
+    ///
+    /// # Errors
+    /// The program has no P4Info.
+    pub(crate) fn config_of(&self, program: Arc<Program>) -> Checked<Config> {
+        pipeline::config(program, ForwardingPipelineConfig::default(), &*self.loader)
+    }
+
+    /// Holds requests of controllers until `outcome` has a value: true if the device was changed
+    /// meanwhile, and runs the program of `config`, if there is one. `begin` is called when no
+    /// request is in progress.
+    pub(crate) async fn hold(
+        &self,
+        config: Option<Config>,
+        begin: impl FnOnce() + Send,
+        outcome: oneshot::Receiver<bool>,
+    ) {
+        let mut pipeline = self.pipeline.write().await;
+        begin();
+        if !outcome.await.unwrap_or(false) {
+            return;
+        }
+        let before = pipeline.running.as_ref();
+        let before = before.map(|config| Arc::clone(&config.schema));
+        let mut config = config;
+        if let (Some(before), Some(after)) = (&before, &mut config)
+            && let Some(schema) = Arc::get_mut(&mut after.schema)
+        {
+            schema.names = Arc::clone(&before.names);
+        }
+        {
+            let mut extras = lock(&self.extras);
+            let own = std::mem::take(&mut *extras);
+            let own = match (&before, &config) {
+                (Some(before), Some(after)) => own.moved(&before.program, &after.schema.program),
+                _ => own,
+            };
+            *extras = own.of_files();
+            // The notes of the device were changed with it.
+            extras.take_changes();
+        }
+        let Some(config) = config else {
+            return;
+        };
+        pipeline.saved = None;
+        self.now_runs(&mut pipeline, config);
+        lock(&self.digests).clear();
     }
 
     /// Returns the program's config, as it was set.

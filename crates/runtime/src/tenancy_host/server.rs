@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use p4rt::{Listen, RequestReceiver, Server, Urgency};
+use p4rt::{Certificates, Listen, RequestReceiver, Server, Urgency};
 
 use crate::RuntimeError;
 
@@ -27,6 +27,11 @@ impl OperatorServer {
             server: server.map_err(RuntimeError::Server)?,
             requests,
         })
+    }
+
+    /// Returns the handle that replaces the certificates.
+    pub fn certificates(&self) -> Certificates {
+        self.server.certificates()
     }
 
     /// Returns the address, with the port that the system chose if none was given.
