@@ -21,7 +21,7 @@ use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::offload::arguments::OffloadArguments;
-use crate::run::{self, DeviceProcessor, ForwardedFrames};
+use crate::run::{self, AllowedPorts, DeviceProcessor, ForwardedFrames};
 use crate::state::Keeping;
 use crate::{Ended, compile, out};
 
@@ -56,6 +56,8 @@ pub(crate) struct Options {
     /// controllers alone. With several devices, a port begins with its device's number.
     #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
     ports: Vec<DevicePort>,
+    #[command(flatten)]
+    changes: AllowedPorts,
     #[command(flatten)]
     carrying: DeviceProcessor,
     /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
@@ -220,6 +222,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             extensions: &[],
         };
         let (setup, line) = control::connect(link, served)?;
+        line.inbox.take_port_requests();
         setups.push(setup);
         made.push((spec, device, ports, line, is_programmed));
     }
@@ -249,6 +252,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 filter: None,
                 extension: None,
                 offload: Some(options.offload.clone()),
+                changes: Some(options.changes.clone()),
             },
         );
     run::carry(carried.collect(), habits, &options.carrying, early)

@@ -16,7 +16,7 @@
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is
 //!   primary, as a state machine without I/O;
-//! - `ports`: the service by which controllers watch ports;
+//! - `ports`: the service by which controllers watch ports, and operators change them;
 //! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
 //! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
@@ -120,7 +120,9 @@ pub mod service {
 }
 
 pub use access::{Allow, AllowError};
-pub use control::{CpuNumbers, CpuPort, Inbox, Remote, ToControllers, channel};
+pub use control::{
+    CpuNumbers, CpuPort, Inbox, PortAction, PortAnswer, PortRequest, Remote, ToControllers, channel,
+};
 pub use device_config::device_config;
 pub use device_service::{Loader, ProgramPermit, Purpose};
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
@@ -130,6 +132,7 @@ pub use logged::Limit;
 pub use managed::{pack, unpack};
 pub use notes::{Notes, forget_config, has_config};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
+pub use ports::KnownPorts;
 pub use prost_types::Any;
 pub use server::{Server, ServerConfig, ServerError, Urgency};
 pub use split_control::SplitRequest;

@@ -400,6 +400,23 @@ impl Server {
         Some(site.figures())
     }
 
+    /// Reports to port watchers that a device has one more port.
+    pub fn port_added(&self, device: u64, port: PortId, name: String, is_up: bool) {
+        if let Ok(site) = self.sites.find(device) {
+            site.ports.add(port, name, is_up);
+            self.port_changed(device, port, is_up);
+        }
+    }
+
+    /// Reports to port watchers that a device has a port no more. Groups that watch it treat it as
+    /// down.
+    pub fn port_removed(&self, device: u64, port: PortId) {
+        self.port_changed(device, port, false);
+        if let Ok(site) = self.sites.find(device) {
+            site.ports.remove(port);
+        }
+    }
+
     /// Processes a port state change of a device. It affects watch ports and backup replicas, and
     /// is reported to port watchers.
     pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {

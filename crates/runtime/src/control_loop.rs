@@ -23,6 +23,7 @@ use crate::metrics::{MetricsSource, Source};
 use crate::notifications::{NotificationLevel, Notifications};
 use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
+use crate::port_changes::{PortChanges, PortControl, PortEvent};
 use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::trace_filter::{
@@ -72,6 +73,10 @@ pub enum ForwarderEvent<'a> {
     Notice(String),
     /// A port went down or came up.
     Link(PortId, bool),
+    /// A port was added, with this interface. The flag is true if its link is up.
+    PortAdded(PortId, &'a str, bool),
+    /// A port was removed.
+    PortRemoved(PortId),
     /// A packet was traced.
     Traced(&'a Device, TracedPacket),
     /// The interval has passed.
@@ -115,6 +120,8 @@ pub struct ForwarderOptions {
     pub extension: Option<Box<dyn ControlExtension>>,
     /// Offload of flows, if any.
     pub offload: Option<OffloadSetup>,
+    /// What operators may do with the ports. Without it the ports are fixed.
+    pub ports: Option<PortControl>,
 }
 
 /// Makes a filter of frames for one worker.
@@ -145,6 +152,7 @@ pub struct Forwarder {
     inbox: Option<Inbox>,
     extension: Option<Box<dyn ControlExtension>>,
     offload: Option<Offload>,
+    changes: Option<PortChanges>,
     spare: BackgroundIndexing,
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
@@ -185,6 +193,9 @@ impl Forwarder {
             })
             .collect()
         })?;
+        let is_offloaded = options.offload.is_some();
+        let changes = options.ports;
+        let changes = changes.map(|control| PortChanges::new(control, is_offloaded));
         let offload = options
             .offload
             .map(|setup| Offload::start(setup, readers, &mut device, crew.clock()));
@@ -195,6 +206,7 @@ impl Forwarder {
             heard: Notifications::new(options.notifications),
             inbox: options.inbox,
             extension: options.extension,
+            changes,
             spare: BackgroundIndexing::default(),
             ask,
             asked,
@@ -246,6 +258,7 @@ impl Forwarder {
             let has_counts = offload.is_some_and(|offload| offload.turn(&mut self.device, now));
             self.extend(observe);
             self.hear(observe);
+            self.change_ports(observe);
             self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
                 return Ok(ending);
@@ -298,6 +311,36 @@ impl Forwarder {
             }
         }
         extension.turn(device, &mut |message| inbox.send_other(message));
+    }
+
+    /// Takes the requests about ports, and goes on with the change that is being made.
+    fn change_ports(&mut self, observe: &mut dyn FnMut(ForwarderEvent<'_>)) {
+        let Forwarder {
+            device,
+            crew,
+            inbox,
+            changes,
+            ..
+        } = self;
+        let (Some(inbox), Some(changes)) = (inbox, changes) else {
+            return;
+        };
+        while let Some(request) = inbox.take_port_request() {
+            changes.request(request);
+        }
+        changes.turn(crew, device.program());
+        let Some(made) = changes.take_made() else {
+            return;
+        };
+        // What the workers said of a removed port comes before its removal.
+        self.hear(observe);
+        match &made.event {
+            PortEvent::Added(port, name, is_up) => {
+                observe(ForwarderEvent::PortAdded(*port, name, *is_up));
+            }
+            PortEvent::Removed(port) => observe(ForwarderEvent::PortRemoved(*port)),
+        }
+        made.answer();
     }
 
     /// Answers the requests for samples.

@@ -35,6 +35,8 @@ mod metrics;
 mod notifications;
 mod packet_processor;
 mod persistence;
+mod port_changes;
+mod port_commands;
 mod process_setup;
 pub mod report;
 pub mod tenancy_host;
@@ -55,6 +57,9 @@ pub use metrics::{MetricsServer, MetricsSource, PofSample, PofSampleQueue};
 pub use notifications::{NotificationLevel, Notifications};
 pub use packet_processor::ThreadProcessor;
 pub use persistence::{StateDirectory, StoredDevice};
+pub use port_changes::{
+    InterfacePattern, InterfacePatternError, PortControl, TakenInterfaces, check_port,
+};
 pub use process_setup::{Guard, ProcessSetup};
 pub use worker_pool::{WorkerPool, WorkerThreads};
 pub use worker_thread::{EventSender, WorkerConfig, WorkerEvent};

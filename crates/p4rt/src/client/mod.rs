@@ -17,7 +17,9 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
-use p4info::polyplane::ports::v1::{PortState, WatchRequest};
+use p4info::polyplane::ports::v1::{
+    ChangeRequest, ListRequest, PortDetails, PortState, WatchRequest, change_request,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
@@ -152,6 +154,37 @@ impl Client {
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(status.into()),
         }
+    }
+
+    /// Returns the device's ports with their counts; `None` if the server does not list them.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn port_details(&mut self) -> Result<Option<Vec<PortDetails>>, ClientError> {
+        let request = ListRequest {
+            device_id: self.device,
+        };
+        match self.runtime.block_on(self.ports.list(request)) {
+            Ok(answer) => Ok(Some(answer.into_inner().ports)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Adds, removes or reopens a port. Returns the port after the change.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn change_port(
+        &mut self,
+        change: change_request::Change,
+    ) -> Result<Option<PortDetails>, ClientError> {
+        let request = ChangeRequest {
+            device_id: self.device,
+            change: Some(change),
+        };
+        let answer = self.runtime.block_on(self.ports.change(request))?;
+        Ok(answer.into_inner().port)
     }
 
     /// Returns the running program, in the requested parts; `None` if there is no program.
