@@ -6,7 +6,7 @@ use std::{env, error, fs};
 use prost::Message as _;
 
 /// All files. Their imports are found in the same directory.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
     "p4/config/v1/p4types.proto",
@@ -14,6 +14,7 @@ const FILES: [&str; 9] = [
     "p4/v1/p4runtime.proto",
     "polyplane/ports/v1/ports.proto",
     "polyplane/reflex/v1/reflex.proto",
+    "polyplane/settings/v1/settings.proto",
     "polyplane/split/v1/split.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];

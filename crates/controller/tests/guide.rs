@@ -36,7 +36,8 @@ fn examples(catalog: &Catalog) -> Vec<Update> {
 fn what(update: &Update) -> &'static str {
     match update {
         Update::Queue(_) => "queues of ports",
-        Update::HashCrc { .. } | Update::HashKey(_) => "parameters of hashes",
+        Update::HashCrc { .. } | Update::HashKey(_) | Update::HashSeed(_) => "parameters of hashes",
+        Update::HostPorts(_) => "host ports",
         _ => "PNA's expire profiles",
     }
 }

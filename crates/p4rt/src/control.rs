@@ -76,6 +76,29 @@ impl PortRequest {
     }
 }
 
+/// What a client wants to know of a device's settings, or to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsAction {
+    /// Returns the settings as statements.
+    Get,
+    /// Makes the settings of these statements.
+    Set(String),
+}
+
+/// A request about settings to the loop that has the device.
+pub struct SettingsRequest {
+    /// The action.
+    pub action: SettingsAction,
+    answer: oneshot::Sender<Result<String, TenancyError>>,
+}
+
+impl SettingsRequest {
+    /// Answers the client, which may have gone.
+    pub fn answer(self, answer: Result<String, TenancyError>) {
+        let _ = self.answer.send(answer);
+    }
+}
+
 /// Capacity of the queue of packets from controllers. Further packets are refused.
 const MAX_PACKETS: usize = 1024;
 
@@ -123,6 +146,8 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let (jobs_in, jobs) = plain::channel();
     let (ports_in, ports) = plain::channel();
     let takes_ports = Arc::new(AtomicBool::new(false));
+    let (settings_in, settings) = plain::channel();
+    let takes_settings = Arc::new(AtomicBool::new(false));
     let (packets_in, packets) = plain::sync_channel(MAX_PACKETS);
     let (others_in, others) = mpsc::channel(MAX_OTHERS);
     let (others_to, others_out) = mpsc::channel(MAX_OTHERS);
@@ -132,6 +157,8 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
         jobs,
         ports,
         takes_ports: Arc::clone(&takes_ports),
+        settings,
+        takes_settings: Arc::clone(&takes_settings),
         others,
         others_to,
         wakeup: Arc::clone(&jobs_wakeup),
@@ -154,6 +181,8 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
         jobs: jobs_in,
         ports: ports_in,
         takes_ports,
+        settings: settings_in,
+        takes_settings,
         others: others_in,
         jobs_wakeup,
         numbers,
@@ -243,6 +272,8 @@ pub struct Inbox {
     jobs: plain::Receiver<Job>,
     ports: plain::Receiver<PortRequest>,
     takes_ports: Arc<AtomicBool>,
+    settings: plain::Receiver<SettingsRequest>,
+    takes_settings: Arc<AtomicBool>,
     others: mpsc::Receiver<Any>,
     others_to: mpsc::Sender<Any>,
     wakeup: Arc<WakeupFd>,
@@ -321,6 +352,17 @@ impl Inbox {
         self.ports.try_recv().ok()
     }
 
+    /// Declares that the loop takes requests about settings. Without it they are refused. Must be
+    /// called before the server starts.
+    pub fn take_settings_requests(&self) {
+        self.takes_settings.store(true, Ordering::Release);
+    }
+
+    /// Dequeues the next request about settings.
+    pub fn take_settings_request(&mut self) -> Option<SettingsRequest> {
+        self.settings.try_recv().ok()
+    }
+
     /// Dequeues the next extension message of a primary controller (`other` in
     /// `StreamMessageRequest`).
     pub fn take_other(&mut self) -> Option<Any> {
@@ -362,6 +404,8 @@ pub struct Remote {
     jobs: plain::Sender<Job>,
     ports: plain::Sender<PortRequest>,
     takes_ports: Arc<AtomicBool>,
+    settings: plain::Sender<SettingsRequest>,
+    takes_settings: Arc<AtomicBool>,
     others: mpsc::Sender<Any>,
     jobs_wakeup: Arc<WakeupFd>,
     numbers: CpuNumbers,
@@ -407,6 +451,26 @@ impl Remote {
         let gone = || RequestError::new(Code::Unavailable, "the device has stopped");
         let request = PortRequest { action, answer };
         self.ports.send(request).map_err(|_| gone())?;
+        self.jobs_wakeup.wake();
+        let answer = answered.await.map_err(|_| gone())?;
+        answer.map_err(|refused| RequestError::new(refused.code, refused.message))
+    }
+
+    /// Asks the device's loop for its settings, or to change them.
+    ///
+    /// # Errors
+    /// The loop takes no such requests, it refuses this one, or it has stopped.
+    pub(crate) async fn ask_settings(&self, action: SettingsAction) -> Checked<String> {
+        if !self.takes_settings.load(Ordering::Acquire) {
+            return refuse(
+                Code::Unimplemented,
+                "this switch takes settings from its entries file only",
+            );
+        }
+        let (answer, answered) = oneshot::channel();
+        let gone = || RequestError::new(Code::Unavailable, "the device has stopped");
+        let request = SettingsRequest { action, answer };
+        self.settings.send(request).map_err(|_| gone())?;
         self.jobs_wakeup.wake();
         let answer = answered.await.map_err(|_| gone())?;
         answer.map_err(|refused| RequestError::new(refused.code, refused.message))

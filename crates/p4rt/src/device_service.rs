@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 
 use crate::access::Allow;
 use crate::arbiter::{Arbiter, ClientId, Notices};
-use crate::control::{PortAction, Remote};
+use crate::control::{PortAction, Remote, SettingsAction};
 use crate::controller_state::ControllerState;
 use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
@@ -360,6 +360,12 @@ impl DeviceService {
     /// Asks the device's loop about its ports, or to change them.
     pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<Vec<PortDetails>> {
         self.remote.ask_ports(action).await
+    }
+
+    /// Asks the device's loop for its settings, or to change them.
+    pub(crate) async fn ask_settings(&self, action: SettingsAction) -> Checked<String> {
+        let _pipeline = self.pipeline.write().await;
+        self.remote.ask_settings(action).await
     }
 
     /// Processes a port state change: updates the members and replicas that depend on it.

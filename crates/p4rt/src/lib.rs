@@ -16,7 +16,8 @@
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is
 //!   primary, as a state machine without I/O;
-//! - `ports`: the service by which controllers watch ports, and operators change them;
+//! - `ports`: the service by which controllers watch ports, and operators change them; `settings`:
+//!   the service for settings that P4Runtime has no message for;
 //! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
 //! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
@@ -90,6 +91,7 @@ mod restriction;
 mod schema;
 mod server;
 mod services;
+mod settings;
 mod split_control;
 mod stream;
 mod tenants;
@@ -108,6 +110,11 @@ pub mod service {
         tonic::include_proto!("polyplane.ports.v1");
     }
 
+    /// The service for settings of devices.
+    pub mod settings {
+        tonic::include_proto!("polyplane.settings.v1");
+    }
+
     /// The service for operators of split programs.
     pub mod split {
         tonic::include_proto!("polyplane.split.v1");
@@ -121,7 +128,8 @@ pub mod service {
 
 pub use access::{Allow, AllowError};
 pub use control::{
-    CpuNumbers, CpuPort, Inbox, PortAction, PortAnswer, PortRequest, Remote, ToControllers, channel,
+    CpuNumbers, CpuPort, Inbox, PortAction, PortAnswer, PortRequest, Remote, SettingsAction,
+    SettingsRequest, ToControllers, channel,
 };
 pub use device_config::device_config;
 pub use device_service::{Loader, ProgramPermit, Purpose};

@@ -33,9 +33,11 @@ use crate::ports::{self, PortStates};
 use crate::request_error::{Checked, RequestError, refuse};
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
+use crate::service::settings::settings_server::SettingsServer;
 use crate::service::split::operator_server::OperatorServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
+use crate::settings;
 use crate::split_control::{self, SplitRequest};
 use crate::stream::Session;
 use crate::tenants::{self, RequestSender};
@@ -496,9 +498,13 @@ fn run(
         let ports = PortsServer::new(ports::Service {
             sites: Arc::clone(&sites),
         });
+        let settings = SettingsServer::new(settings::Service {
+            sites: Arc::clone(&sites),
+        });
         let services = Services {
             devices,
             ports,
+            settings,
             tenancy,
             split,
         };

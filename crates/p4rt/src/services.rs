@@ -10,9 +10,10 @@ use tonic::{Code, Status};
 
 /// P4Runtime and the optional services.
 #[derive(Clone)]
-pub(crate) struct Services<D, P, T, S> {
+pub(crate) struct Services<D, P, C, T, S> {
     pub(crate) devices: D,
     pub(crate) ports: P,
+    pub(crate) settings: C,
     pub(crate) tenancy: Option<T>,
     pub(crate) split: Option<S>,
 }
@@ -25,8 +26,10 @@ fn absent(message: &'static str) -> BoxFuture<Answer, Infallible> {
     Box::pin(std::future::ready(Ok(status.into_http())))
 }
 
-impl<D, P, T, S> Service<http::Request<Body>> for Services<D, P, T, S>
+impl<D, P, C, T, S> Service<http::Request<Body>> for Services<D, P, C, T, S>
 where
+    C: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
+    C::Future: Send + 'static,
     P: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     P::Future: Send + 'static,
     D: Service<http::Request<Body>, Response = Answer, Error = Infallible>,
@@ -54,6 +57,9 @@ where
         if self.ports.poll_ready(cx)?.is_pending() {
             return Poll::Pending;
         }
+        if self.settings.poll_ready(cx)?.is_pending() {
+            return Poll::Pending;
+        }
         self.devices.poll_ready(cx)
     }
 
@@ -61,6 +67,9 @@ where
         let service = request.uri().path().split('/').nth(1);
         if service == Some(P::NAME) {
             return Box::pin(self.ports.call(request));
+        }
+        if service == Some(C::NAME) {
+            return Box::pin(self.settings.call(request));
         }
         if service == Some(T::NAME) {
             return match &mut self.tenancy {

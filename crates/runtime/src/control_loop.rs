@@ -26,6 +26,7 @@ use crate::persistence;
 use crate::port_changes::{PortChanges, PortControl, PortEvent};
 use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
+use crate::settings;
 use crate::trace_filter::{
     PacketFilter, PacketTracer, SamplingRate, TraceControl, TraceCounts, TracedPacket,
 };
@@ -284,6 +285,10 @@ impl Forwarder {
         let Some(inbox) = &mut self.inbox else {
             return false;
         };
+        while let Some(request) = inbox.take_settings_request() {
+            let answer = settings::serve(&mut self.device, &request.action);
+            request.answer(answer);
+        }
         inbox.look_for_idle(&self.device);
         inbox.serve(&mut self.device, false)
     }

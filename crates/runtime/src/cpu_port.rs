@@ -129,6 +129,7 @@ impl ControllerLink<'_> {
         let made = p4rt::channel(self.cpu);
         let (inbox, cpu, remote) =
             made.map_err(RuntimeError::system("make a channel for P4Runtime"))?;
+        inbox.take_settings_requests();
         let setup = ServerConfig {
             id: self.id,
             second_id: self.second_id,

@@ -39,6 +39,7 @@ mod port_changes;
 mod port_commands;
 mod process_setup;
 pub mod report;
+mod settings;
 pub mod tenancy_host;
 pub mod trace_filter;
 mod worker_pool;
