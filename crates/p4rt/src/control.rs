@@ -46,7 +46,7 @@ pub(crate) enum Event {
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
 }
 
-/// What a client wants to know of a device's ports, or to change.
+/// Question of a client about a device's ports, or a change of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortAction {
     /// Returns all ports.
@@ -76,7 +76,7 @@ impl PortRequest {
     }
 }
 
-/// What a client wants to know of a device's settings, or to change.
+/// Question of a client about a device's settings, or a change of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsAction {
     /// Returns the settings as statements.

@@ -121,7 +121,7 @@ pub struct ForwarderOptions {
     pub extension: Option<Box<dyn ControlExtension>>,
     /// Offload of flows, if any.
     pub offload: Option<OffloadSetup>,
-    /// What operators may do with the ports. Without it the ports are fixed.
+    /// Bounds on changes of the ports by operators. Without them the ports are fixed.
     pub ports: Option<PortControl>,
 }
 

@@ -96,7 +96,7 @@ impl TakenInterfaces {
     }
 }
 
-/// What operators may do with the ports of a running switch.
+/// Bounds on changes of a running switch's ports by operators.
 pub struct PortControl {
     /// The ports that the switch has from the start. Their interfaces may be added again.
     pub ports: Vec<PortSpec>,
@@ -328,7 +328,7 @@ impl PortChanges {
         Ok(place)
     }
 
-    /// Checks a port that is to be added, and reserves its interface.
+    /// Checks a port before it is added, and reserves its interface.
     fn accept<C: ThreadProcessor>(
         &self,
         text: &str,
