@@ -180,11 +180,12 @@ const EXERCISES: &[Exercise] = &[
         modules: CONTROLLER_WITH_SCAPY,
         lines: &[
             "sh PYTHON -u mycontroller.py > controller 2>&1 &",
-            "sh sleep 6",
+            "WAIT controller SetForwardingPipelineConfig on s3",
+            "sh sleep 3",
             "h1 ping -c 6 h2",
             "h1 ping -c 6 h3",
             "s1 show flow_cache",
-            "sh sleep 6",
+            "WAIT controller Deleted flow_cache entry",
         ],
         status: 0,
         checks: &[

@@ -299,8 +299,8 @@ impl<C: ThreadProcessor> WorkerThread<C> {
 
     /// Closes the share of a port, so that it is opened again. Returns false if it cannot be.
     fn reopen(&mut self, port: PortId, now: Nanos) -> bool {
-        let found = self.ports.attached.iter_mut();
-        let Some(attached) = found.into_iter().find(|one| one.port.id() == port) else {
+        let mut shares = self.ports.attached.iter_mut();
+        let Some(attached) = shares.find(|one| one.port.id() == port) else {
             return false;
         };
         attached.flush();
