@@ -6,7 +6,7 @@ use std::{env, error, fs};
 use prost::Message as _;
 
 /// All files. Their imports are found in the same directory.
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "google/rpc/status.proto",
     "p4/config/v1/p4info.proto",
     "p4/config/v1/p4types.proto",
@@ -15,6 +15,7 @@ const FILES: [&str; 10] = [
     "polyplane/observation/v1/observation.proto",
     "polyplane/ports/v1/ports.proto",
     "polyplane/reflex/v1/reflex.proto",
+    "polyplane/settings/v1/settings.proto",
     "polyplane/split/v1/split.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];

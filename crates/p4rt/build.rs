@@ -4,10 +4,11 @@ use std::error;
 use std::path::Path;
 
 /// The protobuf files that define services.
-const SERVICES: [&str; 5] = [
+const SERVICES: [&str; 6] = [
     "p4/v1/p4runtime.proto",
     "polyplane/observation/v1/observation.proto",
     "polyplane/ports/v1/ports.proto",
+    "polyplane/settings/v1/settings.proto",
     "polyplane/split/v1/split.proto",
     "polyplane/tenancy/v1/tenancy.proto",
 ];
@@ -26,6 +27,10 @@ fn main() -> Result<(), Box<dyn error::Error>> {
             "::p4info::polyplane::observation::v1",
         )
         .extern_path(".polyplane.ports.v1", "::p4info::polyplane::ports::v1")
+        .extern_path(
+            ".polyplane.settings.v1",
+            "::p4info::polyplane::settings::v1",
+        )
         .extern_path(".polyplane.split.v1", "::p4info::polyplane::split::v1")
         .extern_path(".polyplane.tenancy.v1", "::p4info::polyplane::tenancy::v1")
         .compile_fds(descriptors)?;

@@ -41,8 +41,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         "elections",
     ])?;
     let file = root.join("xtask/elections.txt");
-    let mut text = std::fs::read_to_string(&file)
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut text =
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     for number in 0..options.schedules {
         text.push_str(&schedule(options.first.saturating_add(number)));
     }

@@ -38,7 +38,7 @@ struct Exercise {
     /// Modules of Python that its scripts need.
     modules: &'static [&'static str],
     /// Lines of the prompt. `PYTHON` stands for the interpreter, and `WAIT FILE` waits for a
-    /// receiver that writes the file.
+    /// receiver that writes the file, `WAIT FILE TEXT` for a text in it.
     lines: &'static [&'static str],
     /// Exit status of the command: 1 if the README says that a line fails.
     status: i32,
@@ -180,11 +180,12 @@ const EXERCISES: &[Exercise] = &[
         modules: CONTROLLER_WITH_SCAPY,
         lines: &[
             "sh PYTHON -u mycontroller.py > controller 2>&1 &",
-            "sh sleep 6",
+            "WAIT controller SetForwardingPipelineConfig on s3",
+            "sh sleep 3",
             "h1 ping -c 6 h2",
             "h1 ping -c 6 h3",
             "s1 show flow_cache",
-            "sh sleep 6",
+            "WAIT controller Deleted flow_cache entry",
         ],
         status: 0,
         checks: &[
@@ -283,9 +284,9 @@ const EXERCISES: &[Exercise] = &[
         modules: CONTROLLER,
         lines: &[
             "sh PYTHON -u mycontroller.py > controller 2>&1 &",
-            "sh sleep 5",
+            "WAIT controller Reading tunnel counters",
             "h1 ping -c 3 h2",
-            "sh sleep 3",
+            "WAIT controller s2 MyIngress.egressTunnelCounter 100: 3 packets",
         ],
         status: 0,
         checks: &[
@@ -466,14 +467,13 @@ fn try_exercise(
 }
 
 /// Returns a line of the prompt. `WAIT FILE` waits until a receiver has begun, and a second for
-/// its socket.
+/// its socket; `WAIT FILE TEXT` waits until a file has a text.
 fn prompt_line(line: &str, python: &str) -> String {
-    match line.strip_prefix("WAIT ") {
-        Some(file) => format!(
-            "sh timeout 30 sh -c 'until grep -q sniffing {file}; do sleep 0.1; done'; sleep 1"
-        ),
-        None => line.replace("PYTHON", python),
-    }
+    let Some(wait) = line.strip_prefix("WAIT ") else {
+        return line.replace("PYTHON", python);
+    };
+    let (file, text) = wait.split_once(' ').unwrap_or((wait, "sniffing"));
+    format!("sh timeout 30 sh -c 'until grep -q \"{text}\" {file}; do sleep 0.1; done'; sleep 1")
 }
 
 /// Writes the files that the exercise's controller sends, under the names that p4c gives them.

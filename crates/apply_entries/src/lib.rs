@@ -254,6 +254,12 @@ fn change(device: &Device, update: &Update) -> Change {
             parameters.toeplitz_key.clone_from(key);
             Change::SetHashParameters(parameters)
         }
+        Update::HashSeed(seed) => {
+            let mut parameters = (*device.configuration().hash).clone();
+            parameters.seed = *seed;
+            Change::SetHashParameters(parameters)
+        }
+        Update::HostPorts(ports) => Change::SetHostPorts(ports.clone()),
         Update::ValueSet { value_set, members } => {
             let members = members.iter().map(|member| member.fields.clone());
             Change::SetValueSet(*value_set, members.collect())
@@ -287,11 +293,18 @@ pub fn replicas(all: &[entries::Replica]) -> Vec<Replica> {
 }
 
 fn meter_config(config: &entries::MeterConfig) -> MeterConfig {
-    MeterConfig::TwoRate {
-        cir: config.cir,
-        cburst: config.cburst,
-        pir: config.pir,
-        pburst: config.pburst,
+    match config.eburst {
+        None => MeterConfig::TwoRate {
+            cir: config.cir,
+            cburst: config.cburst,
+            pir: config.pir,
+            pburst: config.pburst,
+        },
+        Some(eburst) => MeterConfig::SingleRate {
+            cir: config.cir,
+            cburst: config.cburst,
+            eburst,
+        },
     }
 }
 

@@ -22,8 +22,8 @@ use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
 use crate::run::{self, Workers};
-use crate::state::Keeping;
 use crate::service::{CertificateFiles, Reload, Service};
+use crate::state::Keeping;
 use crate::{Ended, out};
 
 #[derive(Args)]

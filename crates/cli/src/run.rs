@@ -17,9 +17,9 @@ use runtime::report::{self, DeviceReport, PortReport, WorkerReport};
 use runtime::trace_filter::{PacketFilter, SamplingRate};
 use runtime::{
     ChannelEnd, ControlExtension, ControllerChannel, ControllerLink, DeviceReload, Ending,
-    Forwarder, ForwarderEvent, ForwarderOptions, MakeFilter, MetricsServer, MetricsSource,
-    NotificationLevel, ProcessSetup, Served, StopSources, StoredDevice, TraceSelection,
-    WorkerConfig, compile_pool,
+    Forwarder, ForwarderEvent, ForwarderOptions, InterfacePattern, MakeFilter, MetricsServer,
+    MetricsSource, NotificationLevel, PortControl, ProcessSetup, Served, StopSources, StoredDevice,
+    TakenInterfaces, TraceSelection, WorkerConfig, compile_pool,
 };
 use serde::Serialize;
 use support::wakeup::WakeupFd;
@@ -60,7 +60,8 @@ const PORTS_SHOWN: usize = 4;
                   for wrong usage, 78 for errors in the file of --config or in files that it names.",
     // These options configure the server.
     mut_group("Guard", |group| group.requires("address")),
-    mut_group("Cpu", |group| group.requires("address"))
+    mut_group("Cpu", |group| group.requires("address")),
+    mut_group("AllowedPorts", |group| group.requires("address"))
 )]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -92,11 +93,22 @@ pub(crate) struct Options {
     #[command(flatten)]
     cpu: Cpu,
     #[command(flatten)]
+    changes: AllowedPorts,
+    #[command(flatten)]
     keeping: Keeping,
     #[command(flatten)]
     offload: OffloadArguments,
     #[command(flatten)]
     config: ConfigOption,
+}
+
+/// Option of the interfaces that become ports while the switch runs.
+#[derive(Args, Clone)]
+pub(crate) struct AllowedPorts {
+    /// Let `polyplane ctl port add` take this interface, written as in --port: eth1, tap:t0,
+    /// ring:r, or all that begin so: eth*. Interfaces of --port may be added again without it.
+    #[arg(long = "port-allow", value_name = "INTERFACE")]
+    pub(crate) port_allow: Vec<InterfacePattern>,
 }
 
 /// Options of packet forwarding.
@@ -297,6 +309,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             extensions: &[],
         };
         let (setup, line) = control::connect(link, served)?;
+        line.inbox.take_port_requests();
         let listen = options.guard.listen(address)?;
         let server = Server::start(listen, vec![setup], urgency);
         let server = server.map_err(|error| error.to_string())?;
@@ -319,6 +332,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         filter: None,
         extension: None,
         offload: Some(options.offload.clone()),
+        changes: Some(options.changes.clone()),
     };
     let files = DeviceFiles::new(&options.source, &options.setup, options.choice);
     let reload = ReloadFiles {
@@ -407,6 +421,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) extension: Option<Box<dyn ControlExtension>>,
     /// Options of the offload of flows.
     pub(crate) offload: Option<OffloadArguments>,
+    /// Options of changes of its ports. Without them the ports are fixed.
+    pub(crate) changes: Option<AllowedPorts>,
 }
 
 impl ForwardedFrames {
@@ -441,12 +457,13 @@ pub(crate) fn carry(
     let mut rounds = Vec::new();
     let mut sources = Vec::new();
     let mut reloads = Vec::new();
+    let taken = TakenInterfaces::default();
     for (one, habits) in carried.into_iter().zip(habits) {
         let (id, server) = (
             one.id,
             one.control.as_ref().map(|(_, server)| server.clone()),
         );
-        let round = Round::prepare(one, options, habits, are_several)?;
+        let round = Round::prepare(one, options, (habits, &taken), are_several)?;
         sources.push(round.forwarder.metrics(id, server.clone()));
         reloads.push(DeviceReload::new(round.forwarder.device_handle(), server));
         rounds.push(round);
@@ -553,7 +570,7 @@ impl Round {
     fn prepare(
         carried: ForwardedFrames,
         options: &DeviceProcessor,
-        habits: WorkerConfig,
+        (habits, taken): (WorkerConfig, &TakenInterfaces),
         is_one_of_several: bool,
     ) -> Result<Round, String> {
         let ports = &carried.ports[..];
@@ -568,8 +585,10 @@ impl Round {
         let mut opened = opened?;
         announce(&carried, options, &opened, is_one_of_several);
         let mut controllers = Vec::new();
+        let mut known = None;
         let (inbox, desk) = match carried.control {
             Some((line, desk)) => {
+                known = Some(line.known);
                 if let Some(share) = line.port.shares.first() {
                     controllers.extend([share.id()].into_iter().chain(share.second_id()));
                 }
@@ -589,6 +608,16 @@ impl Round {
         let table_of = |name: &str| Ok(name.to_owned());
         let offload = carried.offload;
         let offload = offload.map(|offload| offload.setup(of, roles, table_of));
+        for spec in ports {
+            taken.take(spec).map_err(|error| error.to_string())?;
+        }
+        let changes = carried.changes.map(|changes| PortControl {
+            ports: ports.to_vec(),
+            allowed: changes.port_allow,
+            io: options.io.into(),
+            taken: taken.clone(),
+            known,
+        });
         let plan = ForwarderOptions {
             workers: habits,
             notifications: notifications(),
@@ -598,6 +627,7 @@ impl Round {
             filter: carried.filter,
             extension: carried.extension,
             offload: offload.transpose()?.flatten(),
+            ports: changes,
         };
         let name = is_one_of_several.then_some(carried.id);
         let forwarder = Forwarder::new(carried.device, opened, plan)?;
@@ -762,15 +792,32 @@ impl Observer {
         }
     }
 
+    /// Prints a line of the device.
+    fn note(&mut self, line: &str) {
+        match self.id {
+            None => self.line.note(line),
+            Some(id) => self.line.note(&format!("device {id}: {line}")),
+        }
+    }
+
     fn observe(&mut self, event: ForwarderEvent<'_>) {
         match event {
-            ForwarderEvent::Notice(line) => match self.id {
-                None => self.line.note(&line),
-                Some(id) => self.line.note(&format!("device {id}: {line}")),
-            },
+            ForwarderEvent::Notice(line) => self.note(&line),
             ForwarderEvent::Link(port, is_up) => {
                 if let Some(desk) = &self.desk {
                     desk.port_changed(port, is_up);
+                }
+            }
+            ForwarderEvent::PortAdded(port, name, is_up) => {
+                self.note(&format!("port {port}: {name} is added"));
+                if let Some(desk) = &self.desk {
+                    desk.port_added(port, name, is_up);
+                }
+            }
+            ForwarderEvent::PortRemoved(port) => {
+                self.note(&format!("port {port} is removed"));
+                if let Some(desk) = &self.desk {
+                    desk.port_removed(port);
                 }
             }
             ForwarderEvent::Traced(device, traced) => {

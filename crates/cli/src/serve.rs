@@ -22,7 +22,7 @@ use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::offload::arguments::OffloadArguments;
-use crate::run::{self, DeviceProcessor, ForwardedFrames, ReloadFiles};
+use crate::run::{self, AllowedPorts, DeviceProcessor, ForwardedFrames, ReloadFiles};
 use crate::service::CertificateFiles;
 use crate::state::Keeping;
 use crate::{Ended, compile, out};
@@ -58,6 +58,8 @@ pub(crate) struct Options {
     /// controllers alone. With several devices, a port begins with its device's number.
     #[arg(long = "port", value_name = "[DEVICE:]NUMBER=INTERFACE")]
     ports: Vec<DevicePort>,
+    #[command(flatten)]
+    changes: AllowedPorts,
     #[command(flatten)]
     carrying: DeviceProcessor,
     /// A port on the host's side, for PNA programs; all others are on the network's. Give one for
@@ -231,6 +233,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             extensions: &[],
         };
         let (setup, line) = control::connect(link, served)?;
+        line.inbox.take_port_requests();
         setups.push(setup);
         made.push((spec, device, ports, line, is_programmed));
     }
@@ -264,6 +267,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 filter: None,
                 extension: None,
                 offload: Some(options.offload.clone()),
+                changes: Some(options.changes.clone()),
             },
         );
     let files = ReloadFiles {

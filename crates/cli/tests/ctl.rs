@@ -169,21 +169,35 @@ fn what_examples_set_up_is_dumped_and_comes_back() {
 }
 
 #[test]
-fn what_p4runtime_cannot_say_is_told_before_anything_is_written() {
-    let server = Server::with(&example("pna_firewall/pna_firewall.p4"));
-    let said = server.ctl(&["apply", &example("pna_firewall/pna_firewall.entries")]);
-    assert_eq!(said.status, Some(1));
-    let message = "P4Runtime has no message for PNA's expire profiles";
-    assert!(said.err.contains(message), "{}", said.err);
-    let tables = server.json(&["tables"]);
-    assert!(
-        tables
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|table| table["entries"] == 0),
-        "{tables}"
-    );
+fn settings_that_p4runtime_has_no_message_for_are_written_and_dumped() {
+    let dir = Directory::new("ctl-settings");
+    let program = example("pna_firewall/pna_firewall.p4");
+    let first = Server::with(&program);
+    first.well(&["apply", &example("pna_firewall/pna_firewall.entries")]);
+    let settings = [
+        "hash crc16 polynomial 0x1021 initial 0x0 final_xor 0x0 reflect_in true reflect_out true",
+        "hash seed 7",
+        "host_ports 1, 2",
+        "queue port 1 rate 100 depth 8",
+    ];
+    for setting in settings {
+        first.well(&["change", setting]);
+    }
+    let dump = first.well(&["dump"]);
+    for setting in settings {
+        assert!(dump.lines().any(|line| line == setting), "{dump}");
+    }
+    assert!(dump.contains("expire_profile "), "{dump}");
+    let second = Server::with(&program);
+    second.well(&["apply", "--replace", &dir.with("dump", &dump)]);
+    assert_eq!(second.well(&["dump"]), dump);
+    // A later statement changes what it names.
+    second.well(&["add", "hash seed 0; queue port 1 depth 9"]);
+    let dump = second.well(&["dump"]);
+    assert!(!dump.contains("hash seed"), "{dump}");
+    assert!(dump.contains("queue port 1 depth 9\n"), "{dump}");
+    let said = second.ctl(&["change", "hash crc16 polynomial 0x10000"]);
+    assert_eq!(said.status, Some(1), "{}", said.out);
 }
 
 #[test]

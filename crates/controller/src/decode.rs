@@ -391,6 +391,7 @@ fn meter(config: &rt::MeterConfig) -> MeterConfig {
         cburst: number(config.cburst),
         pir: number(config.pir),
         pburst: number(config.pburst),
+        eburst: Some(number(config.eburst)).filter(|eburst| *eburst > 0),
     }
 }
 

@@ -114,7 +114,8 @@ impl Catalog {
                 return Err(EncodeError::NoMessage("PNA's expire profiles"));
             }
             Update::Queue(_) => return Err(EncodeError::NoMessage("queues of ports")),
-            Update::HashCrc { .. } | Update::HashKey(_) => {
+            Update::HostPorts(_) => return Err(EncodeError::NoMessage("host ports")),
+            Update::HashCrc { .. } | Update::HashKey(_) | Update::HashSeed(_) => {
                 return Err(EncodeError::NoMessage("parameters of hashes"));
             }
             Update::ValueSet { value_set, members } => Entity::ValueSetEntry(rt::ValueSetEntry {
@@ -371,7 +372,7 @@ fn rates(config: &MeterConfig) -> rt::MeterConfig {
         cburst: long(config.cburst),
         pir: long(config.pir),
         pburst: long(config.pburst),
-        eburst: 0,
+        eburst: long(config.eburst.unwrap_or(0)),
     }
 }
 

@@ -36,7 +36,8 @@ fn examples(catalog: &Catalog) -> Vec<Update> {
 fn what(update: &Update) -> &'static str {
     match update {
         Update::Queue(_) => "queues of ports",
-        Update::HashCrc { .. } | Update::HashKey(_) => "parameters of hashes",
+        Update::HashCrc { .. } | Update::HashKey(_) | Update::HashSeed(_) => "parameters of hashes",
+        Update::HostPorts(_) => "host ports",
         _ => "PNA's expire profiles",
     }
 }
@@ -66,7 +67,7 @@ fn every_example_of_the_guide_comes_back_as_it_went() {
         let mut catalog = catalog();
         catalog.ports_are_numbers = ports_are_numbers;
         let examples = examples(&catalog);
-        assert_eq!(examples.len(), 24);
+        assert_eq!(examples.len(), 25);
         for update in examples {
             let entity = catalog
                 .entity(&update)

@@ -383,7 +383,7 @@ impl<'a> Reader<'a> {
 
     fn statement_body(&mut self) -> Result<Update, EntriesError> {
         let first =
-            self.name("a table, or one of multicast, clone, register, meter, counter, value_set, queue, hash, expire_profile")?;
+            self.name("a table, or one of multicast, clone, register, meter, counter, value_set, queue, hash, host_ports, expire_profile")?;
         match first.text {
             "multicast" => self.multicast(),
             "clone" => self.clone_session(),
@@ -396,6 +396,8 @@ impl<'a> Reader<'a> {
             "hash" if self.keyword("crc16") => self.hash_crc(16),
             "hash" if self.keyword("crc32") => self.hash_crc(32),
             "hash" if self.keyword("toeplitz") => self.hash_key(),
+            "hash" if self.keyword("seed") => Ok(Update::HashSeed(self.placed("a seed")?.0)),
+            "host_ports" => self.host_ports(),
             _ if self.keyword("member") => self.member(first),
             _ if self.keyword("group") => self.group(first),
             _ if self.keyword("default") => self.default_action(first),

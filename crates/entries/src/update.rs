@@ -88,6 +88,10 @@ pub enum Update {
     },
     /// Sets the key of Toeplitz hashes.
     HashKey(Vec<u8>),
+    /// Sets the seed of the device's hashes.
+    HashSeed(u32),
+    /// Sets the host ports (PNA).
+    HostPorts(Vec<u32>),
     /// Replaces the members of a value set.
     ValueSet {
         /// The value set.
@@ -98,6 +102,19 @@ pub enum Update {
 }
 
 impl Update {
+    /// Returns true if this is a setting of the device: P4Runtime has no message for it.
+    pub fn is_setting(&self) -> bool {
+        matches!(
+            self,
+            Update::ExpireProfile { .. }
+                | Update::Queue(_)
+                | Update::HashCrc { .. }
+                | Update::HashKey(_)
+                | Update::HashSeed(_)
+                | Update::HostPorts(_)
+        )
+    }
+
     /// Returns the object to remove in order to undo this update; `None` if the update only changes
     /// an object.
     pub fn target(&self) -> Option<UpdateTarget> {
@@ -125,6 +142,8 @@ impl Update {
             | Update::Queue(_)
             | Update::HashCrc { .. }
             | Update::HashKey(_)
+            | Update::HashSeed(_)
+            | Update::HostPorts(_)
             | Update::ValueSet { .. } => None,
         }
     }
@@ -225,9 +244,9 @@ pub struct CloneSession {
     pub class_of_service: u32,
 }
 
-/// Rates of a two-rate three-colour meter, in bytes or packets per second, and bursts in bytes or
-/// packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Rates of a meter, in bytes or packets per second, and bursts in bytes or packets. Two
+/// configurations are equal if they mark all packets alike.
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct MeterConfig {
     /// Committed information rate.
     pub cir: u64,
@@ -237,6 +256,34 @@ pub struct MeterConfig {
     pub pir: u64,
     /// Peak burst.
     pub pburst: u64,
+    /// For a meter of a single rate, the excess burst, 0 for a meter of two colours. Its peak rate
+    /// and burst are the committed ones. `None` for two rates.
+    pub eburst: Option<u64>,
+}
+
+impl MeterConfig {
+    /// Returns the configuration of a meter of a single rate.
+    pub fn single_rate(cir: u64, cburst: u64, eburst: u64) -> MeterConfig {
+        MeterConfig {
+            cir,
+            cburst,
+            pir: cir,
+            pburst: cburst,
+            eburst: Some(eburst),
+        }
+    }
+
+    /// Returns the numbers of P4Runtime's message: rates and bursts, and the excess burst.
+    fn numbers(&self) -> [u64; 5] {
+        let eburst = self.eburst.unwrap_or(0);
+        [self.cir, self.cburst, self.pir, self.pburst, eburst]
+    }
+}
+
+impl PartialEq for MeterConfig {
+    fn eq(&self, other: &MeterConfig) -> bool {
+        self.numbers() == other.numbers()
+    }
 }
 
 /// Queue settings of a port. Values that are not given are the defaults: no rate limit, and space

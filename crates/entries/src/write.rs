@@ -102,6 +102,12 @@ impl Schema {
                 let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
                 format!("hash toeplitz 0x{digits}")
             }
+            Update::HashSeed(seed) => format!("hash seed {seed}"),
+            Update::HostPorts(ports) if ports.is_empty() => "host_ports none".to_owned(),
+            Update::HostPorts(ports) => {
+                let ports: Vec<String> = ports.iter().map(u32::to_string).collect();
+                format!("host_ports {}", ports.join(", "))
+            }
             Update::ValueSet { value_set, members } => {
                 let set = &self.value_sets[*value_set];
                 let members = members.iter().map(|one| self.set_member(&set.fields, one));
@@ -344,8 +350,13 @@ fn rates(config: &MeterConfig) -> String {
         cburst,
         pir,
         pburst,
+        eburst,
     } = config;
-    format!("cir {cir} cburst {cburst} pir {pir} pburst {pburst}")
+    match eburst {
+        None => format!("cir {cir} cburst {cburst} pir {pir} pburst {pburst}"),
+        Some(0) => format!("cir {cir} cburst {cburst}"),
+        Some(eburst) => format!("cir {cir} cburst {cburst} eburst {eburst}"),
+    }
 }
 
 fn counts(value: &CounterValue) -> String {

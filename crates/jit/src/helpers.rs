@@ -5,7 +5,7 @@ use exec::externs::hash;
 use exec::slots::Slot;
 use exec::slots::header;
 use exec::{Destination, DropReason, Found, PackedOutcome};
-use ir::ExternId;
+use ir::{ExternId, HashAlgorithm};
 use table::EntryIdx;
 
 use crate::abi::{Invocation, Outcome, applied_number};
@@ -223,12 +223,14 @@ extern "C" fn wide(inv: &mut Invocation<'_>, which: u64) -> u64 {
 
 extern "C" fn crc32(inv: &mut Invocation<'_>, a: u64, bytes: u64) -> u64 {
     let words = &inv.limbs[a as usize..];
-    hash::crc32_of_words(words, bytes as usize).into()
+    let crc = hash::crc32_of_words(words, bytes as usize).into();
+    hash::seeded(HashAlgorithm::Crc32, crc, inv.state().hash.seed)
 }
 
 extern "C" fn crc16(inv: &mut Invocation<'_>, a: u64, bytes: u64) -> u64 {
     let words = &inv.limbs[a as usize..];
-    hash::crc16_of_words(words, bytes as usize).into()
+    let crc = hash::crc16_of_words(words, bytes as usize).into();
+    hash::seeded(HashAlgorithm::Crc16, crc, inv.state().hash.seed)
 }
 
 extern "C" fn in_value_set(inv: &mut Invocation<'_>, set: u64, a: u64) -> u64 {

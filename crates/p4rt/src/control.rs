@@ -4,11 +4,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc as plain;
 use std::time::{Duration, Instant};
 
 use ir::{Arch, Program, TableId};
+use p4info::polyplane::ports::v1 as wire;
 use packet::PortId;
 use prost_types::Any;
 use support::wakeup::WakeupFd;
@@ -18,7 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
 use crate::idle::IdleWatch;
-use crate::request_error::{Checked, RequestError};
+use crate::request_error::{Checked, RequestError, refuse};
+use crate::tenants::TenancyError;
 
 /// A function that the loop applies to its device.
 type Job = Box<dyn FnOnce(&mut Device) + Send>;
@@ -42,6 +44,59 @@ pub(crate) enum Event {
     Digest(Digest),
     /// Entries of a table that were not hit during their idle timeout.
     Idle(Arc<Program>, TableId, Vec<Arc<Entry>>),
+}
+
+/// Question of a client about a device's ports, or a change of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortAction {
+    /// Returns all ports.
+    List,
+    /// Adds a port: its number and interface, as in `2=eth1`.
+    Add(String),
+    /// Removes a port.
+    Remove(PortId),
+    /// Closes and opens a port.
+    Reopen(PortId),
+}
+
+/// Answer to a request about ports: all ports, or the one that changed.
+pub type PortAnswer = Result<Vec<wire::PortDetails>, TenancyError>;
+
+/// A request about ports to the loop that has them.
+pub struct PortRequest {
+    /// The action.
+    pub action: PortAction,
+    answer: oneshot::Sender<PortAnswer>,
+}
+
+impl PortRequest {
+    /// Answers the client, which may have gone.
+    pub fn answer(self, answer: PortAnswer) {
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// Question of a client about a device's settings, or a change of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsAction {
+    /// Returns the settings as statements.
+    Get,
+    /// Makes the settings of these statements.
+    Set(String),
+}
+
+/// A request about settings to the loop that has the device.
+pub struct SettingsRequest {
+    /// The action.
+    pub action: SettingsAction,
+    answer: oneshot::Sender<Result<String, TenancyError>>,
+}
+
+impl SettingsRequest {
+    /// Answers the client, which may have gone.
+    pub fn answer(self, answer: Result<String, TenancyError>) {
+        let _ = self.answer.send(answer);
+    }
 }
 
 /// Capacity of the queue of packets from controllers. Further packets are refused.
@@ -89,6 +144,10 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let jobs_wakeup = Arc::new(WakeupFd::armed()?);
     let packets_wakeup = Arc::new(WakeupFd::armed()?);
     let (jobs_in, jobs) = plain::channel();
+    let (ports_in, ports) = plain::channel();
+    let takes_ports = Arc::new(AtomicBool::new(false));
+    let (settings_in, settings) = plain::channel();
+    let takes_settings = Arc::new(AtomicBool::new(false));
     let (packets_in, packets) = plain::sync_channel(MAX_PACKETS);
     let (others_in, others) = mpsc::channel(MAX_OTHERS);
     let (others_to, others_out) = mpsc::channel(MAX_OTHERS);
@@ -96,6 +155,10 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     let lost = Arc::new(AtomicU64::new(0));
     let inbox = Inbox {
         jobs,
+        ports,
+        takes_ports: Arc::clone(&takes_ports),
+        settings,
+        takes_settings: Arc::clone(&takes_settings),
         others,
         others_to,
         wakeup: Arc::clone(&jobs_wakeup),
@@ -116,6 +179,10 @@ pub fn channel(cpu_port: impl Into<CpuNumbers>) -> std::io::Result<(Inbox, CpuPo
     };
     let remote = Remote {
         jobs: jobs_in,
+        ports: ports_in,
+        takes_ports,
+        settings: settings_in,
+        takes_settings,
         others: others_in,
         jobs_wakeup,
         numbers,
@@ -203,6 +270,10 @@ impl ToControllers {
 /// Control side of the channel, held by the loop that owns the device.
 pub struct Inbox {
     jobs: plain::Receiver<Job>,
+    ports: plain::Receiver<PortRequest>,
+    takes_ports: Arc<AtomicBool>,
+    settings: plain::Receiver<SettingsRequest>,
+    takes_settings: Arc<AtomicBool>,
     others: mpsc::Receiver<Any>,
     others_to: mpsc::Sender<Any>,
     wakeup: Arc<WakeupFd>,
@@ -270,6 +341,28 @@ impl Inbox {
         self.events.tell(Event::Digest(digest));
     }
 
+    /// Declares that the loop takes requests about ports. Without it they are refused. Must be
+    /// called before the server starts.
+    pub fn take_port_requests(&self) {
+        self.takes_ports.store(true, Ordering::Release);
+    }
+
+    /// Dequeues the next request about ports.
+    pub fn take_port_request(&mut self) -> Option<PortRequest> {
+        self.ports.try_recv().ok()
+    }
+
+    /// Declares that the loop takes requests about settings. Without it they are refused. Must be
+    /// called before the server starts.
+    pub fn take_settings_requests(&self) {
+        self.takes_settings.store(true, Ordering::Release);
+    }
+
+    /// Dequeues the next request about settings.
+    pub fn take_settings_request(&mut self) -> Option<SettingsRequest> {
+        self.settings.try_recv().ok()
+    }
+
     /// Dequeues the next extension message of a primary controller (`other` in
     /// `StreamMessageRequest`).
     pub fn take_other(&mut self) -> Option<Any> {
@@ -309,6 +402,10 @@ impl Inbox {
 /// Server side of the channel.
 pub struct Remote {
     jobs: plain::Sender<Job>,
+    ports: plain::Sender<PortRequest>,
+    takes_ports: Arc<AtomicBool>,
+    settings: plain::Sender<SettingsRequest>,
+    takes_settings: Arc<AtomicBool>,
     others: mpsc::Sender<Any>,
     jobs_wakeup: Arc<WakeupFd>,
     numbers: CpuNumbers,
@@ -337,6 +434,46 @@ impl Remote {
         self.jobs.send(job).map_err(|_| gone())?;
         self.jobs_wakeup.wake();
         answered.await.map_err(|_| gone())
+    }
+
+    /// Asks the device's loop about its ports, or to change them.
+    ///
+    /// # Errors
+    /// The loop takes no such requests, it refuses this one, or it has stopped.
+    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<Vec<wire::PortDetails>> {
+        if !self.takes_ports.load(Ordering::Acquire) {
+            return refuse(
+                Code::Unimplemented,
+                "the ports of this switch are fixed: they are those of its command line or topology",
+            );
+        }
+        let (answer, answered) = oneshot::channel();
+        let gone = || RequestError::new(Code::Unavailable, "the device has stopped");
+        let request = PortRequest { action, answer };
+        self.ports.send(request).map_err(|_| gone())?;
+        self.jobs_wakeup.wake();
+        let answer = answered.await.map_err(|_| gone())?;
+        answer.map_err(|refused| RequestError::new(refused.code, refused.message))
+    }
+
+    /// Asks the device's loop for its settings, or to change them.
+    ///
+    /// # Errors
+    /// The loop takes no such requests, it refuses this one, or it has stopped.
+    pub(crate) async fn ask_settings(&self, action: SettingsAction) -> Checked<String> {
+        if !self.takes_settings.load(Ordering::Acquire) {
+            return refuse(
+                Code::Unimplemented,
+                "this switch takes settings from its entries file only",
+            );
+        }
+        let (answer, answered) = oneshot::channel();
+        let gone = || RequestError::new(Code::Unavailable, "the device has stopped");
+        let request = SettingsRequest { action, answer };
+        self.settings.send(request).map_err(|_| gone())?;
+        self.jobs_wakeup.wake();
+        let answer = answered.await.map_err(|_| gone())?;
+        answer.map_err(|refused| RequestError::new(refused.code, refused.message))
     }
 
     /// Sends an extension message to the device's loop. Waits while the queue is full.

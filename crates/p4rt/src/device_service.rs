@@ -5,13 +5,14 @@ mod messages;
 mod program;
 mod requests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::StreamMessageResponse;
 use p4info::p4::v1::stream_message_response::Update as Notice;
+use p4info::polyplane::ports::v1::PortDetails;
 use packet::{Nanos, PortId};
 use switch::{Device, LoadError};
 use tokio::sync::{RwLock, mpsc, watch};
@@ -19,7 +20,7 @@ use tonic::{Code, Status};
 
 use crate::access::Allow;
 use crate::arbiter::{Arbiter, ClientId, Notices};
-use crate::control::Remote;
+use crate::control::{PortAction, Remote, SettingsAction};
 use crate::controller_state::ControllerState;
 use crate::digests::Digests;
 use crate::figures::{Cells, Figures};
@@ -29,7 +30,7 @@ use crate::notes::Notes;
 use crate::observation::PacketObservation;
 use crate::pending_commits::PendingCommits;
 use crate::pipeline::{Config, DeviceTarget, Pipeline, StagedDevice, lock};
-use crate::ports::PortStates;
+use crate::ports::{KnownPorts, PortStates};
 use crate::request_error::{Checked, refuse};
 use crate::tenants::TenancyError;
 
@@ -83,7 +84,7 @@ pub trait Loader: Send + Sync + 'static {
     fn compile(&self, text: &str) -> Result<ir::Program, String>;
 
     /// Returns the ports of devices, if known. Only these ports can be watch ports.
-    fn ports(&self) -> Option<BTreeSet<PortId>> {
+    fn ports(&self) -> Option<KnownPorts> {
         None
     }
 
@@ -365,6 +366,17 @@ impl DeviceService {
         for session in sessions.live.values() {
             session.end.send_replace(Some(End::DeviceGone));
         }
+    }
+
+    /// Asks the device's loop about its ports, or to change them.
+    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<Vec<PortDetails>> {
+        self.remote.ask_ports(action).await
+    }
+
+    /// Asks the device's loop for its settings, or to change them.
+    pub(crate) async fn ask_settings(&self, action: SettingsAction) -> Checked<String> {
+        let _pipeline = self.pipeline.write().await;
+        self.remote.ask_settings(action).await
     }
 
     /// Processes a port state change: updates the members and replicas that depend on it.

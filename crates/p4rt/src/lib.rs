@@ -16,8 +16,9 @@
 //!   a client's certificate allows it; `logged`: what is logged; `figures`: what is counted;
 //! - `server`, `services`, `stream`: the gRPC services and their sessions; `arbiter`: who is
 //!   primary, as a state machine without I/O;
-//! - `ports`: the service by which controllers watch ports; `observation`: the one by which they
-//!   observe packets;
+//! - `ports`: the service by which controllers watch ports, and operators change them;
+//!   `observation`: the one by which they observe packets; `settings`: the service for settings
+//!   that P4Runtime has no message for;
 //! - `device_service`: a device in the server; `pipeline`: its program, running or saved;
 //! - `platform`: checks of the platform properties in a P4Info;
 //! - `schema`: maps P4Runtime ids to the program's objects, with the encoding of each value
@@ -92,6 +93,7 @@ mod restriction;
 mod schema;
 mod server;
 mod services;
+mod settings;
 mod split_control;
 mod stream;
 mod tenants;
@@ -115,6 +117,11 @@ pub mod service {
         tonic::include_proto!("polyplane.ports.v1");
     }
 
+    /// The service for settings of devices.
+    pub mod settings {
+        tonic::include_proto!("polyplane.settings.v1");
+    }
+
     /// The service for operators of split programs.
     pub mod split {
         tonic::include_proto!("polyplane.split.v1");
@@ -127,7 +134,10 @@ pub mod service {
 }
 
 pub use access::{Allow, AllowError};
-pub use control::{CpuNumbers, CpuPort, Inbox, Remote, ToControllers, channel};
+pub use control::{
+    CpuNumbers, CpuPort, Inbox, PortAction, PortAnswer, PortRequest, Remote, SettingsAction,
+    SettingsRequest, ToControllers, channel,
+};
 pub use device_config::device_config;
 pub use device_service::{Loader, ProgramPermit, Purpose};
 pub use figures::{Figures, LATENCY_MICROS, Latencies};
@@ -135,11 +145,10 @@ pub use fuzz_server::{FuzzOutcome, FuzzServer};
 pub use incoming::{Clients, Listen, ListenError, Reach, Tls};
 pub use logged::Limit;
 pub use managed::{pack, unpack};
-pub use notes::{
-    Notes, forget_config, forget_written, has_config, put_back as put_back_notes,
-};
+pub use notes::{Notes, forget_config, forget_written, has_config, put_back as put_back_notes};
 pub use observation::{Delivery, Observations, ObserveError, PacketObservation};
 pub use pipeline::{check_p4info, compare_p4info, read_program};
+pub use ports::KnownPorts;
 pub use prost_types::Any;
 pub use server::{Certificates, NewCertificates, Server, ServerConfig, ServerError, Urgency};
 pub use split_control::SplitRequest;

@@ -1,15 +1,18 @@
-//! The service by which controllers watch the ports of a device.
+//! The service by which controllers watch the ports of a device, and operators change them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use p4info::polyplane::ports::v1 as wire;
+use p4info::polyplane::ports::v1::change_request::Change;
 use packet::PortId;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
+use crate::control::PortAction;
 use crate::incoming::Peer;
+use crate::request_error::refuse;
 use crate::server::Sites;
 use crate::service::ports::ports_server::Ports;
 
@@ -22,6 +25,29 @@ const MAX_MESSAGES: usize = 4;
 pub(crate) struct PortState {
     name: String,
     is_up: bool,
+}
+
+/// The ports of a device that groups may watch, shared with the loop that has them.
+#[derive(Clone, Debug, Default)]
+pub struct KnownPorts(Arc<RwLock<BTreeSet<PortId>>>);
+
+impl KnownPorts {
+    /// Adds a port. A port that is removed later stays known, and is down.
+    pub fn insert(&self, port: PortId) {
+        let mut ports = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        ports.insert(port);
+    }
+
+    pub(crate) fn contains(&self, port: PortId) -> bool {
+        let ports = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        ports.contains(&port)
+    }
+}
+
+impl FromIterator<PortId> for KnownPorts {
+    fn from_iter<I: IntoIterator<Item = PortId>>(ports: I) -> KnownPorts {
+        KnownPorts(Arc::new(RwLock::new(ports.into_iter().collect())))
+    }
 }
 
 type States = BTreeMap<PortId, PortState>;
@@ -47,6 +73,24 @@ impl PortStates {
                 is_up: !is_up,
             });
             std::mem::replace(&mut before.is_up, is_up) != is_up
+        });
+    }
+
+    /// Adds a port, or gives it another name.
+    pub(crate) fn add(&self, port: PortId, name: String, is_up: bool) {
+        self.0.send_modify(|states| {
+            if let Some(states) = states {
+                states.insert(port, PortState { name, is_up });
+            }
+        });
+    }
+
+    /// Removes a port.
+    pub(crate) fn remove(&self, port: PortId) {
+        self.0.send_modify(|states| {
+            if let Some(states) = states {
+                states.remove(&port);
+            }
         });
     }
 
@@ -78,6 +122,11 @@ fn changed(before: &States, now: &States) -> wire::PortStates {
     };
     wire::PortStates {
         ports: now.iter().filter(differs).map(wire).collect(),
+        removed: before
+            .keys()
+            .filter(|port| !now.contains_key(port))
+            .map(|port| port.0)
+            .collect(),
     }
 }
 
@@ -100,7 +149,8 @@ async fn pass_on(mut states: watch::Receiver<Option<States>>, answers: Answers) 
         };
         let message = changed(before.as_ref().unwrap_or(&States::new()), &now);
         // The first message is sent even if the device has no ports.
-        let is_news = before.is_none() || !message.ports.is_empty();
+        let is_empty = message.ports.is_empty() && message.removed.is_empty();
+        let is_news = before.is_none() || !is_empty;
         if is_news && answers.send(Ok(message)).await.is_err() {
             return;
         }
@@ -129,5 +179,41 @@ impl Ports for Service {
         let (answers, messages) = mpsc::channel(MAX_MESSAGES);
         tokio::spawn(pass_on(site.ports.watch(), answers));
         Ok(Response::new(ReceiverStream::new(messages)))
+    }
+
+    async fn list(
+        &self,
+        request: Request<wire::ListRequest>,
+    ) -> Result<Response<wire::ListResponse>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let device = request.into_inner().device_id;
+        self.sites.permit(device, &peer, |_| Ok(()))?;
+        let site = self.sites.find(device)?;
+        let ports = site.ask_ports(PortAction::List).await?;
+        Ok(Response::new(wire::ListResponse { ports }))
+    }
+
+    async fn change(
+        &self,
+        request: Request<wire::ChangeRequest>,
+    ) -> Result<Response<wire::ChangeResponse>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let wire::ChangeRequest { device_id, change } = request.into_inner();
+        // The ports belong to all roles.
+        self.sites
+            .permit(device_id, &peer, |rights| rights.check_role(""))?;
+        let site = self.sites.find(device_id)?;
+        let action = match change {
+            Some(Change::Add(spec)) => PortAction::Add(spec),
+            Some(Change::Remove(port)) => PortAction::Remove(PortId(port)),
+            Some(Change::Reopen(port)) => PortAction::Reopen(PortId(port)),
+            None => return Err(Status::invalid_argument("the request has no change")),
+        };
+        // The change is completed even if the client disconnects.
+        let changed = tokio::spawn(async move { site.ask_ports(action).await });
+        let changed = changed.await;
+        let mut ports = changed
+            .unwrap_or_else(|_| refuse(Code::Internal, "the server failed on this request"))?;
+        Ok(Response::new(wire::ChangeResponse { port: ports.pop() }))
     }
 }

@@ -1,7 +1,7 @@
 //! Maps P4Runtime ids to the program's objects: a controller's P4Info, checked against the program
 //! with which it was sent.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use support::count::count;
 use support::work::checkpoint;
@@ -12,12 +12,12 @@ use ir::{
 };
 use p4info::P4Info;
 use p4info::p4::config::v1::{self as info, Preamble};
-use packet::PortId;
 use table::KeyField;
 use tonic::Code;
 
 use crate::coding::{Coding, Names};
 use crate::platform;
+use crate::ports::KnownPorts;
 use crate::request_error::{Checked, RequestError, invalid, refuse};
 use crate::restriction;
 use constraints::Constraint;
@@ -46,7 +46,7 @@ pub(crate) struct Schema {
     pub(crate) value_sets: HashMap<u32, ValueSetView>,
     pub(crate) packet_in: Option<HeaderView>,
     /// The ports of the device, if known.
-    pub(crate) ports: Option<BTreeSet<PortId>>,
+    pub(crate) ports: Option<KnownPorts>,
     pub(crate) packet_out: Option<HeaderView>,
 }
 

@@ -35,9 +35,11 @@ use crate::request_error::{Checked, RequestError, refuse};
 use crate::service::observation::packet_observation_server::PacketObservationServer;
 use crate::service::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use crate::service::ports::ports_server::PortsServer;
+use crate::service::settings::settings_server::SettingsServer;
 use crate::service::split::operator_server::OperatorServer;
 use crate::service::tenancy::tenancy_server::TenancyServer;
 use crate::services::Services;
+use crate::settings;
 use crate::split_control::{self, SplitRequest};
 use crate::stream::Session;
 use crate::tenants::{self, RequestSender};
@@ -454,6 +456,23 @@ impl Server {
         }
     }
 
+    /// Reports to port watchers that a device has one more port.
+    pub fn port_added(&self, device: u64, port: PortId, name: String, is_up: bool) {
+        if let Ok(site) = self.sites.find(device) {
+            site.ports.add(port, name, is_up);
+            self.port_changed(device, port, is_up);
+        }
+    }
+
+    /// Reports to port watchers that a device has a port no more. Groups that watch it treat it as
+    /// down.
+    pub fn port_removed(&self, device: u64, port: PortId) {
+        self.port_changed(device, port, false);
+        if let Ok(site) = self.sites.find(device) {
+            site.ports.remove(port);
+        }
+    }
+
     /// Processes a port state change of a device. It affects watch ports and backup replicas, and
     /// is reported to port watchers.
     pub fn port_changed(&self, device: u64, port: PortId, is_up: bool) {
@@ -562,10 +581,14 @@ fn run(
         let observation = PacketObservationServer::new(observation::Service {
             sites: Arc::clone(&sites),
         });
+        let settings = SettingsServer::new(settings::Service {
+            sites: Arc::clone(&sites),
+        });
         let services = Services {
             devices,
             ports,
             observation,
+            settings,
             tenancy,
             split,
         };

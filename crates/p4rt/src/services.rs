@@ -10,10 +10,11 @@ use tonic::{Code, Status};
 
 /// P4Runtime and the optional services.
 #[derive(Clone)]
-pub(crate) struct Services<D, P, O, T, S> {
+pub(crate) struct Services<D, P, O, C, T, S> {
     pub(crate) devices: D,
     pub(crate) ports: P,
     pub(crate) observation: O,
+    pub(crate) settings: C,
     pub(crate) tenancy: Option<T>,
     pub(crate) split: Option<S>,
 }
@@ -26,8 +27,10 @@ fn absent(message: &'static str) -> BoxFuture<Answer, Infallible> {
     Box::pin(std::future::ready(Ok(status.into_http())))
 }
 
-impl<D, P, O, T, S> Service<http::Request<Body>> for Services<D, P, O, T, S>
+impl<D, P, O, C, T, S> Service<http::Request<Body>> for Services<D, P, O, C, T, S>
 where
+    C: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
+    C::Future: Send + 'static,
     P: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
     P::Future: Send + 'static,
     O: Service<http::Request<Body>, Response = Answer, Error = Infallible> + NamedService,
@@ -58,6 +61,9 @@ where
         {
             return Poll::Pending;
         }
+        if self.settings.poll_ready(cx)?.is_pending() {
+            return Poll::Pending;
+        }
         self.devices.poll_ready(cx)
     }
 
@@ -68,6 +74,9 @@ where
         }
         if service == Some(O::NAME) {
             return Box::pin(self.observation.call(request));
+        }
+        if service == Some(C::NAME) {
+            return Box::pin(self.settings.call(request));
         }
         if service == Some(T::NAME) {
             return match &mut self.tenancy {

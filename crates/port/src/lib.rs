@@ -96,6 +96,13 @@ pub trait Port: Send {
         None
     }
 
+    /// Closes this share of the port, so that [`Port::comes_back`] opens it again as soon as all
+    /// shares are closed. Returns false, and does nothing, if the port cannot be reopened.
+    fn close(&mut self, now: Nanos) -> bool {
+        let _ = now;
+        false
+    }
+
     /// Returns the descriptor that becomes readable when frames arrive, if the port has one. Call
     /// this immediately before waiting for the descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
@@ -132,6 +139,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn comes_back(&mut self, now: Nanos) -> Option<String> {
         (**self).comes_back(now)
+    }
+
+    fn close(&mut self, now: Nanos) -> bool {
+        (**self).close(now)
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

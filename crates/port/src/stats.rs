@@ -132,6 +132,15 @@ impl<R: Reason> DropCounts<R> {
         }
     }
 
+    /// Returns the counts since an earlier reading.
+    pub fn since(&self, earlier: &DropCounts<R>) -> DropCounts<R> {
+        let mut since = *self;
+        for (mine, earlier) in since.counts.iter_mut().zip(earlier.counts) {
+            *mine = mine.saturating_sub(earlier);
+        }
+        since
+    }
+
     /// Returns the number of frames dropped for `reason`.
     pub fn get(&self, reason: R) -> u64 {
         self.counts[reason.index()]
@@ -199,6 +208,18 @@ impl PortStats {
         self.tx_frames += other.tx_frames;
         self.tx_bytes += other.tx_bytes;
         self.tx_dropped.add_all(&other.tx_dropped);
+    }
+
+    /// Returns the counts since an earlier reading of the same share.
+    pub fn since(&self, earlier: &PortStats) -> PortStats {
+        PortStats {
+            rx_frames: self.rx_frames.saturating_sub(earlier.rx_frames),
+            rx_bytes: self.rx_bytes.saturating_sub(earlier.rx_bytes),
+            rx_dropped: self.rx_dropped.since(&earlier.rx_dropped),
+            tx_frames: self.tx_frames.saturating_sub(earlier.tx_frames),
+            tx_bytes: self.tx_bytes.saturating_sub(earlier.tx_bytes),
+            tx_dropped: self.tx_dropped.since(&earlier.tx_dropped),
+        }
     }
 
     /// Counts one frame of `len` bytes as delivered.

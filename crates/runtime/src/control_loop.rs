@@ -24,8 +24,10 @@ use crate::notifications::{NotificationLevel, Notifications};
 use crate::observation::{DeviceObservation, PacketObservers, Summaries};
 use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
+use crate::port_changes::{PortChanges, PortControl, PortEvent};
 use crate::process_setup::ProcessSetup;
 use crate::report::{DeviceReport, PortReport, WorkerReport};
+use crate::settings;
 use crate::trace_filter::{
     PacketFilter, PacketTracer, SamplingRate, TraceControl, TraceCounts, TracedPacket,
 };
@@ -73,6 +75,10 @@ pub enum ForwarderEvent<'a> {
     Notice(String),
     /// A port went down or came up.
     Link(PortId, bool),
+    /// A port was added, with this interface. The flag is true if its link is up.
+    PortAdded(PortId, &'a str, bool),
+    /// A port was removed.
+    PortRemoved(PortId),
     /// A packet was traced.
     Traced(&'a Device, TracedPacket),
     /// The interval has passed.
@@ -116,6 +122,8 @@ pub struct ForwarderOptions {
     pub extension: Option<Box<dyn ControlExtension>>,
     /// Offload of flows, if any.
     pub offload: Option<OffloadSetup>,
+    /// Bounds on changes of the ports by operators. Without them the ports are fixed.
+    pub ports: Option<PortControl>,
 }
 
 /// Makes a filter of frames for one worker.
@@ -170,6 +178,7 @@ pub struct Forwarder {
     inbox: Option<Inbox>,
     extension: Option<Box<dyn ControlExtension>>,
     offload: Option<Offload>,
+    changes: Option<PortChanges>,
     spare: BackgroundIndexing,
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
@@ -214,6 +223,9 @@ impl Forwarder {
             })
             .collect()
         })?;
+        let is_offloaded = options.offload.is_some();
+        let changes = options.ports;
+        let changes = changes.map(|control| PortChanges::new(control, is_offloaded));
         let offload = options
             .offload
             .map(|setup| Offload::start(setup, readers, &mut device, crew.clock()));
@@ -224,6 +236,7 @@ impl Forwarder {
             heard: Notifications::new(options.notifications),
             inbox: options.inbox,
             extension: options.extension,
+            changes,
             spare: BackgroundIndexing::default(),
             ask,
             asked,
@@ -282,6 +295,7 @@ impl Forwarder {
             self.extend(observe);
             self.hear(observe);
             self.summaries.turn(&self.device);
+            self.change_ports(observe);
             self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
                 return Ok(ending);
@@ -307,6 +321,10 @@ impl Forwarder {
         let Some(inbox) = &mut self.inbox else {
             return false;
         };
+        while let Some(request) = inbox.take_settings_request() {
+            let answer = settings::serve(&mut self.device, &request.action);
+            request.answer(answer);
+        }
         inbox.look_for_idle(&self.device);
         inbox.serve(&mut self.device, false)
     }
@@ -334,6 +352,36 @@ impl Forwarder {
             }
         }
         extension.turn(device, &mut |message| inbox.send_other(message));
+    }
+
+    /// Takes the requests about ports, and goes on with the change that is being made.
+    fn change_ports(&mut self, observe: &mut dyn FnMut(ForwarderEvent<'_>)) {
+        let Forwarder {
+            device,
+            crew,
+            inbox,
+            changes,
+            ..
+        } = self;
+        let (Some(inbox), Some(changes)) = (inbox, changes) else {
+            return;
+        };
+        while let Some(request) = inbox.take_port_request() {
+            changes.request(request);
+        }
+        changes.turn(crew, device.program());
+        let Some(made) = changes.take_made() else {
+            return;
+        };
+        // What the workers said of a removed port comes before its removal.
+        self.hear(observe);
+        match &made.event {
+            PortEvent::Added(port, name, is_up) => {
+                observe(ForwarderEvent::PortAdded(*port, name, *is_up));
+            }
+            PortEvent::Removed(port) => observe(ForwarderEvent::PortRemoved(*port)),
+        }
+        made.answer();
     }
 
     /// Answers the requests for samples.

@@ -1,14 +1,13 @@
 //! P4Runtime for a running switch: the compiler for its server, and the CPU port.
 
-use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use exec::Engine;
 use ir::{Arch, Program};
 use p4rt::{
-    CpuNumbers, CpuPort, Figures, Inbox, Loader, Notes, PacketObservation, Server, ServerConfig,
-    TenancyError,
+    CpuNumbers, CpuPort, Figures, Inbox, KnownPorts, Loader, Notes, PacketObservation, Server,
+    ServerConfig, TenancyError,
 };
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortError, PortSpec, PortStats, TxDrop, TxOutcome};
@@ -52,14 +51,16 @@ pub struct ChannelEnd {
     pub inbox: Inbox,
     /// The CPU port.
     pub port: OpenedPort,
+    /// The ports that groups may watch.
+    pub known: KnownPorts,
 }
 
 /// Compiler and engine of the programs that controllers set.
 struct Compiler {
     engine: Arc<dyn Engine>,
     config: DeviceConfig,
-    /// Ports that can be traced.
-    ports: BTreeSet<PortId>,
+    /// Ports that groups may watch.
+    ports: KnownPorts,
     /// Bounds on its compilations.
     bounds: BoundedCompiler,
 }
@@ -81,7 +82,7 @@ impl Loader for Compiler {
         Ok(driver::compile_text("p4_device_config.p4", text)?)
     }
 
-    fn ports(&self) -> Option<BTreeSet<PortId>> {
+    fn ports(&self) -> Option<KnownPorts> {
         Some(self.ports.clone())
     }
 
@@ -123,9 +124,12 @@ impl ControllerLink<'_> {
         if let Some(taken) = self.ports.iter().find(|spec| own.contains(&spec.id)) {
             return Err(RuntimeError::CpuPortTaken(taken.id));
         }
+        let ports = self.ports.iter().map(|spec| spec.id);
+        let known: KnownPorts = ports.chain(own).collect();
         let made = p4rt::channel(self.cpu);
         let (inbox, cpu, remote) =
             made.map_err(RuntimeError::system("make a channel for P4Runtime"))?;
+        inbox.take_settings_requests();
         let setup = ServerConfig {
             id: self.id,
             second_id: self.second_id,
@@ -133,7 +137,7 @@ impl ControllerLink<'_> {
             loader: Arc::new(Compiler {
                 engine: self.engine,
                 config: self.config,
-                ports: self.ports.iter().map(|spec| spec.id).chain(own).collect(),
+                ports: known.clone(),
                 bounds: BoundedCompiler::new(compile_bounds::OF_CONTROLLERS, self.compilations),
             }),
             program: served.program.cloned(),
@@ -148,7 +152,7 @@ impl ControllerLink<'_> {
         };
         let port = Box::new(ControllerPort::new(cpu));
         let port = OpenedPort::new(port, "P4Runtime", self.workers).map_err(RuntimeError::Port)?;
-        Ok((setup, ChannelEnd { inbox, port }))
+        Ok((setup, ChannelEnd { inbox, port, known }))
     }
 }
 
@@ -164,6 +168,17 @@ impl ControllerChannel {
     pub fn new(server: &Arc<Server>, device: u64) -> ControllerChannel {
         let server = Arc::clone(server);
         ControllerChannel { server, device }
+    }
+
+    /// Reports to the server that the device has one more port.
+    pub fn port_added(&self, port: PortId, name: &str, is_up: bool) {
+        self.server
+            .port_added(self.device, port, name.to_owned(), is_up);
+    }
+
+    /// Reports to the server that the device has a port no more.
+    pub fn port_removed(&self, port: PortId) {
+        self.server.port_removed(self.device, port);
     }
 
     /// Reports to the server that a port went down or came up.

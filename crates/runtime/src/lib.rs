@@ -38,9 +38,12 @@ mod notifications;
 pub mod observation;
 mod packet_processor;
 mod persistence;
+mod port_changes;
+mod port_commands;
 mod process_setup;
 mod reload;
 pub mod report;
+mod settings;
 pub mod tenancy_host;
 pub mod trace_filter;
 mod worker_pool;
@@ -59,6 +62,9 @@ pub use metrics::{MetricsServer, MetricsSource, PofSample, PofSampleQueue};
 pub use notifications::{NotificationLevel, Notifications};
 pub use packet_processor::ThreadProcessor;
 pub use persistence::{StateDirectory, StoredDevice};
+pub use port_changes::{
+    InterfacePattern, InterfacePatternError, PortControl, TakenInterfaces, check_port,
+};
 pub use process_setup::{Guard, ProcessSetup};
 pub use reload::{DeviceReload, NewDevice, Reloaded};
 pub use worker_pool::{WorkerPool, WorkerThreads};

@@ -56,8 +56,8 @@ pub struct PortReport {
 }
 
 impl PortReport {
-    /// Returns the report of a live port.
-    pub(crate) fn new(port: u32, name: &str, stats: &PortStats, up: bool) -> PortReport {
+    /// Returns the report of a port. A port that was removed has no link state.
+    pub(crate) fn new(port: u32, name: &str, stats: &PortStats, up: Option<bool>) -> PortReport {
         let mut dropped = reasons(&stats.rx_dropped);
         dropped.extend(reasons(&stats.tx_dropped));
         PortReport {
@@ -72,7 +72,7 @@ impl PortReport {
                 bytes: stats.tx_bytes,
             },
             dropped,
-            up: Some(up),
+            up,
         }
     }
 }

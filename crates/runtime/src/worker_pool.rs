@@ -1,18 +1,20 @@
 //! Worker pool of a switch: its worker threads and the ports that are distributed among them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use packet::{Nanos, PortId};
-use port::{OpenedPort, PortStats};
+use port::{LinkState, OpenedPort, PortStats};
 use support::wakeup::WakeupFd;
 use switch::Ledger;
 
 use crate::RuntimeError;
 use crate::observation::PacketObservers;
 use crate::packet_processor::ThreadProcessor;
+use crate::port_commands::{PortCommand, PortCommands};
 use crate::report::{PortReport, WorkerReport};
 use crate::worker_thread::{
     Common, EventSender, Parts, SharedStats, WorkerConfig, WorkerEvent, WorkerThread,
@@ -28,7 +30,12 @@ const STACK_BYTES: usize = 4 << 20;
 pub struct WorkerPool<C> {
     stations: Vec<WorkerThread<C>>,
     boards: Vec<Arc<SharedStats>>,
+    commands: Vec<Arc<PortCommands>>,
     names: Vec<(PortId, String)>,
+    /// Number of ports so far, which chooses the owner of the next one.
+    dealt: usize,
+    /// Counts of removed ports that no worker has.
+    late: Vec<((PortId, String), PortStats)>,
     common: Arc<Common>,
     told: Receiver<WorkerEvent>,
     events: EventSender,
@@ -49,6 +56,11 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         carriers: impl FnOnce(usize, &EventSender) -> Vec<C>,
     ) -> Result<WorkerPool<C>, RuntimeError> {
         let workers = ports.first().map_or(1, |port| port.shares.len());
+        let first = |port: &OpenedPort| port.shares.first().map(|share| share.id());
+        let drivers = ports
+            .iter()
+            .filter_map(|port| Some((first(port)?, port.how.clone())));
+        let drivers = drivers.collect();
         let shares = deal(ports, workers);
         let names = shares.first().into_iter().flatten();
         let names: Vec<_> = names
@@ -60,6 +72,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
             start: Instant::now(),
             is_over: AtomicBool::new(false),
             told_kinds: Mutex::default(),
+            drivers: Mutex::new(drivers),
             alive: AtomicUsize::new(names.len() * workers),
             office: bell()?,
             observers: Arc::default(),
@@ -86,7 +99,10 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         stations.iter_mut().for_each(WorkerThread::finish);
         Ok(WorkerPool {
             boards: stations.iter().map(|s| Arc::clone(s.board())).collect(),
+            commands: stations.iter().map(|s| Arc::clone(s.commands())).collect(),
             stations,
+            dealt: names.len(),
+            late: Vec::new(),
             names,
             common,
             told,
@@ -150,8 +166,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         let boards = self.boards.iter().enumerate();
         let report = |(number, board): (usize, &Arc<SharedStats>)| {
             let figures = board.read();
-            let mut sum = PortStats::default();
-            figures.ports.iter().for_each(|stats| sum.add(stats));
+            let sum = figures.all_stats();
             WorkerReport {
                 received: sum.rx_frames,
                 sent: sum.tx_frames,
@@ -185,30 +200,119 @@ impl<C: ThreadProcessor> WorkerPool<C> {
     /// Returns the counts of each of [`WorkerPool::ports`], and true if its link is up, as the
     /// workers have published them.
     pub fn port_stats(&self) -> Vec<(PortStats, bool)> {
-        let stats = |place: usize| {
-            let mut sum = PortStats::default();
-            for board in &self.boards {
-                if let Some(stats) = board.read().ports.get(place) {
-                    sum.add(stats);
-                }
+        let mut sums: BTreeMap<PortId, (PortStats, bool)> = BTreeMap::new();
+        for (number, board) in self.boards.iter().enumerate() {
+            for share in &board.read().ports {
+                let (sum, is_up) = sums.entry(share.port).or_default();
+                sum.add(&share.stats);
+                // All shares know the link state; the first one reports it.
+                *is_up |= number == 0 && share.link == LinkState::Up;
             }
-            // All shares know the link state; the first one reports it.
-            let up = self
-                .boards
-                .first()
-                .map(|board| board.read().up.get(place) == Some(&true));
-            (sum, up.unwrap_or(false))
+        }
+        let removed = self.removed_stats();
+        let stats = |port: &(PortId, String)| {
+            let (mut sum, is_up) = sums.get(&port.0).copied().unwrap_or_default();
+            if let Some(before) = removed.get(port) {
+                sum.add(before);
+            }
+            (sum, is_up)
         };
-        (0..self.names.len()).map(stats).collect()
+        self.names.iter().map(stats).collect()
     }
 
-    /// Returns the frame counts of the ports.
+    /// Returns the counts of ports that were removed, by number and interface.
+    fn removed_stats(&self) -> BTreeMap<(PortId, String), PortStats> {
+        let mut sums: BTreeMap<_, PortStats> = BTreeMap::new();
+        let mut add = |(port, stats): &((PortId, String), PortStats)| {
+            sums.entry(port.clone()).or_default().add(stats);
+        };
+        for board in &self.boards {
+            board.read().removed.iter().for_each(&mut add);
+        }
+        self.late.iter().for_each(add);
+        sums
+    }
+
+    /// Returns the frame counts of the ports: of those that the switch has, and then of those that
+    /// were removed, which have no link state.
     pub fn port_reports(&self) -> Vec<PortReport> {
         let ports = self.names.iter().zip(self.port_stats());
         let report = |((id, name), (stats, up)): (&(PortId, String), (PortStats, bool))| {
-            PortReport::new(id.0, name, &stats, up)
+            PortReport::new(id.0, name, &stats, Some(up))
         };
-        ports.map(report).collect()
+        let mut reports: Vec<PortReport> = ports.map(report).collect();
+        let removed = self.removed_stats();
+        let gone = removed
+            .iter()
+            .filter(|(port, _)| !self.names.contains(port));
+        reports.extend(gone.map(|((id, name), stats)| PortReport::new(id.0, name, stats, None)));
+        reports
+    }
+
+    /// Returns the link states of a port's shares. A worker that has not published the share yet
+    /// has none.
+    pub(crate) fn links(&self, port: PortId) -> Vec<Option<LinkState>> {
+        let link = |board: &Arc<SharedStats>| {
+            let figures = board.read();
+            let share = figures.ports.iter().find(|share| share.port == port);
+            share.map(|share| share.link)
+        };
+        self.boards.iter().map(link).collect()
+    }
+
+    /// Adds a port with a share for each worker, while they run.
+    pub(crate) fn attach(&mut self, port: OpenedPort) {
+        let workers = self.commands.len();
+        let Some(first) = port.shares.first() else {
+            return;
+        };
+        self.names.push((first.id(), first.name().to_owned()));
+        self.common.drivers().insert(first.id(), port.how.clone());
+        for (share, part) in port.shares.into_iter().enumerate() {
+            let worker = owner_of_share(self.dealt, share, workers);
+            self.commands[worker].give(PortCommand::Attach(part, share == 0));
+        }
+        self.dealt += 1;
+    }
+
+    /// Removes a port while the workers run. Its shares come back by the receiver, one for each
+    /// worker.
+    pub(crate) fn detach(&mut self, port: PortId) -> Receiver<Box<dyn port::Port>> {
+        let (removed, shares) = channel();
+        for commands in &self.commands {
+            commands.give(PortCommand::Detach(port, removed.clone()));
+        }
+        self.names.retain(|(id, _)| *id != port);
+        self.common.drivers().remove(&port);
+        shares
+    }
+
+    /// Closes the shares of a port, so that they are opened again. The receiver has an answer of
+    /// each worker: false if the port cannot be reopened.
+    pub(crate) fn reopen(&self, port: PortId) -> Receiver<bool> {
+        let (closed, answers) = channel();
+        for commands in &self.commands {
+            commands.give(PortCommand::Reopen(port, closed.clone()));
+        }
+        answers
+    }
+
+    /// Returns the drivers of the ports.
+    pub(crate) fn drivers(&self) -> MutexGuard<'_, BTreeMap<PortId, String>> {
+        self.common.drivers()
+    }
+
+    /// Adds counts of a removed port that its workers do not have.
+    pub(crate) fn add_late(&mut self, port: (PortId, String), stats: PortStats) {
+        match self.late.iter_mut().find(|(known, _)| *known == port) {
+            Some((_, before)) => before.add(&stats),
+            None => self.late.push((port, stats)),
+        }
+    }
+
+    /// Returns the number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.commands.len()
     }
 }
 
@@ -268,8 +372,13 @@ fn deal(ports: Vec<OpenedPort>, workers: usize) -> Vec<Vec<(Box<dyn port::Port>,
     let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
     for (number, port) in ports.into_iter().enumerate() {
         for (share, part) in port.shares.into_iter().enumerate() {
-            dealt[(number + share) % workers].push((part, share == 0));
+            dealt[owner_of_share(number, share, workers)].push((part, share == 0));
         }
     }
     dealt
+}
+
+/// Returns the worker of a share of the port with this place among all ports.
+fn owner_of_share(place: usize, share: usize, workers: usize) -> usize {
+    (place + share) % workers
 }

@@ -1,6 +1,7 @@
 //! Worker thread: its share of each port, and the loop that forwards frames between ports.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use crate::observation::{
     DropSites, PacketObservers, ReceivedObservers, SentObservers, Unrendered,
 };
 use crate::packet_processor::ThreadProcessor;
+use crate::port_commands::{PortCommand, PortCommands};
 use crate::trace_filter::TracedPacket;
 
 /// Maximum sleep of a worker, and so the maximum time between two checks of the links.
@@ -67,6 +69,8 @@ pub(crate) struct Common {
     pub(crate) is_over: AtomicBool,
     /// Kinds of frames that ports cannot forward, as far as they were reported.
     pub(crate) told_kinds: Mutex<Vec<(PortId, RxDrop)>>,
+    /// Drivers of the ports, for reports.
+    pub(crate) drivers: Mutex<BTreeMap<PortId, String>>,
     /// Number of port shares that may still work.
     pub(crate) alive: AtomicUsize,
     /// Wake-up descriptor of the control loop.
@@ -78,6 +82,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Locks the drivers of the ports. Workers do so when a port comes back only.
+    pub(crate) fn drivers(&self) -> MutexGuard<'_, BTreeMap<PortId, String>> {
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the time since the start, which is the device's clock.
     pub(crate) fn now(&self) -> Nanos {
         Nanos::from(self.start.elapsed())
@@ -89,16 +98,43 @@ impl Common {
 pub(crate) struct Figures {
     /// The core that it is pinned to, if any.
     pub(crate) core: Option<usize>,
-    /// Counters by port.
-    pub(crate) ports: Vec<PortStats>,
-    /// Link states by port; true is up.
-    pub(crate) up: Vec<bool>,
+    /// Its port shares.
+    pub(crate) ports: Vec<ShareFigures>,
+    /// Counters of shares that were removed, by port and interface.
+    pub(crate) removed: Vec<((PortId, String), PortStats)>,
     /// Number of rounds with frames.
     pub(crate) bursts: u64,
     /// Number of sleeps.
     pub(crate) sleeps: u64,
     /// Total duration of the rounds with frames.
     pub(crate) busy: Nanos,
+}
+
+/// Statistics of a port share.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareFigures {
+    pub(crate) port: PortId,
+    pub(crate) stats: PortStats,
+    pub(crate) link: LinkState,
+}
+
+impl Figures {
+    /// Returns the counters of all shares.
+    pub(crate) fn all_stats(&self) -> PortStats {
+        let shares = self.ports.iter().map(|share| &share.stats);
+        let removed = self.removed.iter().map(|(_, stats)| stats);
+        let mut sum = PortStats::default();
+        shares.chain(removed).for_each(|stats| sum.add(stats));
+        sum
+    }
+
+    /// Keeps the counters of a share that is removed.
+    fn keep(&mut self, port: (PortId, String), stats: &PortStats) {
+        match self.removed.iter_mut().find(|(known, _)| *known == port) {
+            Some((_, before)) => before.add(stats),
+            None => self.removed.push((port, *stats)),
+        }
+    }
 }
 
 /// Published statistics of a worker.
@@ -130,6 +166,7 @@ pub(crate) struct WorkerThread<C> {
     batch: Batch,
     poller: Poller,
     bell: Arc<WakeupFd>,
+    commands: Arc<PortCommands>,
     board: Arc<SharedStats>,
     figures: Figures,
     habits: WorkerConfig,
@@ -166,6 +203,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             carrier: parts.carrier,
             ports: Ports::new(attached, SentObservers::new(control)),
             poller: Poller::new(),
+            commands: Arc::new(PortCommands::new(&parts.bell)),
             bell: parts.bell,
             board: Arc::default(),
             figures: Figures::default(),
@@ -183,6 +221,11 @@ impl<C: ThreadProcessor> WorkerThread<C> {
     /// Returns the worker's wake-up descriptor.
     pub(crate) fn bell(&self) -> &Arc<WakeupFd> {
         &self.bell
+    }
+
+    /// Returns the queue of commands about its port shares.
+    pub(crate) fn commands(&self) -> &Arc<PortCommands> {
+        &self.commands
     }
 
     /// Forwards frames on the calling thread until [`Common::is_over`].
@@ -205,6 +248,9 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             if let Some(since) = busy_since.take() {
                 self.figures.busy += now.since(since);
             }
+            if self.commands.has_any() {
+                self.obey(now);
+            }
             let received = self.carry(now);
             if now >= next_look {
                 next_look = now + LOOK_EVERY;
@@ -222,6 +268,68 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             }
         }
         Ok(())
+    }
+
+    /// Carries out the commands of the control loop.
+    fn obey(&mut self, now: Nanos) {
+        while let Some(command) = self.commands.take() {
+            match command {
+                PortCommand::Attach(port, tells) => {
+                    self.common.alive.fetch_add(1, Ordering::AcqRel);
+                    self.ports.attach(Attached::new(port, tells));
+                    self.post();
+                }
+                PortCommand::Detach(port, removed) => {
+                    if let Some(share) = self.detach(port) {
+                        // The control loop receives as long as workers run.
+                        let _ = removed.send(share);
+                    }
+                    self.common.office.wake();
+                }
+                PortCommand::Reopen(port, closed) => {
+                    let is_closed = self.reopen(port, now);
+                    // The control loop receives as long as workers run.
+                    let _ = closed.send(is_closed);
+                    self.common.office.wake();
+                }
+            }
+        }
+    }
+
+    /// Removes the share of a port, and keeps its counters.
+    fn detach(&mut self, port: PortId) -> Option<Box<dyn Port>> {
+        let mut attached = self.ports.detach(port)?;
+        attached.flush();
+        if !attached.is_gone() {
+            self.common.alive.fetch_sub(1, Ordering::AcqRel);
+        }
+        let name = attached.port.name().to_owned();
+        let stats = attached.port.stats();
+        self.figures.keep((port, name), &stats);
+        self.post();
+        Some(attached.port)
+    }
+
+    /// Closes the share of a port, so that it is opened again. Returns false if it cannot be.
+    fn reopen(&mut self, port: PortId, now: Nanos) -> bool {
+        let mut shares = self.ports.attached.iter_mut();
+        let Some(attached) = shares.find(|one| one.port.id() == port) else {
+            return false;
+        };
+        attached.flush();
+        if !attached.port.close(now) {
+            return false;
+        }
+        if !attached.is_gone() {
+            self.common.alive.fetch_sub(1, Ordering::AcqRel);
+        }
+        attached.trouble = Some(Trouble::Gone);
+        if attached.tells {
+            // The control loop receives as long as workers run.
+            let _ = self.tell.send(WorkerEvent::Link(port, false));
+        }
+        self.post();
+        true
     }
 
     /// Sends the frames that other workers have put into this worker's port shares, and publishes
@@ -359,7 +467,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
         self.post();
         for place in 0..self.ports.attached.len() {
             let told = &self.common.told_kinds;
-            let stats = &self.figures.ports[place];
+            let stats = &self.figures.ports[place].stats;
             if let Some(line) = self.ports.attached[place].notice_kind(stats, told) {
                 self.notify(line);
             }
@@ -383,6 +491,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
         }
         let (id, name) = (attached.port.id(), attached.port.name());
         let line = format!("port {id}: {name} is back, by {how}");
+        self.common.drivers().insert(id, how);
         // If the link is not up yet, the port reports an error at the next receive.
         if attached.port.link() == LinkState::Up {
             // The control loop receives as long as workers run.
@@ -399,15 +508,13 @@ impl<C: ThreadProcessor> WorkerThread<C> {
 
     fn post(&mut self) {
         let attached = self.ports.attached.iter_mut();
+        let shares = attached.map(|attached| ShareFigures {
+            port: attached.port.id(),
+            stats: attached.port.stats(),
+            link: attached.port.link(),
+        });
         self.figures.ports.clear();
-        self.figures
-            .ports
-            .extend(attached.map(|attached| attached.port.stats()));
-        let attached = self.ports.attached.iter();
-        self.figures.up.clear();
-        self.figures
-            .up
-            .extend(attached.map(|attached| attached.port.link() == LinkState::Up));
+        self.figures.ports.extend(shares);
         self.board.read().clone_from(&self.figures);
     }
 
@@ -417,8 +524,8 @@ impl<C: ThreadProcessor> WorkerThread<C> {
         let until_timer = self.carrier.next_time();
         let until_timer = until_timer.map(|at| Duration::from(at.since(now)));
         let timeout = until_timer.map_or(MAX_SLEEP, |span| span.min(MAX_SLEEP));
-        // A stop set before `before_sleep` did not ring.
-        if self.common.is_over.load(Ordering::Acquire) {
+        // A stop or a command before `before_sleep` did not ring.
+        if self.common.is_over.load(Ordering::Acquire) || self.commands.has_any() {
             return Ok(());
         }
         let alive = self.ports.attached.iter().filter(|a| !a.is_gone());
@@ -443,19 +550,43 @@ struct Ports {
 
 impl Ports {
     fn new(attached: Vec<Attached>, observers: SentObservers) -> Ports {
+        let mut ports = Ports {
+            attached,
+            places: Vec::new(),
+            observers,
+        };
+        ports.number();
+        ports
+    }
+
+    /// Makes the list of port numbers.
+    fn number(&mut self) {
+        let Ports {
+            attached, places, ..
+        } = self;
+        places.clear();
         let numbers = attached.iter().map(|attached| attached.port.id());
-        let mut places: Vec<(PortId, usize)> = numbers.zip(0..).collect();
+        places.extend(numbers.zip(0..));
         for (attached, place) in attached.iter().zip(0..) {
             let second = attached.port.second_id();
             let second = second.filter(|id| places.iter().all(|(taken, _)| taken != id));
             places.extend(second.map(|id| (id, place)));
         }
         places.sort_unstable();
-        Ports {
-            attached,
-            places,
-            observers,
-        }
+    }
+
+    fn attach(&mut self, attached: Attached) {
+        self.attached.push(attached);
+        self.number();
+    }
+
+    /// Removes the share of a port.
+    fn detach(&mut self, port: PortId) -> Option<Attached> {
+        let is_it = |attached: &Attached| attached.port.id() == port;
+        let place = self.attached.iter().position(is_it)?;
+        let attached = self.attached.remove(place);
+        self.number();
+        Some(attached)
     }
 
     fn may_have_more(&self) -> bool {
@@ -616,7 +747,6 @@ impl Attached {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::mpsc::channel;
 
     use port::MemoryPort;
@@ -726,6 +856,7 @@ mod tests {
                 start: Instant::now(),
                 is_over: AtomicBool::new(false),
                 told_kinds: Mutex::default(),
+                drivers: Mutex::default(),
                 alive: AtomicUsize::new(waiting.len()),
                 office: WakeupFd::new().unwrap(),
                 observers: Arc::default(),

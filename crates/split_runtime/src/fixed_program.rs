@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ir::Program;
-use p4rt::{Code, Loader, ProgramPermit, TenancyError};
+use p4rt::{Code, KnownPorts, Loader, ProgramPermit, TenancyError};
 use packet::PortId;
 use switch::{Device, LoadError};
 
@@ -37,8 +37,8 @@ impl Loader for FixedProgram {
         Err("the program of a split device is fixed".to_owned())
     }
 
-    fn ports(&self) -> Option<BTreeSet<PortId>> {
-        Some(self.ports.clone())
+    fn ports(&self) -> Option<KnownPorts> {
+        Some(self.ports.iter().copied().collect())
     }
 
     fn device(&self, _: Arc<Program>) -> Result<Device, LoadError> {

@@ -693,6 +693,8 @@ pub(crate) struct HashMessage {
     crc32: Option<CrcMessage>,
     #[prost(bytes = "vec", tag = "3")]
     toeplitz_key: Vec<u8>,
+    #[prost(uint32, tag = "4")]
+    seed: u32,
 }
 
 impl From<&HashParameters> for HashMessage {
@@ -701,6 +703,7 @@ impl From<&HashParameters> for HashMessage {
             crc16: Some((&parameters.crc16).into()),
             crc32: Some((&parameters.crc32).into()),
             toeplitz_key: parameters.toeplitz_key.clone(),
+            seed: parameters.seed,
         }
     }
 }
@@ -711,6 +714,7 @@ impl HashMessage {
             crc16: self.crc16?.read(),
             crc32: self.crc32?.read(),
             toeplitz_key: self.toeplitz_key,
+            seed: self.seed,
         })
     }
 }

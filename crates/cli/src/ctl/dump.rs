@@ -48,8 +48,16 @@ pub(crate) fn dump(link: &mut Link, options: &DumpOptions, as_json: bool) -> Res
             })?,
         }
     }
-    if as_json {
-        out::json(&Value::Array(all));
+    let settings = link.client.settings();
+    let settings = settings.map_err(|error| link.explain(&error))?;
+    let settings = settings.unwrap_or_default();
+    match as_json {
+        true => {
+            let lines = settings.lines();
+            all.extend(lines.map(|line| serde_json::json!({ "statement": line })));
+            out::json(&Value::Array(all));
+        }
+        false => out::text(&settings),
     }
     unsaid.note();
     Ok(())

@@ -94,6 +94,8 @@ pub(crate) fn update(catalog: &Catalog, read: &Read) -> Value {
         }),
         Update::HashCrc { bits, .. } => json!({ "hash": format!("crc{bits}") }),
         Update::HashKey(_) => json!({ "hash": "toeplitz" }),
+        Update::HashSeed(seed) => json!({ "hash": "seed", "seed": seed }),
+        Update::HostPorts(ports) => json!({ "host_ports": ports }),
         Update::ValueSet { value_set, .. } => {
             json!({ "value_set": schema.value_sets[*value_set].name })
         }
@@ -175,7 +177,11 @@ pub(crate) fn counts(value: &CounterValue) -> Value {
 }
 
 pub(crate) fn rates(config: &MeterConfig) -> Value {
-    json!({ "cir": config.cir, "cburst": config.cburst, "pir": config.pir, "pburst": config.pburst })
+    let mut rates = json!({ "cir": config.cir, "cburst": config.cburst, "pir": config.pir, "pburst": config.pburst });
+    if let Some(eburst) = config.eburst {
+        add(&mut rates, json!({ "eburst": eburst }));
+    }
+    rates
 }
 
 /// Moves the members of one object into another.

@@ -1,8 +1,8 @@
 //! `polyplane ctl`: a command-line controller for any P4Runtime server.
 //!
 //! `link` is the connection. `state` reads the state of a device. The commands are in `list`,
-//! `write`, `dump`, `counters`, `follow`, `observe`, `sync` and `config`. The crates `controller`
-//! and `entries` translate names and values.
+//! `write`, `dump`, `counters`, `follow`, `observe`, `sync`, `config` and `port`. The crates
+//! `controller` and `entries` translate names and values.
 
 mod config;
 mod counters;
@@ -13,6 +13,7 @@ mod link;
 mod list;
 mod observe;
 mod outcome;
+mod port;
 mod state;
 mod sync;
 mod validity;
@@ -138,6 +139,12 @@ enum Command {
     Capabilities,
     /// Show the server's version, its program, and which controller is primary.
     Status,
+    /// List the switch's ports, or add, remove and reopen one.
+    #[command(
+        after_help = "Examples:\n  polyplane ctl port list\n  polyplane ctl port add 2=eth1\n  polyplane ctl port add 3=tap:t0\n  polyplane ctl port reopen 2    after a change of the interface's driver or use\n  \
+                      polyplane ctl port remove 2    packets to it are dropped as no_such_port"
+    )]
+    Port(port::PortOptions),
 }
 
 impl Options {
@@ -181,6 +188,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Pipeline(options) => config::pipeline(link, options, json)?,
         Command::Capabilities => config::capabilities(link, json)?,
         Command::Status => config::status(link, &options.link, json)?,
+        Command::Port(options) => port::port(link, options, json)?,
     }
     Ok(Ended::Well)
 }

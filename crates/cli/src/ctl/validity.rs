@@ -223,6 +223,12 @@ fn size(profile: &info::ActionProfile, weights: impl Iterator<Item = u32>) -> u6
 fn rates(name: &str, spec: Option<&info::MeterSpec>, config: &MeterConfig) -> Checked {
     let kind = spec.map_or(meter_spec::Type::TwoRateThreeColor, info::MeterSpec::r#type);
     let is_single = (config.pir, config.pburst) == (config.cir, config.cburst);
+    let has_excess = config.eburst.is_some_and(|eburst| eburst > 0);
+    if has_excess && kind != meter_spec::Type::SingleRateThreeColor {
+        return Err(format!(
+            "the meter of `{name}` has no excess burst: it is not of a single rate and three colours"
+        ));
+    }
     match kind == meter_spec::Type::TwoRateThreeColor || is_single {
         true => Ok(()),
         false => Err(format!(

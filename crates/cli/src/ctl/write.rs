@@ -101,10 +101,20 @@ pub(crate) fn change(
 
 fn one(link: &mut Link, text: &str, kind: Type, as_json: bool) -> Result<Ended, String> {
     let catalog = link.catalog()?;
-    let file = match catalog.schema.read("statement", text) {
+    let mut file = match catalog.schema.read("statement", text) {
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),
     };
+    let settings = file.take_settings();
+    if !settings.is_empty() {
+        link.set(&catalog, &settings)?;
+        if file.updates().is_empty() {
+            if as_json {
+                out::json_line(&json!({ "applied": settings.len(), "refused": [] }));
+            }
+            return Ok(Ended::Well);
+        }
+    }
     let start = Instant::now();
     let mut updates = Vec::new();
     for (at, update) in file.updates().iter().enumerate() {
@@ -192,13 +202,17 @@ pub(crate) fn apply(
         _ => read_text(&options.file, limits::ENTRIES),
     };
     let text = text.map_err(|error| unread(&options.file, &error))?;
-    let file = match catalog.schema.read(&name, &text) {
+    let mut file = match catalog.schema.read(&name, &text) {
         Ok(file) => file,
         Err(errors) => return Ok(show(&errors)),
     };
+    let settings = file.take_settings();
     let unsayable = unsayable(&catalog, &file);
     if !unsayable.is_empty() {
         return Ok(show(&unsayable));
+    }
+    if !settings.is_empty() && !options.delete && !options.dry_run {
+        link.set(&catalog, &settings)?;
     }
     if options.sync {
         return synchronize(link, &catalog, &file, options, as_json);
@@ -213,7 +227,7 @@ pub(crate) fn apply(
                 Some(how) => link.apply_at_once(&catalog, &file, &there, how)?,
                 None => link.apply_in_batches(&catalog, &file, &there)?,
             };
-            (file.updates().len(), refused)
+            (file.updates().len() + settings.len(), refused)
         }
     };
     let effect = match (options.delete, options.replace) {
@@ -344,6 +358,21 @@ fn rank(update: &Update) -> u8 {
 }
 
 impl Link {
+    /// Makes settings of the device.
+    fn set(&mut self, catalog: &Catalog, settings: &[Update]) -> Result<(), String> {
+        let statements = settings.iter();
+        let statements = statements.map(|update| catalog.schema.statement(update) + "\n");
+        match self.client.set(&statements.collect::<String>()) {
+            Ok(()) => Ok(()),
+            Err(ClientError::Refused(refused)) if refused.code == Code::Unimplemented => Err(
+                "the server takes no queues of ports, hash parameters, host ports and expire-time \
+                 profiles: P4Runtime has no message for them"
+                    .to_owned(),
+            ),
+            Err(error) => Err(self.explain(&error)),
+        }
+    }
+
     /// Returns the existing objects of a file: groups, members and sessions, which a file
     /// replaces, and table entries if these are replaced too.
     fn there(

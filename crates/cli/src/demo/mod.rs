@@ -140,7 +140,10 @@ fn carry(
     let mut line = LiveLine::new();
     let ending = forwarder.run(&stop, INTERVAL, &mut |event| match event {
         ForwarderEvent::Notice(notice) => line.note(&notice),
-        ForwarderEvent::Traced(..) | ForwarderEvent::Link(..) => {}
+        ForwarderEvent::Traced(..)
+        | ForwarderEvent::Link(..)
+        | ForwarderEvent::PortAdded(..)
+        | ForwarderEvent::PortRemoved(_) => {}
         ForwarderEvent::Tick(_) => line.show(&progress_line(&progress, volume)),
     })?;
     drop(line);

@@ -7,7 +7,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use fabric::Topology;
-use fabric::topology::{HostId, NodeId, SwitchId};
+use fabric::topology::{End, HostId, NodeId, SwitchId};
+use packet::PortId;
 use port::{EchoSocket, ProcessGroup, Signal, start_in_foreground};
 use runtime::ProcessSetup;
 use runtime::trace_filter::FilterError;
@@ -34,7 +35,7 @@ HOST COMMAND &    run it in the background, until the network ends
 SWITCH COMMAND    polyplane ctl COMMAND, as in `s1 tables` and `s1 counters`; `&` as above
 pingall           send an echo request from each host to each other one
 iperf H1 H2 [S]   measure TCP from H1 to H2, for 3 seconds or S
-link A B down|up  take the links between two nodes down, or up again
+link A B down|up  take the links between two nodes down, or up again; link s1-eth2 down: one link
 trace FILTER      show each step of packets like `ipv4.dst == 10.0.2.2 and icmp` in all switches
 trace off         show no more of them
 nodes, links      list hosts and switches, or links
@@ -113,7 +114,9 @@ impl<'n> Prompt<'n> {
                 let seconds = seconds.ok_or("write iperf H1 H2 [SECONDS], from 1 to 3600")?;
                 self.iperf(from, to, seconds)
             }
-            ("link", [a, b, state @ ("up" | "down")]) => self.link(a, b, *state == "up"),
+            ("link", [ends @ .., state @ ("up" | "down")]) if matches!(ends.len(), 1 | 2) => {
+                self.link(ends, *state == "up")
+            }
             ("trace", ["off"]) => {
                 self.running.set_trace(None);
                 Ok(Answer::Done)
@@ -372,15 +375,22 @@ impl<'n> Prompt<'n> {
         Ok(answer.unwrap_or(Answer::Done))
     }
 
-    fn link(&self, a: &str, b: &str, is_up: bool) -> Result<Answer, String> {
-        let missing = |name: &str| format!("there is no node {name}; `nodes` lists the nodes");
-        let wanted = [
-            self.node(a).ok_or_else(|| missing(a))?,
-            self.node(b).ok_or_else(|| missing(b))?,
-        ];
+    /// Takes links down or up: those between two ends, or that of one end.
+    fn link(&self, names: &[&str], is_up: bool) -> Result<Answer, String> {
+        let ends = names.iter().map(|name| self.link_end(name));
+        let ends = ends.collect::<Result<Vec<LinkEnd>, String>>()?;
+        if let ([end], [name]) = (&ends[..], names)
+            && end.port.is_none()
+        {
+            let message = format!("say which link of {name}: link {name} NODE down");
+            return Err(format!("{message}, or its interface, as in {name}-eth1"));
+        }
         let links = self.topology.links.iter().filter(|link| {
-            let [one, other] = link.ends.map(|end| end.node);
-            [one, other] == wanted || [other, one] == wanted
+            let [one, other] = link.ends;
+            match &ends[..] {
+                [a, b] => a.is(one) && b.is(other) || a.is(other) && b.is(one),
+                ends => ends.iter().any(|end| end.is(one) || end.is(other)),
+            }
         });
         let mut has_any = false;
         for link in links {
@@ -390,9 +400,31 @@ impl<'n> Prompt<'n> {
         match has_any {
             true => Ok(Answer::Done),
             false => Err(format!(
-                "there is no link between {a} and {b}; `links` lists them"
+                "there is no link {} {}; `links` lists them",
+                match names.len() {
+                    1 => "at",
+                    _ => "between",
+                },
+                names.join(" and ")
             )),
         }
+    }
+
+    /// Reads an end of a link: a node, or an interface with the name that Mininet (`s1-eth2`), the
+    /// tutorials (`s1-p2`) or `links` (`s1:2`) give it.
+    fn link_end(&self, name: &str) -> Result<LinkEnd, String> {
+        if let Some(node) = self.node(name) {
+            return Ok(LinkEnd { node, port: None });
+        }
+        let interface = ["-eth", "-p", ":"].into_iter().find_map(|mark| {
+            let (node, port) = name.rsplit_once(mark)?;
+            let (node, port) = (self.node(node)?, port.parse().ok().map(PortId)?);
+            Some(LinkEnd {
+                node,
+                port: Some(port),
+            })
+        });
+        interface.ok_or_else(|| format!("there is no node {name}; `nodes` lists the nodes"))
     }
 
     fn list_nodes(&self) {
@@ -429,12 +461,27 @@ impl<'n> Prompt<'n> {
     }
 }
 
+/// An end of links, as a command names it.
+struct LinkEnd {
+    node: NodeId,
+    /// Number of the interface, if the command names one.
+    port: Option<PortId>,
+}
+
+impl LinkEnd {
+    /// Returns true if a link's end is this one. Hosts have one interface, whatever its number.
+    fn is(&self, end: End) -> bool {
+        let is_any = self.port.is_none() || !matches!(end.node, NodeId::Switch(_));
+        end.node == self.node && (is_any || self.port == Some(end.port))
+    }
+}
+
 /// Returns how a command of the prompt is written.
 fn usage(command: &str) -> Option<&'static str> {
     Some(match command {
         "pingall" => "pingall alone: it asks all hosts once",
         "iperf" => "iperf H1 H2 [SECONDS]",
-        "link" => "link A B down, or link A B up",
+        "link" => "link A B down, link A B up, or link s1-eth2 down",
         "trace" => "trace FILTER, as in `trace icmp`, or trace off",
         "nodes" => "nodes alone",
         "links" | "net" => "links alone",

@@ -542,6 +542,8 @@ fn carry(
             }
         }
         ForwarderEvent::Traced(device, traced) => show_trace(&name, device, &traced, &sources),
+        // The ports of a switch are those of its topology.
+        ForwarderEvent::PortAdded(..) | ForwarderEvent::PortRemoved(_) => {}
         ForwarderEvent::Tick(_) => {}
     })?;
     forwarder.check_conservation()?;

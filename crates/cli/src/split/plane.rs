@@ -249,6 +249,7 @@ impl SwitchPlane {
             filter: Some(filter),
             extension: Some(extension),
             offload: None,
+            changes: None,
         };
         carry(vec![carried], habits, &self.carrying, (early, None))
     }
@@ -383,6 +384,7 @@ impl ServerPlane {
             filter: Some(filter),
             extension: Some(extension),
             offload: None,
+            changes: None,
         };
         carry(vec![carried], habits, &self.carrying, (early, None))
     }

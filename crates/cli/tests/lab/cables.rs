@@ -41,9 +41,14 @@ impl Cables {
 
     /// Removes a cable and creates it again.
     pub(crate) fn renew(&mut self, n: u32) {
+        self.ends[n as usize] = self.renewed(n);
+    }
+
+    /// Removes a cable and creates it again. Returns its far end.
+    pub(crate) fn renewed(&self, n: u32) -> AfPacketPort {
         let name = format!("port{n}");
         self.switch.rtnl().unwrap().delete_link(&name).unwrap();
-        self.ends[n as usize] = lay(&self.switch, &self.far, n);
+        lay(&self.switch, &self.far, n)
     }
 
     /// Sends a frame by one end until it arrives at another, for at most five seconds. Returns

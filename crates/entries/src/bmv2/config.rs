@@ -183,6 +183,7 @@ impl DeviceCommands {
             cburst,
             pir,
             pburst,
+            eburst: None,
         };
         let update = Update::Meter {
             meter,

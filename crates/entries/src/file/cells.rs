@@ -80,29 +80,36 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads `cir N cburst N pir N pburst N`. All four are required, in any order.
+    /// Reads `cir N cburst N pir N pburst N`, or `cir N cburst N` and maybe `eburst N` for a single
+    /// rate, in any order.
     pub(super) fn rates(&mut self) -> Result<MeterConfig, EntriesError> {
         self.skip_blanks(false);
         let at = self.here();
-        let mut rates: [Option<u64>; 4] = [None; 4];
-        const NAMES: [&str; 4] = ["cir", "cburst", "pir", "pburst"];
+        let mut rates: [Option<u64>; 5] = [None; 5];
+        const NAMES: [&str; 5] = ["cir", "cburst", "pir", "pburst", "eburst"];
         while let Some(which) = NAMES.iter().position(|name| self.keyword(name)) {
             rates[which] = Some(self.number("a rate or burst")?);
         }
         match rates {
-            [Some(cir), Some(cburst), Some(pir), Some(pburst)] if cir <= pir => Ok(MeterConfig {
-                cir,
-                cburst,
-                pir,
-                pburst,
-            }),
-            [Some(cir), _, Some(pir), _] if cir > pir => Err(EntriesError::new(
+            [Some(cir), Some(cburst), Some(pir), Some(pburst), None] if cir <= pir => {
+                Ok(MeterConfig {
+                    cir,
+                    cburst,
+                    pir,
+                    pburst,
+                    eburst: None,
+                })
+            }
+            [Some(cir), Some(cburst), None, None, eburst] => {
+                Ok(MeterConfig::single_rate(cir, cburst, eburst.unwrap_or(0)))
+            }
+            [Some(cir), _, Some(pir), _, _] if cir > pir => Err(EntriesError::new(
                 at,
                 format!("the committed rate {cir} is above the peak rate {pir}"),
             )),
             _ => Err(EntriesError::new(
                 at,
-                "a meter needs `cir N cburst N pir N pburst N`: rates a second, bursts in packets or bytes",
+                "a meter needs `cir N cburst N pir N pburst N`, or with a single rate `cir N cburst N eburst N`: rates a second, bursts in packets or bytes",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! Statements about the device: port queues and hash parameters.
+//! Statements about the device: port queues, hash parameters and host ports.
 
 use super::Reader;
 use crate::error::EntriesError;
@@ -80,6 +80,23 @@ impl Reader<'_> {
                 self.here(),
                 "`true` or `false` is expected here",
             )),
+        }
+    }
+
+    /// Reads `host_ports 1, 2` or `host_ports none`, after the first word.
+    pub(super) fn host_ports(&mut self) -> Result<Update, EntriesError> {
+        let mut ports = Vec::new();
+        if self.keyword("none") {
+            return Ok(Update::HostPorts(ports));
+        }
+        loop {
+            let (port, at) = self.placed("a port, or `none`,")?;
+            ports::check_copy(self.schema.arch, port, at)?;
+            ports.push(port);
+            if !self.eat(",") {
+                return Ok(Update::HostPorts(ports));
+            }
+            self.skip_blanks(true);
         }
     }
 

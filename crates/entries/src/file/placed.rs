@@ -70,6 +70,22 @@ impl<'a> EntriesFile<'a> {
         self.text
     }
 
+    /// Removes the settings of the device, and returns them.
+    pub fn take_settings(&mut self) -> Vec<Update> {
+        let updates = std::mem::take(&mut self.updates);
+        let places = std::mem::take(&mut self.places);
+        let mut settings = Vec::new();
+        for (update, place) in updates.into_iter().zip(places) {
+            if update.is_setting() {
+                settings.push(update);
+            } else {
+                self.updates.push(update);
+                self.places.push(place);
+            }
+        }
+        settings
+    }
+
     /// Returns the line, from 1, in which the statement of an update begins.
     pub fn line(&self, update: usize) -> u32 {
         self.error(update, "").line

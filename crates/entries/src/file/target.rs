@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
         let target = match first.text {
             "multicast" => UpdateTarget::Multicast(self.group_number()?),
             "clone" => UpdateTarget::Clone(self.session_number()?),
-            "register" | "meter" | "counter" | "value_set" | "expire_profile" => {
+            "register" | "meter" | "counter" | "value_set" | "expire_profile" | "host_ports" => {
                 let message = format!("a {} is not taken away, only changed", first.text);
                 return Err(EntriesError::new(first.at(), message));
             }

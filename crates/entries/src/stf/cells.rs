@@ -187,5 +187,6 @@ fn rates(committed: Word<'_>, peak: Word<'_>) -> Result<MeterConfig, EntriesErro
         cburst,
         pir,
         pburst,
+        eburst: None,
     })
 }

@@ -33,6 +33,9 @@ pub struct HashParameters {
     /// Key of the Toeplitz hash, a multiple of 4 bytes. By default the key of the RSS
     /// documentation.
     pub toeplitz_key: Vec<u8>,
+    /// Seed of the device, mixed into CRCs and Toeplitz hashes of fields and of selectors' keys. 0
+    /// leaves them as they are. Devices with different seeds choose independently.
+    pub seed: u32,
 }
 
 const CRC16: CrcParameters = CrcParameters {
@@ -73,6 +76,7 @@ impl Default for HashParameters {
             crc16: CRC16,
             crc32: CRC32,
             toeplitz_key: RSS_KEY.to_vec(),
+            seed: 0,
         }
     }
 }
@@ -95,6 +99,49 @@ pub fn hash(
         HashAlgorithm::Xor16 => u64::from(xor16(data)),
         HashAlgorithm::Toeplitz => u64::from(toeplitz(data, &parameters.toeplitz_key)),
     }
+}
+
+/// Returns the hash of packed fields or of a selector's key: as [`hash`], with the device's seed.
+pub fn seeded_hash(
+    algorithm: HashAlgorithm,
+    data: &[u8],
+    parameters: &HashParameters,
+    random: &mut RandomStream,
+) -> u64 {
+    let hash = hash(algorithm, data, parameters, random);
+    seeded(algorithm, hash, parameters.seed)
+}
+
+/// Mixes a seed into a hash. A seed of 0, and algorithms that are sums or copies of the data,
+/// change nothing.
+///
+/// The seed goes through multiplications, not into the CRC's initial value: CRCs with different
+/// initial values differ by a constant, so switches in a row would still choose alike.
+#[inline]
+pub fn seeded(algorithm: HashAlgorithm, hash: u64, seed: u32) -> u64 {
+    if seed == 0 {
+        return hash;
+    }
+    match algorithm {
+        HashAlgorithm::Crc16 | HashAlgorithm::Crc16Custom => mixed(hash, seed) & 0xffff,
+        HashAlgorithm::Crc32
+        | HashAlgorithm::Crc32Custom
+        | HashAlgorithm::TargetDefault
+        | HashAlgorithm::Toeplitz => mixed(hash, seed),
+        HashAlgorithm::Random
+        | HashAlgorithm::Identity
+        | HashAlgorithm::Csum16
+        | HashAlgorithm::Xor16 => hash,
+    }
+}
+
+/// Returns a 32-bit number that depends on all bits of both. For each seed the map is one to one.
+#[inline]
+fn mixed(hash: u64, seed: u32) -> u64 {
+    let mut word = hash as u32 ^ seed.wrapping_mul(0x9e37_79b9);
+    word = (word ^ word >> 16).wrapping_mul(0x85eb_ca6b);
+    word = (word ^ word >> 13).wrapping_mul(0xc2b2_ae35);
+    u64::from(word ^ word >> 16)
 }
 
 /// Computes `result = base + hash % max`, or `base` if `max` is zero. The operands may have any
@@ -202,6 +249,35 @@ pub fn toeplitz(data: &[u8], key: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_tiers_with_different_seeds_choose_independently() {
+        // Flows that a first switch sends to its path 0 of 4 use all 4 paths of a second one.
+        let algorithms = [HashAlgorithm::Crc16, HashAlgorithm::Crc32];
+        for (algorithm, other) in algorithms.into_iter().flat_map(|one| [(one, 7), (one, 8)]) {
+            let flow = |n: u32| [n.to_be_bytes(), (n ^ 0xa5a5).to_be_bytes()].concat();
+            let path = |data: &[u8], seed: u32| {
+                let parameters = HashParameters {
+                    seed,
+                    ..HashParameters::default()
+                };
+                let mut random = RandomStream::new(1, 0);
+                seeded_hash(algorithm, data, &parameters, &mut random) % 4
+            };
+            let mut counts = [0; 4];
+            for data in (0..20_000).map(flow).filter(|data| path(data, 7) == 0) {
+                counts[path(&data, other) as usize] += 1;
+            }
+            let all: u32 = counts.iter().sum();
+            match other {
+                7 => assert_eq!(counts, [all, 0, 0, 0], "{algorithm:?}"),
+                _ => assert!(
+                    counts.iter().all(|n| n * 5 > all),
+                    "{algorithm:?} {counts:?}"
+                ),
+            }
+        }
+    }
 
     const CHECK: &[u8] = b"123456789";
 

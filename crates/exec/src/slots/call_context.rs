@@ -311,7 +311,7 @@ impl ExternCallContext<'_> {
         }
         self.append(call);
         let PacketContext { data, random, .. } = &mut *self.packet;
-        hash::hash(call.algorithm, data.bytes(), &self.state.hash, random)
+        hash::seeded_hash(call.algorithm, data.bytes(), &self.state.hash, random)
     }
 
     fn hash_in_range(&mut self, call: &ExternCall) {

@@ -276,7 +276,8 @@ impl TableSite {
             packet.data.push(&limbs[slot as usize..], width);
         }
         let data = packet.data.bytes();
-        crate::externs::hash::hash(profile.algorithm, data, &state.hash, &mut packet.random)
+        let random = &mut packet.random;
+        crate::externs::hash::seeded_hash(profile.algorithm, data, &state.hash, random)
     }
 }
 

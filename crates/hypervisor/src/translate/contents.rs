@@ -85,7 +85,8 @@ impl Contents {
                 Update::Group { .. } => return refuse("group of an action selector", None),
                 Update::ExpireProfile { .. } => return refuse("time-out profile", None),
                 Update::Queue(_) => return refuse("queue of a port", None),
-                Update::HashCrc { .. } | Update::HashKey(_) => {
+                Update::HostPorts(_) => return refuse("host port", None),
+                Update::HashCrc { .. } | Update::HashKey(_) | Update::HashSeed(_) => {
                     return refuse("parameter of hashes", None);
                 }
                 other => contents.others.push(other.clone()),

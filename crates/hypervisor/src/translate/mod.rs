@@ -431,6 +431,7 @@ fn statements(
                     cburst,
                     pir,
                     pburst,
+                    ..
                 } = config;
                 let indices = index.map_or(0..range.count, |index| index..index + 1);
                 all.extend(indices.map(|index| {

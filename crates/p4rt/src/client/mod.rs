@@ -18,7 +18,10 @@ use p4info::p4::v1::set_forwarding_pipeline_config_request::Action;
 use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
-use p4info::polyplane::ports::v1::{PortState, WatchRequest};
+use p4info::polyplane::ports::v1::{
+    ChangeRequest, ListRequest, PortDetails, PortState, WatchRequest, change_request,
+};
+use p4info::polyplane::settings::v1::{GetRequest, SetRequest};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
@@ -31,6 +34,7 @@ use tonic::{Request, Streaming};
 use crate::pipeline::MAY_LOSE;
 use crate::service::p4_runtime_client::P4RuntimeClient;
 use crate::service::ports::ports_client::PortsClient;
+use crate::service::settings::settings_client::SettingsClient;
 
 pub use encoded::EncodedUpdates;
 pub use endpoint::{Endpoint, Tls};
@@ -51,6 +55,7 @@ pub struct Client {
     channel: Channel,
     rpc: P4RuntimeClient<Channel>,
     ports: PortsClient<Channel>,
+    settings: SettingsClient<Channel>,
     device: u64,
     role: String,
     election: Option<u128>,
@@ -109,6 +114,7 @@ impl Client {
     pub fn connect(endpoint: &Endpoint, device: u64, role: &str) -> Result<Client, ClientError> {
         let (runtime, channel) = endpoint.connect()?;
         let ports = PortsClient::new(channel.clone());
+        let settings = SettingsClient::new(channel.clone());
         let rpc = P4RuntimeClient::new(channel.clone())
             .max_decoding_message_size(usize::MAX)
             .max_encoding_message_size(usize::MAX);
@@ -117,6 +123,7 @@ impl Client {
             channel,
             rpc,
             ports,
+            settings,
             device,
             role: role.to_owned(),
             election: None,
@@ -151,6 +158,65 @@ impl Client {
         });
         match first {
             Ok(states) => Ok(states.map(|states| states.ports)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Returns the device's ports with their counts; `None` if the server does not list them.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn port_details(&mut self) -> Result<Option<Vec<PortDetails>>, ClientError> {
+        let request = ListRequest {
+            device_id: self.device,
+        };
+        match self.runtime.block_on(self.ports.list(request)) {
+            Ok(answer) => Ok(Some(answer.into_inner().ports)),
+            Err(status) if status.code() == Code::Unimplemented => Ok(None),
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// Adds, removes or reopens a port. Returns the port after the change.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn change_port(
+        &mut self,
+        change: change_request::Change,
+    ) -> Result<Option<PortDetails>, ClientError> {
+        let request = ChangeRequest {
+            device_id: self.device,
+            change: Some(change),
+        };
+        let answer = self.runtime.block_on(self.ports.change(request))?;
+        Ok(answer.into_inner().port)
+    }
+
+    /// Makes settings that P4Runtime has no message for, given as statements of an entries file.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn set(&mut self, statements: &str) -> Result<(), ClientError> {
+        let request = SetRequest {
+            device_id: self.device,
+            statements: statements.to_owned(),
+        };
+        self.runtime.block_on(self.settings.set(request))?;
+        Ok(())
+    }
+
+    /// Returns the settings as statements; `None` if the server does not report them.
+    ///
+    /// # Errors
+    /// Any error that the server returns.
+    pub fn settings(&mut self) -> Result<Option<String>, ClientError> {
+        let request = GetRequest {
+            device_id: self.device,
+        };
+        match self.runtime.block_on(self.settings.get(request)) {
+            Ok(answer) => Ok(Some(answer.into_inner().statements)),
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(status.into()),
         }

@@ -42,7 +42,7 @@ fn watched(watch: Option<&WatchKind>) -> Checked<Option<PortId>> {
 /// Checks that a watch port exists.
 fn check_watched(schema: &Schema, port: Option<PortId>) -> Checked {
     match (port, &schema.ports) {
-        (Some(port), Some(ports)) if !ports.contains(&port) => {
+        (Some(port), Some(ports)) if !ports.contains(port) => {
             invalid(format!("the device has no port {}", port.0))
         }
         _ => Ok(()),

@@ -167,6 +167,7 @@ fn states(ports: &[(u32, &str, bool)]) -> PortStates {
     };
     PortStates {
         ports: ports.iter().map(state).collect(),
+        removed: Vec::new(),
     }
 }
 

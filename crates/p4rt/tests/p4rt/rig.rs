@@ -1,6 +1,6 @@
 //! Test rig: devices with loops, their server, and controllers over real gRPC.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::update::Type;
 use p4rt::service::p4_runtime_client::P4RuntimeClient;
-use p4rt::{CpuPort, Inbox, Listen, Loader, Server, ServerConfig, Urgency};
+use p4rt::{CpuPort, Inbox, KnownPorts, Listen, Loader, Server, ServerConfig, Urgency};
 use packet::{Nanos, PortId};
 use prost::Message;
 use switch::{Device, DeviceConfig, LoadError};
@@ -41,7 +41,7 @@ impl Loader for Compiler {
         Ok(driver::compile_text("config.p4", text)?)
     }
 
-    fn ports(&self) -> Option<BTreeSet<PortId>> {
+    fn ports(&self) -> Option<KnownPorts> {
         Some((0..=9).chain([CPU]).map(PortId).collect())
     }
 

@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Time between two checks for a removed interface: initially, and at most. It doubles with each
-/// attempt to reopen the interface.
-const FIRST_PAUSE: Nanos = Nanos::from_millis(100);
-const MAX_PAUSE: Nanos = Nanos::from_millis(5000);
+/// attempt to reopen the interface, so a port works again within a second after its interface can
+/// be opened.
+const FIRST_PAUSE: Nanos = Nanos::from_millis(50);
+const MAX_PAUSE: Nanos = Nanos::from_millis(500);
 
 /// Opens the port of a specification in the calling thread's network namespace, for `workers`
 /// workers. The port recovers after its interface was removed, see [`Port::comes_back`].
@@ -42,6 +43,7 @@ pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<Open
         held: AtomicUsize::new(opened.shares.len()),
         is_opening: AtomicBool::new(false),
         fresh: Mutex::default(),
+        closed: Mutex::default(),
     });
     let kept = |(place, port)| {
         let kept = KeptPort {
@@ -84,6 +86,16 @@ struct Common {
     /// True while a thread is reopening the interface.
     is_opening: AtomicBool,
     fresh: Mutex<Fresh>,
+    closed: Mutex<Closed>,
+}
+
+/// Shares that their workers have closed, until a thread releases them: that takes milliseconds,
+/// in which frames of other ports would wait. `late` counts what was in the queues between the
+/// shares then.
+#[derive(Default)]
+struct Closed {
+    shares: Vec<Box<dyn Port>>,
+    late: PortStats,
 }
 
 /// Reopened shares, by share index, until each is fetched. `how` describes the driver.
@@ -100,6 +112,23 @@ impl Common {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn closed(&self) -> MutexGuard<'_, Closed> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Releases the closed shares.
+    fn release(&self) {
+        let mut shares = std::mem::take(&mut self.closed().shares);
+        let mut late = PortStats::default();
+        for share in &mut shares {
+            let before = share.stats();
+            // Sends or drops the frames that other shares have queued here.
+            share.tx(&[]);
+            late.add(&share.stats().since(&before));
+        }
+        self.closed().late.add(&late);
+    }
+
     fn exists(&self) -> bool {
         sys::if_index(self.control.as_fd(), self.spec.name()).is_ok()
     }
@@ -108,8 +137,9 @@ impl Common {
     fn reopen(&self) {
         let open = || open(&self.spec, self.io, self.workers);
         let opened = match &self.netns {
-            Some(netns) => netns.run(open).ok(),
-            None => Some(open()),
+            // A process without CAP_SYS_ADMIN cannot enter namespaces, not even its own.
+            Some(netns) if !netns.is_current() => netns.run(open).ok(),
+            _ => Some(open()),
         };
         // Errors are ignored: the next attempt may succeed.
         if let Some(Ok(opened)) = opened {
@@ -135,16 +165,16 @@ struct KeptPort {
 }
 
 impl KeptPort {
-    /// Closes the share of a removed interface and keeps its counters.
-    fn let_go(&mut self, now: Nanos) {
+    /// Closes the share, and keeps its counters. The interface is looked for from `next_look` on.
+    fn let_go(&mut self, next_look: Nanos) {
         if let Some(mut port) = self.port.take() {
             // Makes the port count its unsent frames as dropped.
             port.tx(&[]);
             self.past.add(&port.stats());
-            drop(port);
+            self.common.closed().shares.push(port);
             self.common.held.fetch_sub(1, Ordering::AcqRel);
             self.pause = FIRST_PAUSE;
-            self.next_look = now + self.pause;
+            self.next_look = next_look;
         }
     }
 
@@ -154,8 +184,8 @@ impl KeptPort {
         }
     }
 
-    /// Starts a thread that reopens the interface, if it exists again and no share has the old one
-    /// open.
+    /// Starts a thread that releases the old shares and reopens the interface, if it exists again
+    /// and no share has the old one open.
     fn look(&mut self, now: Nanos) {
         let common = &self.common;
         let is_held = common.held.load(Ordering::Acquire) > 0;
@@ -163,17 +193,24 @@ impl KeptPort {
             return;
         }
         self.next_look = now + self.pause;
-        if !common.exists() || common.is_opening.swap(true, Ordering::AcqRel) {
+        let exists = common.exists();
+        let has_closed = !common.closed().shares.is_empty();
+        if !(exists || has_closed) || common.is_opening.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.pause = Nanos(self.pause.0 * 2).min(MAX_PAUSE);
+        if exists {
+            self.pause = Nanos(self.pause.0 * 2).min(MAX_PAUSE);
+        }
         // Shares of an incarnation that was removed before all of them were fetched.
         let before = std::mem::take(&mut *common.fresh());
         let common = Arc::clone(common);
         // Opening takes milliseconds. On this thread it would delay the frames of other ports.
         let started = std::thread::Builder::new().spawn(move || {
             drop(before);
-            common.reopen();
+            common.release();
+            if exists {
+                common.reopen();
+            }
             common.is_opening.store(false, Ordering::Release);
         });
         if started.is_err() {
@@ -197,7 +234,7 @@ impl Port for KeptPort {
         };
         let received = port.rx(batch, now);
         if let Err(PortError::Gone { .. }) = received {
-            self.let_go(now);
+            self.let_go(now + FIRST_PAUSE);
         }
         received
     }
@@ -217,6 +254,9 @@ impl Port for KeptPort {
         if let Some(port) = &mut self.port {
             stats.add(&port.stats());
         }
+        if self.place == 0 {
+            stats.add(&self.common.closed().late);
+        }
         stats
     }
 
@@ -226,6 +266,11 @@ impl Port for KeptPort {
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.port.as_ref()?.poll_fd()
+    }
+
+    fn close(&mut self, now: Nanos) -> bool {
+        self.let_go(now);
+        true
     }
 
     fn comes_back(&mut self, now: Nanos) -> Option<String> {

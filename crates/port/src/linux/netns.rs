@@ -7,6 +7,7 @@ use super::rtnl::{Rtnl, RtnlError};
 use super::sys;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::{fmt, io, panic, thread};
 
 /// Path of the calling thread's network namespace.
@@ -192,6 +193,14 @@ impl Netns {
     fn open(path: &str) -> Result<Netns, NetnsError> {
         let file = File::open(path).map_err(failed(format!("opening {path}")))?;
         Ok(Netns { fd: file.into() })
+    }
+
+    /// Returns true if the calling thread is in this namespace.
+    pub(super) fn is_current(&self) -> bool {
+        let identity = |file: &File| file.metadata().map(|it| (it.dev(), it.ino()));
+        let own = File::open(OWN_NETNS).and_then(|own| identity(&own));
+        let this = self.fd.try_clone().and_then(|fd| identity(&fd.into()));
+        matches!((own, this), (Ok(own), Ok(this)) if own == this)
     }
 
     /// Runs `work` inside the namespace, on a new thread, and waits for it. Sockets, ports and

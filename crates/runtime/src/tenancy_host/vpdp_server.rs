@@ -1,6 +1,5 @@
 //! P4Runtime connection of a virtual data plane, as the control loop has it.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exec::Engine;
@@ -111,7 +110,7 @@ impl Loader for TenantLoader {
         Ok(driver::compile_text("program.p4", text)?)
     }
 
-    fn ports(&self) -> Option<BTreeSet<PortId>> {
+    fn ports(&self) -> Option<p4rt::KnownPorts> {
         Some((0..=DEFAULT_CPU).map(PortId).collect())
     }
 

@@ -1,0 +1,117 @@
+//! Settings of a running device that P4Runtime has no message for: statements of entries files.
+
+use entries::{CrcSetting, QueueSetting, Schema, Update};
+use exec::{CrcParameters, HashParameters};
+use p4rt::{Code, SettingsAction, TenancyError};
+use switch::{Device, Object, ObjectPlace, QueueConfig};
+
+use crate::persistence;
+
+/// Carries out a request. Returns the settings if it asks for them.
+///
+/// # Errors
+/// A statement is wrong or no setting; then nothing is changed. Or the settings are in force and
+/// could not be stored.
+pub(crate) fn serve(device: &mut Device, action: &SettingsAction) -> Result<String, TenancyError> {
+    match action {
+        SettingsAction::Get => Ok(statements(device)),
+        SettingsAction::Set(text) => set(device, text).map(|()| String::new()),
+    }
+}
+
+fn set(device: &mut Device, text: &str) -> Result<(), TenancyError> {
+    let invalid = |message: String| TenancyError {
+        code: Code::InvalidArgument,
+        message,
+    };
+    let program = device.program().clone();
+    let file = entries::read(&program, "settings", text);
+    let file = file.map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        invalid(errors.join("\n"))
+    })?;
+    let updates = file.updates();
+    if let Some(at) = updates.iter().position(|update| !update.is_setting()) {
+        let message = "this is no setting of the device; controllers write it by P4Runtime";
+        return Err(invalid(file.error(at, message).to_string()));
+    }
+    for update in updates {
+        // Settings that were read are valid for every device.
+        let applied = apply_entries::apply(device, update);
+        applied.map_err(|error| invalid(error.message))?;
+    }
+    device.publish();
+    if !device.is_kept() {
+        return Ok(());
+    }
+    persistence::commit(device).map_err(|error| TenancyError {
+        code: Code::Internal,
+        message: format!("the settings are in force, but are lost with the switch: {error}"),
+    })
+}
+
+/// Returns the settings that differ from the defaults, one a line.
+fn statements(device: &Device) -> String {
+    let mut updates = Vec::new();
+    let first = QueueConfig::default();
+    for (place, object) in device.objects_with(|_| false) {
+        match (place, object) {
+            (ObjectPlace::Hash, Object::Hash(parameters)) => {
+                updates.extend(hash_settings(&parameters));
+            }
+            (ObjectPlace::HostPorts, Object::HostPorts(ports)) if !ports.is_empty() => {
+                updates.push(Update::HostPorts(ports));
+            }
+            (ObjectPlace::ExpireProfile(profile), Object::Timeout(Some(timeout))) => {
+                updates.push(Update::ExpireProfile {
+                    profile,
+                    timeout_ns: Some(timeout.0),
+                });
+            }
+            (ObjectPlace::Queue(port), Object::Queue(config)) => {
+                let depth = u32::try_from(config.depth).unwrap_or(u32::MAX);
+                updates.push(Update::Queue(QueueSetting {
+                    port: port.0,
+                    packets_per_second: config.packets_per_second,
+                    bits_per_second: config.bits_per_second,
+                    depth: Some(depth).filter(|_| config.depth != first.depth),
+                }));
+            }
+            _ => {}
+        }
+    }
+    let schema = Schema::of(device.program());
+    let lines = updates.iter().map(|update| schema.statement(update) + "\n");
+    lines.collect()
+}
+
+fn hash_settings(parameters: &HashParameters) -> Vec<Update> {
+    let first = HashParameters::default();
+    let mut updates = Vec::new();
+    let crcs = [
+        (16, &parameters.crc16, &first.crc16),
+        (32, &parameters.crc32, &first.crc32),
+    ];
+    let changed = crcs.into_iter().filter(|(_, crc, first)| crc != first);
+    updates.extend(changed.map(|(bits, crc, _)| Update::HashCrc {
+        bits,
+        crc: crc_setting(crc),
+    }));
+    if parameters.toeplitz_key != first.toeplitz_key {
+        updates.push(Update::HashKey(parameters.toeplitz_key.clone()));
+    }
+    if parameters.seed != first.seed {
+        updates.push(Update::HashSeed(parameters.seed));
+    }
+    updates
+}
+
+fn crc_setting(crc: &CrcParameters) -> CrcSetting {
+    CrcSetting {
+        polynomial: Some(crc.polynomial),
+        initial: Some(crc.initial),
+        final_xor: Some(crc.final_xor),
+        reflect_in: Some(crc.reflect_in),
+        reflect_out: Some(crc.reflect_out),
+    }
+}
