@@ -141,29 +141,39 @@ fn counter_cell(
 
 fn meter_cell(schema: &Schema, meter: ExternId, index: u32, config: &MeterConfig) -> Cell {
     let name = schema.externs[meter].name.clone();
-    let (line, value) = match *config {
+    let rates = match *config {
         MeterConfig::TwoRate {
             cir,
             cburst,
             pir,
             pburst,
-        } => {
+        } => Some(entries::MeterConfig {
+            cir,
+            cburst,
+            pir,
+            pburst,
+            eburst: None,
+        }),
+        MeterConfig::SingleRate {
+            cir,
+            cburst,
+            eburst,
+        } => Some(entries::MeterConfig::single_rate(cir, cburst, eburst)),
+        // No statement sets these.
+        _ => None,
+    };
+    let (line, value) = match rates {
+        Some(config) => {
             let line = schema.statement(&Update::Meter {
                 meter,
                 index: Some(index),
-                config: entries::MeterConfig {
-                    cir,
-                    cburst,
-                    pir,
-                    pburst,
-                },
+                config,
             });
             let value = line.split_once("] ").map(|(_, value)| value.to_owned());
             (line, value.unwrap_or_default())
         }
-        // No statement sets these.
-        other => {
-            let value = format!("{other:?}");
+        None => {
+            let value = format!("{config:?}");
             (format!("# meter {name}[{index}] {value}"), value)
         }
     };

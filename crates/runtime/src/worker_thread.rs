@@ -299,7 +299,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
     /// Removes the share of a port, and keeps its counters.
     fn detach(&mut self, port: PortId) -> Option<Box<dyn Port>> {
         let mut attached = self.ports.detach(port)?;
-        attached.flush();
+        attached.flush(&mut self.ports.observers);
         if !attached.is_gone() {
             self.common.alive.fetch_sub(1, Ordering::AcqRel);
         }
@@ -316,7 +316,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
         let Some(attached) = shares.find(|one| one.port.id() == port) else {
             return false;
         };
-        attached.flush();
+        attached.flush(&mut self.ports.observers);
         if !attached.port.close(now) {
             return false;
         }
