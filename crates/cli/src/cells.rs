@@ -141,48 +141,37 @@ fn counter_cell(
 
 fn meter_cell(schema: &Schema, meter: ExternId, index: u32, config: &MeterConfig) -> Cell {
     let name = schema.externs[meter].name.clone();
-    let rates = match *config {
+    let config = match *config {
         MeterConfig::TwoRate {
             cir,
             cburst,
             pir,
             pburst,
-        } => Some(entries::MeterConfig {
+        } => entries::MeterConfig {
             cir,
             cburst,
             pir,
             pburst,
             eburst: None,
-        }),
+        },
         MeterConfig::SingleRate {
             cir,
             cburst,
             eburst,
-        } => Some(entries::MeterConfig::single_rate(cir, cburst, eburst)),
-        // No statement sets these.
-        _ => None,
+        } => entries::MeterConfig::single_rate(cir, cburst, eburst),
     };
-    let (line, value) = match rates {
-        Some(config) => {
-            let line = schema.statement(&Update::Meter {
-                meter,
-                index: Some(index),
-                config,
-            });
-            let value = line.split_once("] ").map(|(_, value)| value.to_owned());
-            (line, value.unwrap_or_default())
-        }
-        None => {
-            let value = format!("{config:?}");
-            (format!("# meter {name}[{index}] {value}"), value)
-        }
-    };
+    let line = schema.statement(&Update::Meter {
+        meter,
+        index: Some(index),
+        config,
+    });
+    let value = line.split_once("] ").map(|(_, value)| value.to_owned());
     Cell {
         kind: "meter",
         name,
         index: Some(index),
         entry: None,
-        value: Some(value),
+        value,
         packets: None,
         bytes: None,
         line,

@@ -20,8 +20,8 @@ use serde_json::Value;
 /// Objects with keys that are names: of drop reasons, of operations.
 const MAPS: [&str; 2] = ["dropped", "operations"];
 
-/// Objects that only machines with certain rights give.
-const OPTIONAL: [&str; 1] = ["over_wires"];
+/// Objects that only machines with certain rights give, and samples, which may be none.
+const OPTIONAL: [&str; 2] = ["over_wires", "sampled_drops"];
 
 /// Adds the paths of all keys of a value.
 fn add_keys(value: &Value, path: &str, keys: &mut BTreeSet<String>) {

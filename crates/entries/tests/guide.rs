@@ -34,7 +34,7 @@ fn examples_of_the_guide_are_read() {
         .iter()
         .filter(|u| matches!(u, Update::Insert(..)))
         .count();
-    assert_eq!((updates.len(), inserts), (31, 10));
+    assert_eq!((updates.len(), inserts), (34, 10));
 }
 
 #[test]

@@ -156,6 +156,8 @@ impl<'t> Reader<'t> {
         let relation = RELATIONS.iter().find(|(sign, _)| self.sign(sign));
         let Some((_, relation)) = relation else {
             let mut what = "one of == != < <= > >= is missing".to_owned();
+            // A single `=` is meant as `==`.
+            self.sign("=");
             let word = self.peek_word();
             if !word.is_empty() {
                 what += &format!(": write `{name} == {word}`");
@@ -368,6 +370,7 @@ mod tests {
         check("ipv4.dts == 1", 0, "did you mean ipv4.dst?");
         check("colour == 1", 0, "no field \"colour\": there are");
         check("ipv4.dst 10.0.2.2", 9, "write `ipv4.dst == 10.0.2.2`");
+        check("ipv4.dst = 10.0.2.2", 11, "write `ipv4.dst == 10.0.2.2`");
         check("ipv4.dst or tcp", 9, ">= is missing");
         check("ipv4.dst", 8, "== != < <= > >= is missing");
         check("ipv4.dst == 10.0.0", 12, "write an address like 10.0.0.1");

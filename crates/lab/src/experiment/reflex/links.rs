@@ -35,7 +35,7 @@ impl Way {
 
 /// One end of a way.
 pub(super) enum Link {
-    Ring(RingLink),
+    Ring(Box<RingLink>),
     Udp(UdpSocket, Box<[u8]>),
 }
 
@@ -49,7 +49,7 @@ impl Link {
             Way::Ring => {
                 let (one, other) =
                     RingLink::pair().map_err(|error| format!("rings in memory: {error}"))?;
-                Ok((Link::Ring(one), Link::Ring(other)))
+                Ok((Link::Ring(Box::new(one)), Link::Ring(Box::new(other))))
             }
             Way::Udp => {
                 let (one, other) = sockets()?;
