@@ -71,6 +71,8 @@ pub enum RuntimeError {
         /// The reason.
         error: String,
     },
+    /// The last state of virtual data planes cannot be stored: the name of each, and the reason.
+    UnstoredVpdps(Vec<(String, String)>),
     /// The program cannot run on the engine.
     Load(LoadError),
     /// The device refuses a setting.
@@ -128,6 +130,12 @@ impl fmt::Display for RuntimeError {
             }
             RuntimeError::StoredVpdp { place, vpdp, error } => {
                 write!(f, "the state of vPDP `{vpdp}` in {place}: {error}")
+            }
+            RuntimeError::UnstoredVpdps(all) => {
+                let lines = all
+                    .iter()
+                    .map(|(name, error)| format!("vPDP `{name}`: {error}"));
+                f.write_str(&lines.collect::<Vec<_>>().join("\n"))
             }
             RuntimeError::Load(error) => error.fmt(f),
             RuntimeError::Control(error) => error.fmt(f),

@@ -3,14 +3,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use exec::Engine;
 use ir::Program;
 use store::{Directory, KeptState};
 use support::amount;
-use switch::{Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode, Storage};
+use switch::{
+    Change, Device, DeviceConfig, Improved, KeptCells, MayLose, MigrationMode, Storage,
+    StorageError,
+};
 
 use crate::RuntimeError;
 
@@ -189,11 +192,21 @@ impl StoredDevice {
 
 /// Stores the pending changes and waits until they are durable.
 pub(crate) fn commit(device: &mut Device) -> Result<(), RuntimeError> {
+    committed(&begin_commit(device))
+}
+
+/// Begins to store the pending changes. The result is for [`committed`].
+pub(crate) fn begin_commit(device: &mut Device) -> Receiver<Result<(), StorageError>> {
     let (tell, told) = channel();
     device.commit(Box::new(move |kept| {
-        // The receiver is still there: this function waits on it.
+        // The receiver may have gone.
         let _ = tell.send(kept);
     }));
+    told
+}
+
+/// Waits until changes are durable.
+pub(crate) fn committed(told: &Receiver<Result<(), StorageError>>) -> Result<(), RuntimeError> {
     let kept = told.recv().map_err(|_| RuntimeError::StorageEnded)?;
     kept.map_err(RuntimeError::Storage)
 }

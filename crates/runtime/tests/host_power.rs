@@ -366,11 +366,22 @@ fn a_full_disk_refuses_changes_of_a_host_until_there_is_room() {
         })
     };
     let before = shown(&mut operator);
+    let (_, blue) = before.changed()[0].clone();
+    let mut controller =
+        Client::connect(&switch.endpoint(), blue.into(), "").expect("it is served");
+    controller.arbitrate(Some(1)).expect("there is no other");
     fill(&files);
     let code = refusal(operator.change(load(500)));
     assert_eq!(code, p4rt::Code::ResourceExhausted);
     assert_eq!(shown(&mut operator), before);
     make_room(&files);
+    // The refused program has not ended the session.
+    let config = rt::ForwardingPipelineConfig {
+        p4_device_config: program(7).into_bytes(),
+        ..Default::default()
+    };
+    let set = controller.set_config(Action::VerifyAndCommit, config, &[]);
+    set.expect("it is still the primary one");
     operator.change(load(400)).expect("there is room");
     let loaded = shown(&mut operator);
     assert_ne!(loaded, before);
@@ -405,6 +416,45 @@ fn a_full_disk_refuses_changes_of_a_host_until_there_is_room() {
     drop(switch);
     let switch = Switch::start(&files);
     assert_eq!(shown(&mut switch.operator()), all);
+}
+
+#[test]
+fn a_change_that_is_refused_after_it_is_durable_is_undone_on_the_disk() {
+    let create = |name: &str| {
+        Change::Create(wire::Create {
+            name: name.to_owned(),
+            ..Default::default()
+        })
+    };
+    let changes = [
+        create("red"),
+        Change::Delete("blue".to_owned()),
+        Change::Suspend("blue".to_owned()),
+        Change::Share(wire::Share {
+            port: 3,
+            sharing: "rules".to_owned(),
+        }),
+    ];
+    // With two errors the first attempt to undo it fails as well, and the next change undoes it.
+    for (change, errors) in changes.iter().flat_map(|change| [(change, 1), (change, 2)]) {
+        let files = Files::default();
+        let switch = Switch::start(&files);
+        let mut operator = switch.operator();
+        operator.change(create("blue")).expect("there is room");
+        let mut before = shown(&mut operator);
+        files.all()[&None].fail_after_syncs(errors);
+        let code = refusal(operator.change(change.clone()));
+        assert_eq!(code, p4rt::Code::Internal, "{change:?}");
+        assert_eq!(shown(&mut operator), before, "{change:?}");
+        if errors > 1 {
+            operator.change(create("green")).expect("there is room");
+            before = shown(&mut operator);
+        }
+        drop(operator);
+        drop(switch);
+        let switch = Switch::start(&files);
+        assert_eq!(shown(&mut switch.operator()), before, "{change:?}");
+    }
 }
 
 /// `cargo test --workspace --test host_power -- --ignored --nocapture`

@@ -536,10 +536,12 @@ impl RaftNode {
         }
         self.release_held(all);
         // A leader that is no voter any more leads until the change is committed, a learner until
-        // its first entry is: then a voter has all that it knows.
+        // its first entry is: then a voter has all that it knows. It gives the voters time before
+        // it campaigns again: what it led was heard until now.
         let known = self.members_index.max(self.leading.noop);
         if known <= self.commit && !self.members.is_voter(self.config.id) {
             self.follow(self.term, None);
+            self.heard = self.now;
         }
     }
 

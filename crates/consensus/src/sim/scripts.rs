@@ -2,8 +2,8 @@
 
 use consensus::mistake::Mistake;
 use consensus::{
-    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, NodeEvent, NodeId, Operation,
-    RaftNode, RaftRole, ReadMode, Request, Term,
+    Ack, Capacity, ClientId, Config, Keep, LogIndex, Membership, MembershipChange, NodeEvent,
+    NodeId, Operation, RaftNode, RaftRole, ReadMode, Request, Term,
 };
 
 use super::Variant;
@@ -32,15 +32,19 @@ impl Script {
     }
 
     fn with(mistake: Option<Mistake>, reads: ReadMode) -> Script {
-        let voters = [1, 2, 3].map(NodeId);
-        let members = Membership::of_voters(&voters).unwrap();
+        let members = Membership::of_voters(&[1, 2, 3].map(NodeId)).unwrap();
+        Script::of(members, mistake, reads)
+    }
+
+    fn of(members: Membership, mistake: Option<Mistake>, reads: ReadMode) -> Script {
+        let all = [1, 2, 3].map(NodeId);
         let variant = Variant { mistake };
         let node = |id| variant.node(Script::config(id, 0, reads), members, 0);
         Script {
             variant,
             members,
-            nodes: voters.map(node).into(),
-            disks: voters.map(|_| Disk::default()).into(),
+            nodes: all.map(node).into(),
+            disks: all.map(|_| Disk::default()).into(),
             messages: Vec::new(),
             now: 0,
             late: 0,
@@ -391,4 +395,25 @@ fn finds_commitment_of_old_terms_by_counting() {
 fn finds_a_vote_that_a_restart_forgets() {
     assert!(!a_node_restarts_after_its_vote(None));
     assert!(a_node_restarts_after_its_vote(Some(Mistake::ForgetsVote)));
+}
+
+#[test]
+fn a_learner_that_led_lets_the_voters_campaign_first() {
+    let voters = Membership::of_voters(&[1, 2].map(NodeId)).unwrap();
+    let members = voters.after(MembershipChange::AddLearner(NodeId(3)));
+    let mut script = Script::of(members.unwrap(), None, ReadMode::Index);
+    script.campaign(3);
+    script.campaign(3);
+    // Two rounds of votes, the first entry, and its heartbeat.
+    let mut has_led = false;
+    for voter in [1, 2].repeat(4) {
+        script.exchange(3, voter, |_| false);
+        has_led |= script.leads(3);
+    }
+    assert!(has_led);
+    assert_eq!(script.nodes[2].role(), RaftRole::Follower);
+    script.campaign(3);
+    assert_eq!(script.nodes[2].role(), RaftRole::Follower);
+    script.tick(1);
+    assert_eq!(script.nodes[0].role(), RaftRole::PreCandidate);
 }

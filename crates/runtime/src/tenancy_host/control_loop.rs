@@ -38,6 +38,10 @@ const MAX_SLEEP: Duration = Duration::from_millis(10);
 /// Maximum number of operator requests between two turns of the controllers' packets.
 const PETITIONS_A_TURN: usize = 8;
 
+/// Maximum number of changes that are taken out of the operators' queue while another one is being
+/// stored.
+const MAX_WAITING: usize = 64;
+
 /// Options of a switch that hosts virtual data planes.
 pub struct HostOptions {
     /// Engine of all programs. Equal programs share their code.
@@ -82,6 +86,10 @@ pub struct ControlLoop {
     pub(super) storage: Option<HostStorage>,
     /// Change that is being stored.
     pub(super) storing: Option<Storing>,
+    /// Changes that wait until it is stored.
+    waiting: VecDeque<TenancyRequest>,
+    /// vPDP with a program that is being stored. Requests of its controllers wait.
+    pub(super) held: Option<VpdpId>,
     ask: Sender<MetricsRequest>,
     /// Queue of requests for metrics.
     asked: Receiver<MetricsRequest>,
@@ -140,6 +148,8 @@ impl ControlLoop {
             made: VecDeque::new(),
             storage: None,
             storing: None,
+            waiting: VecDeque::new(),
+            held: None,
             ask,
             asked,
             vpdp_observers: observers,
@@ -215,10 +225,10 @@ impl ControlLoop {
     /// events. Returns true if there is more.
     pub fn turn(&mut self, observe: &mut dyn FnMut(HostEvent)) -> bool {
         self.finish_storing();
+        self.retry_storing();
         let mut petitions = 0;
         while petitions < PETITIONS_A_TURN
-            && !self.is_storing()
-            && let Some(petition) = self.petitions.take()
+            && let Some(petition) = self.next_petition()
         {
             petitions += 1;
             match petition {
@@ -245,6 +255,27 @@ impl ControlLoop {
         has_more
     }
 
+    /// Returns the next request of an operator that can be served. Changes wait while one is being
+    /// stored.
+    fn next_petition(&mut self) -> Option<TenancyRequest> {
+        loop {
+            if !self.is_storing()
+                && let Some(change) = self.waiting.pop_front()
+            {
+                return Some(change);
+            }
+            if self.waiting.len() >= MAX_WAITING {
+                return None;
+            }
+            match self.petitions.take()? {
+                change @ TenancyRequest::Change(..) if self.is_storing() => {
+                    self.waiting.push_back(change);
+                }
+                petition => return Some(petition),
+            }
+        }
+    }
+
     /// Installs the devices of compile threads, one after the other.
     fn install_made(&mut self) {
         while let Ok(ready) = self.ready.try_recv() {
@@ -268,7 +299,9 @@ impl ControlLoop {
     /// Executes the controllers' requests. Returns true if there are more.
     fn serve(&mut self, observe: &mut dyn FnMut(HostEvent)) -> bool {
         let mut has_more = false;
-        for (id, tenant) in &mut self.tenants {
+        let held = self.held;
+        let tenants = self.tenants.iter_mut();
+        for (id, tenant) in tenants.filter(|(id, _)| held != Some(**id)) {
             let Some(device) = self.hypervisor.device_mut(*id) else {
                 continue;
             };
@@ -285,8 +318,12 @@ impl ControlLoop {
     /// work.
     fn improve(&mut self) -> bool {
         let now = self.crew.now();
-        let hypervisor = &mut self.hypervisor;
-        self.tenants.iter_mut().any(|(id, tenant)| {
+        let (hypervisor, held) = (&mut self.hypervisor, self.held);
+        let mut tenants = self.tenants.iter_mut();
+        tenants.any(|(id, tenant)| {
+            if held == Some(*id) {
+                return false;
+            }
             let device = hypervisor.device_mut(*id);
             device.is_some_and(|device| tenant.spare.turn(device, now))
         })
@@ -387,10 +424,12 @@ impl ControlLoop {
 
     fn sleep(&self, process: &ProcessSetup, poller: &mut Poller) -> Result<(), RuntimeError> {
         let office = &self.crew.common().office;
-        let inboxes = self.tenants.values().map(|tenant| tenant.inbox.wake_fd());
+        let tenants = self.tenants.iter();
+        let served = tenants.filter(|(id, _)| self.held != Some(**id));
+        let inboxes = served.map(|(_, tenant)| tenant.inbox.wake_fd());
         let fds = process.signal_fd().into_iter().chain(inboxes);
-        // While a change is stored, requests wait.
-        let petitions = (!self.is_storing()).then(|| self.petitions.wake_fd());
+        let has_room = self.waiting.len() < MAX_WAITING;
+        let petitions = has_room.then(|| self.petitions.wake_fd());
         let fds = fds.chain(petitions).chain([office.before_sleep()]);
         let waited = poller.wait(fds, MAX_SLEEP);
         office.after_sleep();

@@ -2,12 +2,14 @@
 //! in one file, the program and state of each vPDP in another. The first one names the others, so
 //! a change of several files is done when the first one has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use p4info::polyplane::tenancy::v1 as wire;
 use p4rt::Notes;
+use packet::Nanos;
 use prost::Message;
 use store::{Directory, HostFiles, HostObject, KeptState, OpenError, StoredPin, StoredVpdp};
 use support::amount;
@@ -24,6 +26,9 @@ use crate::tenancy_host::control_loop::ControlLoop;
 /// Notes of a vPDP's device: its function, and the one before. Without the first it has none.
 const FUNCTION: &[u8] = b"vpdp/function";
 const BEFORE: &[u8] = b"vpdp/before";
+
+/// Time between two attempts to store the notes of the switch after a failure.
+const RETRY_AFTER: Nanos = Nanos(1_000_000_000);
 
 /// Stored state of a switch that hosts virtual data planes, as a starting switch finds it.
 pub struct StoredHost {
@@ -94,10 +99,18 @@ pub(super) struct HostStorage {
     storage: Box<dyn Storage>,
     /// Notes of the switch's file, as last stored.
     notes: Notes,
+    /// Names of the notes in failed batches. The file may have them as before or as in such a
+    /// batch, because an error can come after the batch is durable.
+    uncertain: BTreeSet<Box<[u8]>>,
     /// True after a failure: the next batch follows the last stored one.
     has_failed: bool,
+    /// Time of the next attempt to store the notes after a failure.
+    retry_at: Nanos,
     /// File of each vPDP.
     vpdp_files: BTreeMap<VpdpId, u64>,
+    /// Files of deleted vPDPs, each with the thread that ends its storage. They are removed when
+    /// the file of the switch certainly names them no more.
+    unused: Vec<(u64, Option<JoinHandle<()>>)>,
     next_file: u64,
     cells: KeptCells,
 }
@@ -116,33 +129,60 @@ impl HostStorage {
     }
 
     /// Removes the file of a deleted vPDP, on another thread: what was given to the storage is
-    /// written first.
+    /// written first. The file stays until the file of the switch names it no more.
     pub(super) fn remove_file(&mut self, id: VpdpId, storage: Option<Box<dyn Storage>>) {
         let Some(file) = self.vpdp_files.remove(&id) else {
             return;
         };
+        let end = std::thread::Builder::new().spawn(move || drop(storage));
+        self.unused.push((file, end.ok()));
+        self.remove_unused();
+    }
+
+    /// Removes the files of deleted vPDPs that the file of the switch names no more.
+    fn remove_unused(&mut self) {
+        if self.unused.is_empty() || self.has_failed {
+            return;
+        }
+        let named = self.notes.iter().filter_map(|(name, bytes)| {
+            match HostObject::read(&(name.clone(), bytes.clone()))? {
+                HostObject::Vpdp(vpdp) => Some(vpdp.file),
+                _ => None,
+            }
+        });
+        let named: BTreeSet<u64> = named.collect();
+        let unused = std::mem::take(&mut self.unused).into_iter();
+        let (kept, removed) = unused.partition(|(file, _)| named.contains(file));
+        self.unused = kept;
+        let removed: Vec<(u64, Option<JoinHandle<()>>)> = removed;
+        if removed.is_empty() {
+            return;
+        }
         let files = Arc::clone(&self.files);
         let remove = move || {
-            drop(storage);
-            // A file that stays is removed at the next start, because no vPDP has it.
-            let _ = files.remove_vpdp(file);
+            for (file, end) in removed {
+                // A file that stays is removed at the next start, because no vPDP has it.
+                let is_closed = end.is_none_or(|end| end.join().is_ok());
+                if is_closed {
+                    let _ = files.remove_vpdp(file);
+                }
+            }
         };
-        // If no thread starts, the file stays until then, too.
+        // If no thread starts, the files stay until then, too.
         let _ = std::thread::Builder::new().spawn(remove);
     }
 
     /// Returns the difference between the stored notes and these, as a batch. `None`: there is
-    /// none.
+    /// none. After a failure the batch also has the notes that the file may have in another form.
     pub(super) fn difference(&self, notes: &Notes) -> Option<Batch> {
-        let place = |name: &[u8]| ObjectPlace::Note(name.into());
-        let gone = self.notes.keys().filter(|name| !notes.contains_key(*name));
-        let gone = gone.map(|name| (place(name), None));
-        let set = notes
-            .iter()
-            .filter(|(name, bytes)| self.notes.get(*name) != Some(*bytes));
-        let set = set.map(|(name, bytes)| (place(name), Some(Object::Note(bytes.clone()))));
-        let mut objects: Vec<_> = gone.chain(set).collect();
-        objects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let names = self.notes.keys().chain(notes.keys());
+        let different = names.filter(|name| self.notes.get(*name) != notes.get(*name));
+        let names: BTreeSet<&Box<[u8]>> = different.chain(&self.uncertain).collect();
+        let objects = names.into_iter().map(|name| {
+            let object = notes.get(name).cloned().map(Object::Note);
+            (ObjectPlace::Note(name.clone()), object)
+        });
+        let objects: Vec<_> = objects.collect();
         (!objects.is_empty()).then_some(Batch {
             is_whole: false,
             goes_on: self.has_failed,
@@ -155,12 +195,25 @@ impl HostStorage {
         self.storage.append(batch, done);
     }
 
-    /// Records the result of a batch with these notes.
-    pub(super) fn appended(&mut self, notes: Notes, is_stored: bool) {
+    /// Records the result of a batch with these notes, at this time.
+    pub(super) fn appended(&mut self, notes: Notes, is_stored: bool, now: Nanos) {
         self.has_failed = !is_stored;
         if is_stored {
             self.notes = notes;
+            self.uncertain.clear();
+            return self.remove_unused();
         }
+        self.retry_at = now + RETRY_AFTER;
+        let names = self.notes.keys().chain(notes.keys());
+        let different = names.filter(|name| self.notes.get(*name) != notes.get(*name));
+        let different: Vec<Box<[u8]>> = different.cloned().collect();
+        self.uncertain.extend(different);
+    }
+
+    /// Returns true if the file of the switch may differ from the last stored notes, and it is time
+    /// to store them again.
+    pub(super) fn must_retry(&self, now: Nanos) -> bool {
+        self.has_failed && now >= self.retry_at
     }
 }
 
@@ -249,7 +302,10 @@ impl ControlLoop {
     /// The state is damaged, or does not fit the switch.
     pub fn keep_in(&mut self, stored: StoredHost) -> Result<(), RuntimeError> {
         let mut vpdp_files = BTreeMap::new();
-        for vpdp in stored.vpdps() {
+        // Stages without a pin take the first free slots, which must not be those of pinned ones.
+        let mut vpdps: Vec<&StoredVpdp> = stored.vpdps().collect();
+        vpdps.sort_by_key(|vpdp| vpdp.pins.is_empty());
+        for vpdp in vpdps {
             let restored = self.restore_vpdp(&stored, vpdp);
             let id = restored.map_err(|error| RuntimeError::StoredVpdp {
                 place: stored.files.place(),
@@ -284,8 +340,11 @@ impl ControlLoop {
             files,
             storage: Box::new(storage),
             notes: stored.notes,
+            uncertain: BTreeSet::new(),
             has_failed: false,
+            retry_at: Nanos::ZERO,
             vpdp_files,
+            unused: Vec::new(),
             next_file,
             cells: stored.cells,
         });
@@ -371,6 +430,13 @@ impl ControlLoop {
                     }
                 }
                 HostObject::Share(port, text) => {
+                    if !self.has_port(Connection::Physical(packet::PortId(*port))) {
+                        return Err(format!(
+                            "port {port} of the switch is shared; start with this port \
+                             (--port {port}=INTERFACE), and unshare it there first if it is no \
+                             longer needed"
+                        ));
+                    }
                     let share = text.parse::<tenancy::Share>();
                     let share = share.map_err(|error| error.to_string())?;
                     wiring.share_as(packet::PortId(*port), share);

@@ -1,10 +1,15 @@
 //! Changes of a switch with stored state, step by step. A change is made in memory, stored, and
 //! answered; if it cannot be stored, it is undone. One change is stored at a time. Controllers do
-//! not wait for it.
+//! not wait for it, but for that of their own program. What operators are shown may have a change
+//! that is being stored.
 //!
 //! - A new vPDP has its file before the file of the switch names it.
 //! - A vPDP is deleted when the file of the switch no longer names it, and its file after that.
-//! - Packets see a new program when the file of its vPDP has it.
+//! - A batch that fails may be durable nevertheless. The notes in it are stored again as they are
+//!   in memory: at once, with each further change, and each second until that succeeds.
+//! - Packets see a new program when the file of its vPDP has it. Requests of the vPDP's controllers
+//!   wait until then. Their sessions end only if it is stored, so that writes of them that failed
+//!   can be undone.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -102,8 +107,9 @@ impl ControlLoop {
             }
             Some(batch) => {
                 let done = self.wait_for(Box::new(move |this, result| {
+                    let now = this.crew.now();
                     if let Some(storage) = &mut this.storage {
-                        storage.appended(notes, result.is_ok());
+                        storage.appended(notes, result.is_ok(), now);
                     }
                     next(this, result);
                 }));
@@ -111,6 +117,21 @@ impl ControlLoop {
                 self.storage = Some(storage);
             }
         }
+    }
+
+    /// Stores the vPDPs, the shared ports and the rules again if that failed some time ago.
+    pub(super) fn retry_storing(&mut self) {
+        let now = self.crew.now();
+        let must_retry = |storage: &stored::HostStorage| storage.must_retry(now);
+        if !self.is_storing() && self.storage.as_ref().is_some_and(must_retry) {
+            self.store_host(None, Box::new(|_, _| {}));
+        }
+    }
+
+    /// Refuses a change that is undone in memory. If it is in the file of the switch nevertheless,
+    /// it is undone there before the answer.
+    fn refuse_unstored(&mut self, denial: TenancyError, answer: ToOperator) {
+        self.store_host(None, Box::new(|_, _| answer.give(Err(denial))));
     }
 
     /// Stores the changes of a vPDP's device, if its state is kept.
@@ -138,8 +159,12 @@ impl ControlLoop {
             Box::new(move |this, result| match result {
                 Ok(()) => answer.give(Ok(response)),
                 Err(error) => {
-                    this.put_back(before);
-                    answer.give(Err(not_stored(&error)));
+                    let stays = this.put_back(before);
+                    let mut denial = not_stored(&error);
+                    if let Some(stays) = stays {
+                        denial.message = format!("{}; {stays}", error.message);
+                    }
+                    this.refuse_unstored(denial, answer);
                 }
             }),
         );
@@ -159,8 +184,8 @@ impl ControlLoop {
         }
     }
 
-    /// Undoes a change.
-    fn put_back(&mut self, before: Before) {
+    /// Undoes a change. Returns the part that stays, in words.
+    fn put_back(&mut self, before: Before) -> Option<String> {
         let connections = |this: &ControlLoop| -> Vec<(VirtualPort, Connection)> {
             let vpdps = this.hypervisor.vpdps().map(tenancy::Vpdp::id);
             let ports = vpdps.flat_map(|vpdp| {
@@ -177,16 +202,19 @@ impl ControlLoop {
         let changed = both.filter(|(one, other)| one != other);
         let changed: Vec<VirtualPort> = changed.map(|((port, _), _)| *port).collect();
         self.rewired(&changed);
-        let Some((id, quotas, is_suspended)) = before.vpdp else {
-            return;
-        };
-        // Fails if the vPDP holds more by now; then the next stored change stores the new quotas.
-        let _ = self.hypervisor.set_quotas(id, quotas);
+        let (id, quotas, is_suspended) = before.vpdp?;
+        // Fails if the vPDP holds more by now. Then the next batch stores the new quotas.
+        let set = self.hypervisor.set_quotas(id, quotas);
         self.renew_config(id);
         let _ = match is_suspended {
             true => self.hypervisor.suspend(id),
             false => self.hypervisor.resume(id),
         };
+        let error = set.err()?;
+        Some(format!(
+            "the new quotas apply and are stored later, because the vPDP exceeds the former ones \
+             by now ({error})"
+        ))
     }
 
     /// Stores a vPDP that was just created, and connects its controllers.
@@ -208,8 +236,7 @@ impl ControlLoop {
                 return answer.give(Ok(done(id)));
             };
             this.remove(id);
-            // If it is still stored, the next stored change removes it there.
-            this.store_host(None, Box::new(|_, _| answer.give(Err(denial))));
+            this.refuse_unstored(denial, answer);
         };
         self.store_device(
             id,
@@ -253,7 +280,7 @@ impl ControlLoop {
                     this.remove(id);
                     answer.give(Ok(done(id)));
                 }
-                Err(error) => answer.give(Err(not_stored(&error))),
+                Err(error) => this.refuse_unstored(not_stored(&error), answer),
             }),
         );
     }
@@ -289,12 +316,13 @@ impl ControlLoop {
             }
         };
         // Controllers know another program. Their requests would meet the new one.
-        self.disconnect(id);
+        self.held = Some(id);
         let before = self.note_function(id, update.function(), has_state);
         self.store_device(
             id,
             Box::new(move |this, result| {
                 drop(leave);
+                this.held = None;
                 match result {
                     Ok(()) => this.installed(update, answer),
                     Err(error) => this.not_installed(update, before, &error, answer),
@@ -332,6 +360,8 @@ impl ControlLoop {
             vpdp: id.get().into(),
             lost: lost.map(ToString::to_string).collect(),
         };
+        // Packets of the new program are not for the sessions of the one before.
+        self.disconnect(id);
         drop(self.hypervisor.confirm(update));
         self.unpin_nothing(id);
         // Only pins may have changed. If this fails, they are stored with the next change.
@@ -354,8 +384,7 @@ impl ControlLoop {
             p4rt::put_back_notes(device, before);
             device.is_undone();
         }
-        let connected = self.connect(id);
-        answer.give(Err(connected.err().unwrap_or_else(|| not_stored(error))));
+        answer.give(Err(not_stored(error)));
     }
 
     /// Stores that a stage is in another slot by choice. The program runs there already.
@@ -371,7 +400,7 @@ impl ControlLoop {
                 Ok(()) => answer.give(Ok(done(id))),
                 Err(error) => {
                     this.hypervisor.set_pins(id, before);
-                    answer.give(Err(not_stored(&error)));
+                    this.refuse_unstored(not_stored(&error), answer);
                 }
             }),
         );
@@ -381,19 +410,31 @@ impl ControlLoop {
     /// be called after all workers have ended.
     ///
     /// # Errors
-    /// The state of a vPDP cannot be stored.
+    /// The state of some vPDPs cannot be stored. That of the others is.
     pub fn keep_state(&mut self) -> Result<(), RuntimeError> {
         let now = self.crew.now();
         self.hypervisor.step(now, |_, _, _| {});
-        let ids: Vec<VpdpId> = self.hypervisor.vpdps().map(tenancy::Vpdp::id).collect();
-        for id in ids {
+        let vpdps = self.hypervisor.vpdps();
+        let vpdps: Vec<(VpdpId, String)> = vpdps
+            .map(|vpdp| (vpdp.id(), vpdp.name().to_owned()))
+            .collect();
+        let mut begun = Vec::new();
+        for (id, name) in vpdps {
             if let Some(device) = self.hypervisor.device_mut(id)
                 && device.is_kept()
             {
                 device.keep_cells();
-                persistence::commit(device)?;
+                begun.push((name, persistence::begin_commit(device)));
             }
         }
-        Ok(())
+        let unstored = begun.into_iter().filter_map(|(name, told)| {
+            let error = persistence::committed(&told).err()?;
+            Some((name, error.to_string()))
+        });
+        let unstored: Vec<(String, String)> = unstored.collect();
+        match unstored.is_empty() {
+            true => Ok(()),
+            false => Err(RuntimeError::UnstoredVpdps(unstored)),
+        }
     }
 }

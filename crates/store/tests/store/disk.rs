@@ -59,6 +59,8 @@ struct State {
     /// Maximum number of pages, if limited.
     room: Option<usize>,
     used: BTreeSet<u64>,
+    /// Number of next syncs that fail although everything is synced.
+    late_errors: u32,
 }
 
 /// File on a simulated disk.
@@ -134,6 +136,11 @@ impl SimulatedDisk {
         state.room = Some(state.used.len() + pages);
     }
 
+    /// Lets this number of next syncs fail after they have synced everything.
+    pub(crate) fn fail_after_syncs(&self, count: u32) {
+        self.state().late_errors = count;
+    }
+
     /// Removes the limit.
     pub(crate) fn make_room(&self) {
         self.state().room = None;
@@ -196,6 +203,10 @@ impl StorageBackend for SimulatedDisk {
         let changes = std::mem::take(&mut state.unsynced);
         for change in &changes {
             apply(&mut state.synced, change, usize::MAX);
+        }
+        if state.late_errors > 0 {
+            state.late_errors -= 1;
+            return Err(io::Error::other("the disk answers too late"));
         }
         Ok(())
     }

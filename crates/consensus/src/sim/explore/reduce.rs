@@ -6,8 +6,10 @@
 //!
 //! A message has no effect on a host if it changes neither the host nor any later state of it, and
 //! the messages that it causes were sent. Such a message is left out of the network; `Sort` has the
-//! facts of the protocol that are used, and `messages_without_effect_have_none` checks them on all
-//! explored hosts.
+//! facts of the protocol that are used. `messages_without_effect_have_none` checks a part of them:
+//! within the bounds of `SMALL`, that such a message changes neither the host that it was judged by
+//! nor those that follow it by the delivery of one other message. It does not check hosts after
+//! writes, proposals, time-outs, crashes or several messages.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
