@@ -25,15 +25,22 @@ pub(crate) struct Options {
 /// Script of the package's user in the clean root, with the capabilities of the unit that ports by
 /// AF_PACKET and TAP ports need.
 const USE: &str = r#"set -e
-as() {
-    setpriv --reuid=polyplane --regid=polyplane --clear-groups --no-new-privs \
+exec_as() {
+    exec setpriv --reuid=polyplane --regid=polyplane --clear-groups --no-new-privs \
         --inh-caps=+net_raw,+net_admin --ambient-caps=+net_raw,+net_admin -- "$@"
+}
+as() {
+    (exec_as "$@")
 }
 config=/usr/share/doc/polyplane/example.toml
 as polyplane --version
 as polyplane config check $config
 as polyplane demo --megabytes 1 --seconds 20
-as polyplane config start $config >/tmp/out 2>/tmp/log &
+mkdir -p /etc/systemd/system/multi-user.target.wants
+ln -s /usr/lib/systemd/system/polyplane@.service \
+    /etc/systemd/system/multi-user.target.wants/polyplane@edge.service
+# `as` would be a shell, which gets the signals in place of the switch.
+exec_as polyplane config start $config >/tmp/out 2>/tmp/log &
 started=$!
 try() {
     for time in $(seq 200); do
@@ -62,6 +69,10 @@ for path in /usr/bin/polyplane /usr/lib/systemd/system/polyplane@.service /etc/p
     /var/lib/polyplane /usr/share/doc/polyplane /usr/lib/sysusers.d/polyplane.conf; do
     if test -e $path; then echo "$path is left"; exit 1; fi
 done
+if test -L /etc/systemd/system/multi-user.target.wants/polyplane@edge.service; then
+    echo 'an enabled instance is left'
+    exit 1
+fi
 if getent passwd polyplane; then echo 'the user is left'; exit 1; fi
 "#;
 
@@ -80,7 +91,12 @@ pub(crate) fn run(options: &Options) -> Outcome {
     write_completions(&binary, &folder.join("completions"))?;
     package.lay(&binary, &tree)?;
     verify_unit(&tree, &folder)?;
-    let file = package.pack(&tree, &folder)?;
+    // The check of a package does not need a small one.
+    let level = match options.root {
+        Some(_) => "-z1",
+        None => "-z9",
+    };
+    let file = package.pack(&tree, &folder, level)?;
     println!("{}", file.display());
     match &options.root {
         Some(clean) => try_in(clean, &file, &folder),
@@ -147,8 +163,8 @@ impl Package {
         install(&root().join("LICENSE"), &copyright, "644")
     }
 
-    /// Makes the package of a tree. Returns its file.
-    fn pack(&self, tree: &Path, folder: &Path) -> Result<PathBuf, String> {
+    /// Makes the package of a tree, compressed at this level of gzip. Returns its file.
+    fn pack(&self, tree: &Path, folder: &Path, level: &str) -> Result<PathBuf, String> {
         let control = tree.join("DEBIAN");
         let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
         let architecture = architecture.trim();
@@ -176,7 +192,7 @@ impl Package {
         let file = folder.join(file);
         let mut pack = Command::new("dpkg-deb");
         finish(
-            pack.args(["--root-owner-group", "-Zgzip", "--build"])
+            pack.args(["--root-owner-group", "-Zgzip", level, "--build"])
                 .arg(tree)
                 .arg(&file),
         )?;

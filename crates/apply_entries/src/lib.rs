@@ -23,7 +23,7 @@ use packet::{Nanos, PortId};
 use support::count::are_of;
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
-    QueueConfig, Replica,
+    QueueConfig, Replica, UndoSteps,
 };
 
 /// Applies an update to the device. Returns the id of the entry that it adds, if it adds one.
@@ -33,6 +33,26 @@ use switch::{
 pub fn apply(device: &mut Device, update: &Update) -> Result<Option<EntryId>, ControlError> {
     let change = change(device, update);
     device.apply(change)
+}
+
+/// Applies settings ([`Update::is_setting`]): all or none. Settings of queues act on packets at
+/// once, so they come last.
+///
+/// # Errors
+/// The device refuses a setting. It is as it was.
+pub fn apply_settings(device: &mut Device, settings: &[Update]) -> Result<(), ControlError> {
+    let is_queue = |update: &&Update| matches!(update, Update::Queue(_));
+    let first = settings.iter().filter(|update| !is_queue(update));
+    let last = settings.iter().filter(is_queue);
+    let mut undo = UndoSteps::default();
+    for update in first.chain(last) {
+        let change = change(device, update);
+        if let Err(error) = device.apply_with_undo(change, &mut undo) {
+            device.take_back(undo);
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// Maximum number of errors of one file that are reported in full.

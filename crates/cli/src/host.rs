@@ -131,8 +131,8 @@ impl SlotOptions {
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
+    early.expect_hangup();
     log::begin(options.log);
-    MetricsServer::check(options.metrics)?;
     let (mut habits, urgency) = options.workers.begin(1);
     let listen = match check_files(options) {
         Ok(listen) => listen,
@@ -179,9 +179,10 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         control_loop.switch_ports(),
     )?;
     let status = format!("virtual data planes on {}", specs.join(", "));
-    let service = Service::start(early, Reload::new(Some(certificates), None), &status)?;
+    let reload = Reload::new(Some(certificates), None);
+    let service = Service::start(early, reload, vec![early.turns()], &status)?;
     let ended = control_loop.run(early, &mut show);
-    drop(service);
+    service.stop();
     if let Some(capture) = capture {
         capture.finish();
     }
@@ -205,12 +206,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// # Errors
 /// The first error.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    MetricsServer::check(options.metrics)?;
     check_files(options).map(drop)
 }
 
-/// Returns the address with its certificates. They and the ports are checked.
+/// Returns the address with its certificates. They, the ports and the address for metrics are
+/// checked.
 fn check_files(options: &Options) -> Result<Listen, String> {
+    MetricsServer::check(options.metrics)?;
     check_ports(&options.ports)?;
     let listen = options.guard.listen(options.address)?;
     check_reach(&listen)?;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use foreign::CodeText;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
 use port::{Cores, OpenedPort, Poller, PortSpec};
@@ -269,19 +270,22 @@ pub(crate) fn notifications() -> NotificationLevel {
 }
 
 pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, String> {
-    options.carrying.check()?;
+    early.expect_hangup();
     let (habits, urgency) = options.carrying.begin(1);
+    if let Err(error) = check_options(options) {
+        out::error(&error);
+        return Ok(Ended::Misconfigured);
+    }
     let found = kept(options)?;
     let made = device(options, found).and_then(|made| {
-        let Some(device) = made else {
+        let Some((device, handlers)) = made else {
             return Ok(None);
         };
-        options.offload.check_tables(device.program())?;
-        check_certificates(options)?;
-        Ok(Some(device))
+        check_program(options, device.program())?;
+        Ok(Some((device, handlers)))
     });
-    let device = match made {
-        Ok(Some(device)) => device,
+    let (device, handlers) = match made {
+        Ok(Some(made)) => made,
         Ok(None) => return Ok(Ended::Misconfigured),
         Err(error) => {
             out::error(&error);
@@ -310,6 +314,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         };
         let (setup, line) = control::connect(link, served)?;
         line.inbox.take_port_requests();
+        line.inbox.take_settings_requests();
         let listen = options.guard.listen(address)?;
         let server = Server::start(listen, vec![setup], urgency);
         let server = server.map_err(|error| error.to_string())?;
@@ -334,7 +339,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         offload: Some(options.offload.clone()),
         changes: Some(options.changes.clone()),
     };
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice);
+    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, handlers);
     let reload = ReloadFiles {
         certificates,
         device: Some(files),
@@ -347,25 +352,29 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// # Errors
 /// The first error of a file, with its place.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
+    check_options(options)?;
+    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, Vec::new());
+    check_program(options, files.read()?.device.wanted.program())
+}
+
+/// Checks the options and the certificates that they name.
+fn check_options(options: &Options) -> Result<(), String> {
     options.carrying.check()?;
     PortSpec::check_distinct(&options.ports).map_err(|error| error.to_string())?;
     PortSpec::check_interfaces(&options.ports).map_err(|error| error.to_string())?;
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice);
-    let made = files.read()?;
-    let program = made.wanted.program();
-    for spec in &options.ports {
-        configure::check_port(program, spec.id)?;
-    }
-    options.offload.check_tables(program)?;
-    check_certificates(options)
-}
-
-fn check_certificates(options: &Options) -> Result<(), String> {
     let listen = options.address.map(|address| options.guard.listen(address));
     let listen = listen.transpose()?;
     let checked = listen.map(|listen| listen.check_certificates());
     checked.transpose().map_err(|error| error.to_string())?;
     Ok(())
+}
+
+/// Checks that the program can have the ports and the offload of the options.
+fn check_program(options: &Options, program: &ir::Program) -> Result<(), String> {
+    for spec in &options.ports {
+        configure::check_port(program, spec.id)?;
+    }
+    options.offload.check_tables(program)
 }
 
 /// Returns the stored state, if state is stored.
@@ -375,20 +384,23 @@ fn kept(options: &Options) -> Result<Option<StoredDevice>, String> {
     Ok(found.transpose()?)
 }
 
-/// Creates the device, with the stored state. Shows errors in the program or its entries, and
-/// returns `None` if there are any.
-fn device(options: &Options, found: Option<StoredDevice>) -> Result<Option<Device>, String> {
+/// Creates the device, with the stored state, and returns it with the C code of its handlers. Shows
+/// errors in the program or its entries, and returns `None` if there are any.
+fn device(
+    options: &Options,
+    found: Option<StoredDevice>,
+) -> Result<Option<(Device, Vec<CodeText>)>, String> {
     let (source, setup, choice) = (&options.source, &options.setup, options.choice);
-    let load = || configure::load(source, setup, choice, Nanos::ZERO);
+    let load = || configure::load_with_handlers(source, setup, choice, Nanos::ZERO);
     let Some(found) = found else {
         return load();
     };
     let Some(before) = found.program().cloned() else {
-        let Some(mut device) = load()? else {
+        let Some((mut device, handlers)) = load()? else {
             return Ok(None);
         };
         found.keep(&mut device, false)?;
-        return Ok(Some(device));
+        return Ok(Some((device, handlers)));
     };
     if let Some(entries) = &setup.entries {
         let name = entries.display();
@@ -396,13 +408,14 @@ fn device(options: &Options, found: Option<StoredDevice>) -> Result<Option<Devic
             "{name} is not read: the switch has its state already"
         ));
     }
-    let Some((program, handlers)) = compile::compile_with_handlers(source)? else {
+    let Some(compiled) = compile::compile_with_handlers(source)? else {
         return Ok(None);
     };
-    let engine = engine_with(choice.engine_before_packets(), handlers);
+    let engine = engine_with(choice.engine_before_packets(), compiled.handlers);
     let config = configure::device_config(setup);
+    let program = compiled.program;
     let device = found.run(&before, program, engine.as_ref(), &config, &mut out::note)?;
-    Ok(Some(device))
+    Ok(Some((device, compiled.texts)))
 }
 
 /// A device that is ready to forward packets.
@@ -457,6 +470,7 @@ pub(crate) fn carry(
     let mut rounds = Vec::new();
     let mut sources = Vec::new();
     let mut reloads = Vec::new();
+    let mut loops = Vec::new();
     let taken = TakenInterfaces::default();
     for (one, habits) in carried.into_iter().zip(habits) {
         let (id, server) = (
@@ -466,6 +480,7 @@ pub(crate) fn carry(
         let round = Round::prepare(one, options, (habits, &taken), are_several)?;
         sources.push(round.forwarder.metrics(id, server.clone()));
         reloads.push(DeviceReload::new(round.forwarder.device_handle(), server));
+        loops.push(round.forwarder.turns());
         rounds.push(round);
     }
     let _metrics = serve_metrics(options.metrics, sources)?;
@@ -473,10 +488,14 @@ pub(crate) fn carry(
         let device = files.device.zip(reloads.pop());
         Reload::new(files.certificates, device)
     });
-    let service = reload.map(|reload| Service::start(early, reload, &what.join("; ")));
-    let _service = service.transpose()?;
+    if are_several {
+        // The loop that takes signals is another one.
+        loops.push(early.turns());
+    }
+    let start = |reload| Service::start(early, reload, loops, &what.join("; "));
+    let service = reload.map(start).transpose()?;
     // The server is stopped when this function returns.
-    carry_all(rounds, early)
+    carry_all(rounds, early, service.as_ref())
 }
 
 /// Starts the metrics server if an address is given, and prints its URL.
@@ -496,18 +515,29 @@ pub(crate) fn serve_metrics(
     Ok(Some(server))
 }
 
-fn carry_all(mut rounds: Vec<Round>, early: &ProcessSetup) -> Result<Ended, String> {
+fn carry_all(
+    mut rounds: Vec<Round>,
+    early: &ProcessSetup,
+    service: Option<&Service>,
+) -> Result<Ended, String> {
     match &mut rounds[..] {
-        [one] => one.run(&StopSources {
-            process: early,
-            done: None,
-        }),
-        all => carry_several(all, early),
+        [one] => {
+            let stop = StopSources {
+                process: early,
+                done: None,
+            };
+            one.run(&stop, service)
+        }
+        all => carry_several(all, early, service),
     }
 }
 
 /// Runs each device on a separate thread, until a signal arrives or all have ended.
-fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, String> {
+fn carry_several(
+    rounds: &mut [Round],
+    early: &ProcessSetup,
+    service: Option<&Service>,
+) -> Result<Ended, String> {
     let no_descriptor = |e| format!("cannot make a descriptor to wait for: {e}");
     // Becomes readable for all threads when the other end is closed.
     let (going_on, over) = UnixStream::pair().map_err(no_descriptor)?;
@@ -524,7 +554,7 @@ fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, St
                     process: none,
                     done: Some(over.as_fd()),
                 };
-                let ended = round.run(&stop);
+                let ended = round.run(&stop, None);
                 office.wake();
                 ended
             };
@@ -549,6 +579,9 @@ fn carry_several(rounds: &mut [Round], early: &ProcessSetup) -> Result<Ended, St
                 .map_err(|e| format!("cannot wait for signals: {e}"));
         }
         drop(going_on);
+        if let Some(service) = service {
+            service.stop();
+        }
         threads.into_iter().fold(
             started.map(|()| Ended::Well),
             |sofar, thread| match thread.join() {
@@ -598,6 +631,7 @@ impl Round {
             None => (None, None),
         };
         let roles = roles(ports, &controllers);
+        let cpu = controllers.clone();
         let of = OffloadPorts {
             device: carried.id,
             ports,
@@ -617,6 +651,7 @@ impl Round {
             io: options.io.into(),
             taken: taken.clone(),
             known,
+            cpu: cpu.clone(),
         });
         let plan = ForwarderOptions {
             workers: habits,
@@ -647,13 +682,17 @@ impl Round {
         })
     }
 
-    fn run(&mut self, stop: &StopSources<'_>) -> Result<Ended, String> {
+    /// Forwards packets until an event ends it, which `service` reports. Then stores and reports.
+    fn run(&mut self, stop: &StopSources<'_>, service: Option<&Service>) -> Result<Ended, String> {
         let Round {
             forwarder,
             observer,
             capture,
         } = self;
         let ended = forwarder.run(stop, INTERVAL, &mut |event| observer.observe(event));
+        if let Some(service) = service {
+            service.stop();
+        }
         observer.line.clear();
         if let Some(capture) = capture.take() {
             capture.finish();

@@ -184,21 +184,20 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     };
     // Controllers written for BMv2 use its default device id, 0.
     let second_id = options.devices.is_empty().then_some(0);
-    options.carrying.check()?;
+    early.expect_hangup();
     let (habits, urgency) = options.carrying.begin(devices.len());
     let config = DeviceConfig {
         seed: options.seed,
         host_ports: options.host_ports.clone(),
         ..DeviceConfig::default()
     };
-    let listen = match check_files(options) {
-        Ok(listen) => listen,
+    let (listen, dealt) = match check_options(options, devices) {
+        Ok(checked) => checked,
         Err(error) => {
             out::error(&error);
             return Ok(Ended::Misconfigured);
         }
     };
-    let dealt = deal(devices, &options.ports)?;
     let kept = options.keeping.open()?;
     let mut is_waiting = false;
     // All devices share the compile pool.
@@ -211,8 +210,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         // The empty program in the stored state does not count.
         let before = found.as_ref().and_then(|found| found.program());
         let goes_on = before.is_some_and(|before| before.to_string() != empty.to_string());
-        let Some(device) = device(spec, found, empty, options.choice, &config)? else {
-            return Ok(Ended::Misconfigured);
+        let device = match device(spec, found, empty, options.choice, &config) {
+            Ok(Some(device)) => device,
+            Ok(None) => return Ok(Ended::Misconfigured),
+            Err(error) => {
+                out::error(&error);
+                return Ok(Ended::Misconfigured);
+            }
         };
         let is_programmed = spec.program.is_some() || goes_on || p4rt::has_config(device.notes());
         is_waiting |= !is_programmed;
@@ -234,6 +238,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         };
         let (setup, line) = control::connect(link, served)?;
         line.inbox.take_port_requests();
+        line.inbox.take_settings_requests();
         setups.push(setup);
         made.push((spec, device, ports, line, is_programmed));
     }
@@ -283,7 +288,6 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// # Errors
 /// The first error of a file, with its place.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    options.carrying.check()?;
     let only = [DeviceSpec {
         id: 1,
         program: None,
@@ -292,8 +296,7 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
         true => &only[..],
         false => &options.devices[..],
     };
-    deal(devices, &options.ports)?;
-    check_files(options)?;
+    check_options(options, devices)?;
     let config = DeviceConfig::default();
     for spec in devices {
         let empty = driver::compile_text("empty.p4", EMPTY_PROGRAM)?;
@@ -305,12 +308,20 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the address with its certificates, which are checked.
-fn check_files(options: &Options) -> Result<Listen, String> {
+/// Returns the address with its certificates, and the ports of each device. All are checked.
+fn check_options(
+    options: &Options,
+    devices: &[DeviceSpec],
+) -> Result<(Listen, Vec<Vec<PortSpec>>), String> {
+    options.carrying.check()?;
+    let dealt = deal(devices, &options.ports)?;
+    for ports in &dealt {
+        PortSpec::check_distinct(ports).map_err(|error| error.to_string())?;
+    }
     let listen = options.guard.listen(options.address)?;
     let checked = listen.check_certificates();
     checked.map_err(|error| error.to_string())?;
-    Ok(listen)
+    Ok((listen, dealt))
 }
 
 /// Creates a device from its stored state, or with its first program. Shows errors in the

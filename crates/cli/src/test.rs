@@ -42,13 +42,13 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     if !has_commands(&text) {
         return check_only(&options.source);
     }
-    let Some((program, handlers)) = compile::compile_with_handlers(&options.source)? else {
+    let Some(compiled) = compile::compile_with_handlers(&options.source)? else {
         return Ok(Ended::WithErrors);
     };
     let files = NeighbourFiles::of(&options.test);
-    let engine = engine_with(options.choice.engine_before_packets(), handlers);
+    let engine = engine_with(options.choice.engine_before_packets(), compiled.handlers);
     let setup = TestSetup {
-        program: Arc::new(program),
+        program: Arc::new(compiled.program),
         engine: engine.as_ref(),
         device: DeviceConfig {
             seed: options.seed,

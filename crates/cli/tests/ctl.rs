@@ -201,6 +201,22 @@ fn settings_that_p4runtime_has_no_message_for_are_written_and_dumped() {
 }
 
 #[test]
+fn settings_are_made_all_or_none_and_queues_have_ports_of_the_program() {
+    let server = Server::with(&example("router/router.p4"));
+    let said = server.ctl(&[
+        "add",
+        "hash seed 7; queue port 3 depth 9; queue port 511 depth 9",
+    ]);
+    assert_eq!(said.status, Some(1), "{}", said.out);
+    assert!(said.err.contains("port 511"), "{}", said.err);
+    let dump = server.well(&["dump"]);
+    assert!(
+        !dump.contains("hash seed") && !dump.contains("queue port"),
+        "{dump}"
+    );
+}
+
+#[test]
 fn each_list_tells_what_there_is_as_text_and_as_json() {
     let dir = Directory::new("ctl-lists");
     let server = Server::with(&all_objects());

@@ -323,3 +323,25 @@ fn without_permission_only_interfaces_of_the_command_line_become_ports() {
         [&5.into(), &1.into()] as [&serde_json::Value; 2]
     );
 }
+
+#[test]
+fn the_cpu_ports_of_all_architectures_do_not_become_ports() {
+    let name = format!("ports-cpu-{}", std::process::id());
+    let program = lab::example("pna_firewall/pna_firewall.p4");
+    let mut command = polyplane();
+    command.args(["run", &program, "--p4runtime", "127.0.0.1:0"]);
+    command.args([
+        "--port",
+        &format!("0=ring:{name}"),
+        "--port-allow",
+        "ring:*",
+    ]);
+    let mut running = Running::start(&mut command);
+    let address = running.served_address();
+    for (port, expected) in [("510", "exists"), ("4294967293", "is the CPU port")] {
+        let added = format!("{port}=ring:{name}-more");
+        let refused = said(&["ctl", "port", "add", &added, "--addr", &address]);
+        assert_eq!(refused.status, Some(1), "{port}: {}", refused.out);
+        assert!(refused.err.contains(expected), "{port}: {}", refused.err);
+    }
+}

@@ -132,8 +132,18 @@ fn a_write_is_answered_when_all_servers_have_it_and_a_server_that_returns_gets_a
     let Some(mut group) = Group::start("split-control-writes") else {
         return;
     };
+    check_dump(&group);
     check_writes(&group);
     check_return(&mut group);
+}
+
+/// The coordinator takes no settings, and says so: a dump has the entries all the same.
+fn check_dump(group: &Group) {
+    let dumped = group.ctl(&group.control, &["dump"]);
+    assert_eq!(dumped.status, Some(0), "{}", dumped.err);
+    assert!(dumped.out.contains("fib {"), "{}", dumped.out);
+    let set = group.ctl(&group.control, &["add", "hash seed 7"]);
+    assert_ne!(set.status, Some(0), "{}", set.out);
 }
 
 fn check_writes(group: &Group) {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use driver::{CompiledPolicy, FileSystem, PolicySource, SourceDiagnostics, compile_policy};
 use exec::Natives;
+use foreign::CodeText;
 use passes::compose::Form;
 use terminal::out;
 
@@ -63,18 +64,32 @@ pub fn compile(source: &Source) -> Option<ir::Program> {
     compiled.program
 }
 
+/// A program with its handlers in C.
+pub struct ProgramWithHandlers {
+    /// The program.
+    pub program: ir::Program,
+    /// Its handlers, loaded.
+    pub handlers: Natives,
+    /// The C code of the handlers.
+    pub texts: Vec<CodeText>,
+}
+
 /// Compiles a program, or a chain of them, with its handlers in C. Shows all errors, and returns
 /// `None` if there are any.
 ///
 /// # Errors
 /// The file of C code cannot be read.
-pub fn compile_with_handlers(source: &Source) -> Result<Option<(ir::Program, Natives)>, String> {
+pub fn compile_with_handlers(source: &Source) -> Result<Option<ProgramWithHandlers>, String> {
     if is_for_bmv2(source) {
         return Ok(None);
     }
     if source.is_chain() {
         let program = compile_chain(source);
-        return Ok(program.map(|program| (program, Natives::default())));
+        return Ok(program.map(|program| ProgramWithHandlers {
+            program,
+            handlers: Natives::default(),
+            texts: Vec::new(),
+        }));
     }
     let compiled = driver::compile(&source.program(&source.files()), &source.options());
     show(&compiled.diagnostics, Format::Text);
@@ -83,7 +98,11 @@ pub fn compile_with_handlers(source: &Source) -> Result<Option<(ir::Program, Nat
     };
     let texts = handlers::texts(compiled.foreign, source.c_file.as_deref())?;
     let handlers = handlers::load(&program, &texts);
-    Ok(handlers.map(|handlers| (program, handlers)))
+    Ok(handlers.map(|handlers| ProgramWithHandlers {
+        program,
+        handlers,
+        texts,
+    }))
 }
 
 /// Compiles a program, with its blocks of C code as text. Shows all errors, and returns `None` if

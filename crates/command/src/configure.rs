@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use exec::Engine;
+use foreign::CodeText;
 use packet::Nanos;
 use switch::{Device, DeviceConfig};
 use terminal::out;
@@ -21,11 +22,26 @@ pub fn load(
     choice: Choice,
     start: Nanos,
 ) -> Result<Option<Device>, String> {
-    let Some((program, handlers)) = compile::compile_with_handlers(source)? else {
+    let loaded = load_with_handlers(source, setup, choice, start)?;
+    Ok(loaded.map(|(device, _)| device))
+}
+
+/// Loads as [`load`] does, and returns the C code of the handlers as well.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_with_handlers(
+    source: &Source,
+    setup: &Setup,
+    choice: Choice,
+    start: Nanos,
+) -> Result<Option<(Device, Vec<CodeText>)>, String> {
+    let Some(compiled) = compile::compile_with_handlers(source)? else {
         return Ok(None);
     };
-    let engine = engine_with(choice.engine_before_packets(), handlers);
-    load_on(engine.as_ref(), &Arc::new(program), setup, start)
+    let engine = engine_with(choice.engine_before_packets(), compiled.handlers);
+    let device = load_on(engine.as_ref(), &Arc::new(compiled.program), setup, start)?;
+    Ok(device.map(|device| (device, compiled.texts)))
 }
 
 /// Loads a program with its entries on an engine. The entries are added at time `start`. Shows

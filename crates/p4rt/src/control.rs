@@ -352,8 +352,8 @@ impl Inbox {
         self.ports.try_recv().ok()
     }
 
-    /// Declares that the loop takes requests about settings. Without it they are refused. Must be
-    /// called before the server starts.
+    /// Declares that the loop takes requests about settings. Without it they are refused. A loop
+    /// that does not take them must not call it: clients would wait for ever.
     pub fn take_settings_requests(&self) {
         self.takes_settings.store(true, Ordering::Release);
     }

@@ -375,8 +375,17 @@ impl DeviceService {
 
     /// Asks the device's loop for its settings, or to change them.
     pub(crate) async fn ask_settings(&self, action: SettingsAction) -> Checked<String> {
-        let _pipeline = self.pipeline.write().await;
-        self.remote.ask_settings(action).await
+        // A request that changes nothing does not stop others.
+        match action {
+            SettingsAction::Get => {
+                let _pipeline = self.pipeline.read().await;
+                self.remote.ask_settings(action).await
+            }
+            SettingsAction::Set(_) => {
+                let _pipeline = self.pipeline.write().await;
+                self.remote.ask_settings(action).await
+            }
+        }
     }
 
     /// Processes a port state change: updates the members and replicas that depend on it.

@@ -103,6 +103,13 @@ pub trait Port: Send {
         false
     }
 
+    /// Ends the use of this share: sends or drops the frames that other shares have queued here, and
+    /// counts them. It may wait for milliseconds. Called when no share is used any more, before the
+    /// counts are read for the last time.
+    fn finish(&mut self) {
+        self.tx(&[]);
+    }
+
     /// Returns the descriptor that becomes readable when frames arrive, if the port has one. Call
     /// this immediately before waiting for the descriptor.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
@@ -143,6 +150,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn close(&mut self, now: Nanos) -> bool {
         (**self).close(now)
+    }
+
+    fn finish(&mut self) {
+        (**self).finish();
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

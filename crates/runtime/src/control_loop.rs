@@ -25,7 +25,7 @@ use crate::observation::{DeviceObservation, PacketObservers, Summaries};
 use crate::packet_processor::{FrontOfWorker, Single};
 use crate::persistence;
 use crate::port_changes::{PortChanges, PortControl, PortEvent};
-use crate::process_setup::ProcessSetup;
+use crate::process_setup::{LoopTurns, ProcessSetup};
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::settings;
 use crate::trace_filter::{
@@ -187,6 +187,7 @@ pub struct Forwarder {
     jobs: Receiver<DeviceJob>,
     tally: Option<Arc<TraceCounts>>,
     summaries: Summaries,
+    turns: LoopTurns,
 }
 
 impl Forwarder {
@@ -200,6 +201,9 @@ impl Forwarder {
         ports: Vec<OpenedPort>,
         options: ForwarderOptions,
     ) -> Result<Forwarder, RuntimeError> {
+        if let Some(inbox) = &options.inbox {
+            inbox.take_settings_requests();
+        }
         let mut tally = None;
         let mut readers = Vec::new();
         let (ask, asked) = channel();
@@ -244,6 +248,7 @@ impl Forwarder {
             jobs,
             tally,
             summaries: Summaries::default(),
+            turns: LoopTurns::default(),
         })
     }
 
@@ -259,7 +264,11 @@ impl Forwarder {
         observe: &mut dyn FnMut(ForwarderEvent<'_>),
     ) -> Result<Ending, RuntimeError> {
         let threads = self.crew.take_threads();
-        let ended = threads.run(|has_ended| self.look_after(stop, interval, has_ended, observe));
+        let ended = threads.run(|has_ended| {
+            let ended = self.look_after(stop, interval, has_ended, observe);
+            self.turns.end();
+            ended
+        });
         if let Some(offload) = &mut self.offload {
             offload.finish(&mut self.device);
         }
@@ -282,6 +291,7 @@ impl Forwarder {
         let mut poller = Poller::new();
         let mut next_tick = self.crew.now() + Nanos::from(interval);
         loop {
+            self.turns.count();
             let now = self.crew.now();
             let has_more = self.serve();
             while let Ok(job) = self.jobs.try_recv() {
@@ -524,6 +534,11 @@ impl Forwarder {
     /// Returns the handle by which other threads change the device.
     pub fn device_handle(&self) -> DeviceHandle {
         DeviceHandle(self.jobs_in.clone())
+    }
+
+    /// Returns the counter of the turns of the control loop, for a watchdog.
+    pub fn turns(&self) -> LoopTurns {
+        self.turns.clone()
     }
 
     /// Returns the counters of the ports.

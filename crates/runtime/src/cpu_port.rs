@@ -1,7 +1,7 @@
 //! P4Runtime for a running switch: the compiler for its server, and the CPU port.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use exec::Engine;
 use ir::{Arch, Program};
@@ -129,7 +129,6 @@ impl ControllerLink<'_> {
         let made = p4rt::channel(self.cpu);
         let (inbox, cpu, remote) =
             made.map_err(RuntimeError::system("make a channel for P4Runtime"))?;
-        inbox.take_settings_requests();
         let setup = ServerConfig {
             id: self.id,
             second_id: self.second_id,
@@ -170,6 +169,14 @@ impl ControllerChannel {
         ControllerChannel { server, device }
     }
 
+    /// Returns a handle that does not keep the server running.
+    pub(crate) fn downgrade(&self) -> WeakChannel {
+        WeakChannel {
+            server: Arc::downgrade(&self.server),
+            device: self.device,
+        }
+    }
+
     /// Reports to the server that the device has one more port.
     pub fn port_added(&self, port: PortId, name: &str, is_up: bool) {
         self.server
@@ -205,6 +212,21 @@ impl ControllerChannel {
     /// Returns the server's counters for the device.
     pub(crate) fn figures(&self) -> Figures {
         self.server.figures(self.device).unwrap_or_default()
+    }
+}
+
+/// Handle to the server for one of its devices, which does not keep the server running.
+pub(crate) struct WeakChannel {
+    server: Weak<Server>,
+    device: u64,
+}
+
+impl WeakChannel {
+    /// Returns the handle, or `None` if the server has ended.
+    pub(crate) fn upgrade(&self) -> Option<ControllerChannel> {
+        let server = self.server.upgrade()?;
+        let device = self.device;
+        Some(ControllerChannel { server, device })
     }
 }
 

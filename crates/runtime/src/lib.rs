@@ -65,7 +65,7 @@ pub use persistence::{StateDirectory, StoredDevice};
 pub use port_changes::{
     InterfacePattern, InterfacePatternError, PortControl, TakenInterfaces, check_port,
 };
-pub use process_setup::{Guard, ProcessSetup};
+pub use process_setup::{Guard, LoopTurns, ProcessSetup};
 pub use reload::{DeviceReload, NewDevice, Reloaded};
 pub use worker_pool::{WorkerPool, WorkerThreads};
 pub use worker_thread::{EventSender, WorkerConfig, WorkerEvent};

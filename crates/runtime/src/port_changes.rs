@@ -108,6 +108,8 @@ pub struct PortControl {
     pub taken: TakenInterfaces,
     /// The ports that groups may watch, if there is a server.
     pub known: Option<KnownPorts>,
+    /// Numbers of the CPU port, for programs of all architectures.
+    pub cpu: Vec<PortId>,
 }
 
 /// Checks that a program can have a port of this number.
@@ -347,6 +349,13 @@ impl PortChanges {
             let message = format!("port {} exists: it is {name}", spec.id);
             return refuse(Code::AlreadyExists, message);
         }
+        if self.control.cpu.contains(&spec.id) {
+            let message = format!(
+                "port {} is the CPU port, of programs for some architectures",
+                spec.id
+            );
+            return refuse(Code::AlreadyExists, message);
+        }
         let text = spec.to_string();
         let target = text.split_once('=').map_or("", |(_, target)| target);
         let known = self
@@ -507,8 +516,7 @@ fn release<C: ThreadProcessor>(
         let mut sum = PortStats::default();
         for share in &mut shares {
             let before = share.stats();
-            // Sends the frames that other workers have queued here.
-            share.tx(&[]);
+            share.finish();
             sum.add(&share.stats().since(&before));
         }
         drop(shares);

@@ -8,7 +8,7 @@ use switch::{Device, DeviceConfig, MayLose, MigrationMode, StateKind};
 
 use crate::RuntimeError;
 use crate::control_loop::DeviceHandle;
-use crate::cpu_port::ControllerChannel;
+use crate::cpu_port::{ControllerChannel, WeakChannel};
 
 /// Program and state that files describe, checked.
 pub struct NewDevice {
@@ -40,13 +40,17 @@ pub struct Reloaded {
 /// Handle that reloads a running device.
 pub struct DeviceReload {
     device: DeviceHandle,
-    server: Option<ControllerChannel>,
+    /// Does not keep the server running.
+    server: Option<WeakChannel>,
 }
 
 impl DeviceReload {
     /// Creates the handle of a device, and of the server of its controllers, if there is one.
     pub fn new(device: DeviceHandle, server: Option<ControllerChannel>) -> DeviceReload {
-        DeviceReload { device, server }
+        DeviceReload {
+            device,
+            server: server.map(|server| server.downgrade()),
+        }
     }
 
     /// Makes the device equal to this one. Packets see its program and its state at once, with the
@@ -75,7 +79,10 @@ impl DeviceReload {
         };
         let (reloaded, old) = match &self.server {
             None => work()?,
-            Some(server) => server.change_apart(is_new.then_some(&program), work)?,
+            Some(server) => server
+                .upgrade()
+                .ok_or_else(ended)?
+                .change_apart(is_new.then_some(&program), work)?,
         };
         // Dropping the old device may take long.
         drop(old);

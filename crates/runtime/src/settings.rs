@@ -1,11 +1,18 @@
 //! Settings of a running device that P4Runtime has no message for: statements of entries files.
 
-use entries::{CrcSetting, QueueSetting, Schema, Update};
+use std::collections::BTreeSet;
+
+use entries::{CrcSetting, EntriesFile, QueueSetting, Schema, Update};
 use exec::{CrcParameters, HashParameters};
 use p4rt::{Code, SettingsAction, TenancyError};
+use packet::PortId;
 use switch::{Device, Object, ObjectPlace, QueueConfig};
 
 use crate::persistence;
+use crate::port_changes::check_port;
+
+/// Maximum number of ports that have settings of queues.
+const MAX_QUEUES: usize = 4096;
 
 /// Carries out a request. Returns the settings if it asks for them.
 ///
@@ -35,11 +42,9 @@ fn set(device: &mut Device, text: &str) -> Result<(), TenancyError> {
         let message = "this is no setting of the device; controllers write it by P4Runtime";
         return Err(invalid(file.error(at, message).to_string()));
     }
-    for update in updates {
-        // Settings that were read are valid for every device.
-        let applied = apply_entries::apply(device, update);
-        applied.map_err(|error| invalid(error.message))?;
-    }
+    check_queues(device, &file)?;
+    let applied = apply_entries::apply_settings(device, updates);
+    applied.map_err(|error| invalid(error.message))?;
     device.publish();
     if !device.is_kept() {
         return Ok(());
@@ -48,6 +53,34 @@ fn set(device: &mut Device, text: &str) -> Result<(), TenancyError> {
         code: Code::Internal,
         message: format!("the settings are in force, but are lost with the switch: {error}"),
     })
+}
+
+/// Checks that the device can have the ports of the queues, and that they are not too many.
+fn check_queues(device: &Device, file: &EntriesFile<'_>) -> Result<(), TenancyError> {
+    let places = device.objects_with(|_| false).map(|(place, _)| place);
+    let mut queues: BTreeSet<PortId> = places
+        .filter_map(|place| match place {
+            ObjectPlace::Queue(port) => Some(port),
+            _ => None,
+        })
+        .collect();
+    for (at, update) in file.updates().iter().enumerate() {
+        let Update::Queue(queue) = update else {
+            continue;
+        };
+        let port = PortId(queue.port);
+        let refused = |code, message: String| TenancyError {
+            code,
+            message: file.error(at, message).to_string(),
+        };
+        check_port(device.program(), port)
+            .map_err(|message| refused(Code::InvalidArgument, message))?;
+        if queues.insert(port) && queues.len() > MAX_QUEUES {
+            let message = format!("a switch has settings for the queues of {MAX_QUEUES} ports");
+            return Err(refused(Code::ResourceExhausted, message));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the settings that differ from the defaults, one a line.

@@ -336,7 +336,7 @@ impl<C: ThreadProcessor> WorkerThread<C> {
     /// the last statistics. Must be called while no worker runs.
     pub(crate) fn finish(&mut self) {
         for attached in &mut self.ports.attached {
-            attached.port.tx(&[]);
+            attached.port.finish();
         }
         self.post();
     }

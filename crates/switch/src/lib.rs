@@ -69,5 +69,6 @@ pub use queue::{QueueConfig, QueueTimes, Queues};
 pub use thread_epoch::{DeviceMask, ThreadEpoch};
 
 pub use shared_burst::{BurstProgress, SegmentRun, WorkerSet, forward_shared_burst};
+pub use synchronise::UndoSteps;
 pub use table::{ColorCounts, CounterReading, EntryId, Improved, LearnedEntry, MeterConfig};
 pub use worker::{Ahead, BarrierError, Worker};

@@ -26,6 +26,10 @@ struct Removed {
     groups: HashSet<(ExternId, u32)>,
 }
 
+/// Steps that undo changes which were made.
+#[derive(Default)]
+pub struct UndoSteps(Vec<Undo>);
+
 /// Step that undoes a change.
 enum Undo {
     /// Makes this change.
@@ -50,21 +54,49 @@ impl Device {
         wanted: &Device,
         registers: &[(ExternId, Option<u32>)],
     ) -> Result<usize, ControlError> {
-        let mut undo = Vec::new();
+        let mut undo = UndoSteps::default();
         let made = self.make_equal(wanted, registers, &mut undo);
         if made.is_err() {
-            for step in undo.into_iter().rev() {
-                self.undo(step);
-            }
+            self.take_back(undo);
         }
         made
+    }
+
+    /// Makes a change as [`Device::apply`] does, and adds the steps that undo it. It is one of those
+    /// that a synchronisation makes.
+    ///
+    /// # Errors
+    /// Those of [`Device::apply`]. Nothing is changed.
+    pub fn apply_with_undo(
+        &mut self,
+        change: Change,
+        undo: &mut UndoSteps,
+    ) -> Result<Option<EntryId>, ControlError> {
+        let before = self.inverse(&change);
+        let added = match &change {
+            Change::Insert(table, _) => Some(*table),
+            _ => None,
+        };
+        let made = self.apply(change)?;
+        undo.0.extend(before);
+        if let (Some(table), Some(id)) = (added, made) {
+            undo.0.push(Undo::Delete(table, id));
+        }
+        Ok(made)
+    }
+
+    /// Undoes changes, the last one first.
+    pub fn take_back(&mut self, undo: UndoSteps) {
+        for step in undo.0.into_iter().rev() {
+            self.undo(step);
+        }
     }
 
     fn make_equal(
         &mut self,
         wanted: &Device,
         registers: &[(ExternId, Option<u32>)],
-        undo: &mut Vec<Undo>,
+        undo: &mut UndoSteps,
     ) -> Result<usize, ControlError> {
         let removed = self.removed(wanted);
         let own_places = self.synchronised_places();
@@ -93,16 +125,7 @@ impl Device {
         let all = first.into_iter().chain(later).chain(entries);
         let mut count = 0;
         for change in all {
-            let before = self.inverse(&change);
-            let added = match &change {
-                Change::Insert(table, _) => Some(*table),
-                _ => None,
-            };
-            let made = self.apply(change)?;
-            undo.extend(before);
-            if let (Some(table), Some(id)) = (added, made) {
-                undo.push(Undo::Delete(table, id));
-            }
+            self.apply_with_undo(change, undo)?;
             count += 1;
         }
         Ok(count)

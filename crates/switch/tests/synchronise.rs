@@ -9,7 +9,7 @@ use packet::PortId;
 use support::rng::Rng;
 use switch::{
     Action, Change, CloneSession, CounterReading, Device, DeviceConfig, Limits, MeterConfig,
-    Object, ObjectPlace, Replica,
+    Object, ObjectPlace, Replica, UndoSteps,
 };
 
 /// Number of entries, members and groups for which the tables and the profile have space.
@@ -286,4 +286,26 @@ fn entries_that_stay_keep_their_counts_and_numbers() {
             .map(|reading| reading.packets)
     };
     assert_eq!((counts(kept), counts(changed)), (Some(1), Some(2)));
+}
+
+#[test]
+fn settings_that_were_made_are_taken_back() {
+    let mut device = made(Limits::default());
+    let before = device.objects();
+    let mut undo = UndoSteps::default();
+    let mut seeded = (*device.configuration().hash).clone();
+    seeded.seed = 7;
+    let mut wrong = seeded.clone();
+    wrong.toeplitz_key = vec![1, 2, 3];
+    for change in [
+        Change::SetHashParameters(seeded),
+        Change::SetHostPorts(vec![3, 1]),
+    ] {
+        device.apply_with_undo(change, &mut undo).unwrap();
+    }
+    assert_ne!(device.objects(), before);
+    let refused = device.apply_with_undo(Change::SetHashParameters(wrong), &mut undo);
+    assert!(refused.is_err());
+    device.take_back(undo);
+    assert_eq!(device.objects(), before);
 }

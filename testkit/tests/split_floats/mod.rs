@@ -126,11 +126,15 @@ fn check(engine: Box<dyn Engine>, samples: &[u8], expected: &[u8]) {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/split");
     let source = Source::file(&examples.join("average.p4c"));
     let compiled = compile::compile_with_handlers(&source).expect("the source can be read");
-    let (program, natives) = compiled.expect("the program compiles");
+    let compiled = compiled.expect("the program compiles");
     let name = engine.name();
-    let engine = handlers::engine_with(engine, natives);
-    let mut device = Device::new(Arc::new(program), &*engine, &DeviceConfig::default())
-        .expect("the program is loaded");
+    let engine = handlers::engine_with(engine, compiled.handlers);
+    let mut device = Device::new(
+        Arc::new(compiled.program),
+        &*engine,
+        &DeviceConfig::default(),
+    )
+    .expect("the program is loaded");
     let is_configured = configure::add_file(&mut device, &examples.join("average.entries"));
     assert!(is_configured.expect("the file can be read"));
     let headers: Vec<u8> = (0..HEADERS.len() / 2)

@@ -228,6 +228,10 @@ impl Port for CapturingPort {
         self.port.link()
     }
 
+    fn finish(&mut self) {
+        self.port.finish();
+    }
+
     fn comes_back(&mut self, now: Nanos) -> Option<String> {
         self.port.comes_back(now)
     }

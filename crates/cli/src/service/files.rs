@@ -1,8 +1,7 @@
 //! The program and the entries of a device, read again from the files of the command line. Nothing
 //! is printed: an error is one line, with its place.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use command::mininet;
 use driver::SourceDiagnostics;
@@ -23,25 +22,47 @@ pub(crate) struct DeviceFiles {
     source: Source,
     setup: Setup,
     choice: Choice,
-    /// C code of the handlers as it was read last, if it was.
-    handlers: Mutex<Option<Vec<CodeText>>>,
+    /// C code of the handlers that run.
+    handlers: Mutex<Vec<CodeText>>,
+}
+
+/// Content of the files of a device.
+pub(crate) struct ReadFiles {
+    pub(crate) device: NewDevice,
+    /// C code of the handlers of the device.
+    pub(crate) handlers: Vec<CodeText>,
 }
 
 impl DeviceFiles {
-    pub(crate) fn new(source: &Source, setup: &Setup, choice: Choice) -> DeviceFiles {
+    /// `handlers` is the C code of the handlers that run.
+    pub(crate) fn new(
+        source: &Source,
+        setup: &Setup,
+        choice: Choice,
+        handlers: Vec<CodeText>,
+    ) -> DeviceFiles {
         DeviceFiles {
             source: source.clone(),
             setup: setup.clone(),
             choice,
-            handlers: Mutex::default(),
+            handlers: Mutex::new(handlers),
         }
+    }
+
+    /// Records the C code of the handlers that run now.
+    pub(crate) fn set_handlers(&self, handlers: Vec<CodeText>) {
+        *self.running_handlers() = handlers;
+    }
+
+    fn running_handlers(&self) -> MutexGuard<'_, Vec<CodeText>> {
+        self.handlers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and checks the files.
     ///
     /// # Errors
     /// The first error, with its file and line, and the number of the others.
-    pub(crate) fn read(&self) -> Result<NewDevice, String> {
+    pub(crate) fn read(&self) -> Result<ReadFiles, String> {
         let (program, texts) = self.program()?;
         let natives = natives(&program, &texts)?;
         let config = configure::device_config(&self.setup);
@@ -73,15 +94,16 @@ impl DeviceFiles {
                 _ => None,
             }));
         }
-        let mut last = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_new_handlers = !texts.is_empty() && last.as_ref() != Some(&texts);
-        *last = Some(texts);
-        Ok(NewDevice {
+        let device = NewDevice {
             wanted,
             registers,
             engine: engine_with(self.choice.engine(), natives),
             config,
-            has_new_handlers,
+            has_new_handlers: *self.running_handlers() != texts,
+        };
+        Ok(ReadFiles {
+            device,
+            handlers: texts,
         })
     }
 

@@ -5,12 +5,12 @@ mod notify;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use p4rt::Certificates;
-use runtime::{DeviceReload, ProcessSetup, Reloaded};
+use runtime::{DeviceReload, LoopTurns, ProcessSetup, Reloaded};
 use support::amount;
 
 use crate::listen::Guard;
@@ -57,7 +57,9 @@ impl Reload {
         });
         let checked = checked.transpose()?;
         if let Some((files, device)) = &self.device {
-            done.push(shown(&device.apply(files.read()?)?));
+            let read = files.read()?;
+            done.push(shown(&device.apply(read.device)?));
+            files.set_handlers(read.handlers);
         }
         if let Some(checked) = checked {
             checked.put_in_use();
@@ -86,22 +88,25 @@ fn shown(reloaded: &Reloaded) -> String {
     format!("{program}, {changes}{lost}")
 }
 
-/// A switch that forwards packets, for the service manager. Reports the stop when it is dropped.
+/// A switch that forwards packets, for the service manager.
 pub(crate) struct Service {
     notifier: Arc<Notifier>,
+    is_stopping: Arc<AtomicBool>,
     /// Ends the watchdog's thread when it is dropped.
     _life: Sender<()>,
 }
 
 impl Service {
     /// Reports that the switch is ready, and reloads at each SIGHUP from now on. `status` describes
-    /// the switch in a line.
+    /// the switch in a line, and `loops` are its control loops: all of them go on in a switch that
+    /// is alive.
     ///
     /// # Errors
     /// The operating system provides no thread.
     pub(crate) fn start(
         early: &ProcessSetup,
         reload: Reload,
+        loops: Vec<LoopTurns>,
         status: &str,
     ) -> Result<Service, String> {
         let no_thread = |error| format!("cannot start a thread: {error}");
@@ -120,24 +125,35 @@ impl Service {
             let _ = asks.send(());
         });
         let (life, over) = channel();
+        let is_stopping = Arc::new(AtomicBool::new(false));
         if let Some(time) = watchdog() {
-            let (own, turns) = (Arc::clone(&notifier), early.turns());
+            let (own, is_stopping) = (Arc::clone(&notifier), Arc::clone(&is_stopping));
+            let watched = WatchedLoops::new(loops);
             std::thread::Builder::new()
                 .name("watchdog".to_owned())
-                .spawn(move || watch(&over, time, &turns, &own))
+                .spawn(move || watch(&over, time, watched, &is_stopping, &own))
                 .map_err(no_thread)?;
         }
         notifier.ready(status);
         Ok(Service {
             notifier,
+            is_stopping,
             _life: life,
         })
+    }
+
+    /// Reports that the switch stops: it forwards no more, but may have state to store. Signs of
+    /// life do not depend on its control loops from now on.
+    pub(crate) fn stop(&self) {
+        if !self.is_stopping.swap(true, Ordering::AcqRel) {
+            self.notifier.stopping();
+        }
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.notifier.stopping();
+        self.stop();
     }
 }
 
@@ -156,15 +172,57 @@ fn reload_always(asked: &Receiver<()>, reload: &Reload, notifier: &Notifier, sta
     }
 }
 
-/// Reports signs of life while the control loop goes on.
-fn watch(over: &Receiver<()>, time: Duration, turns: &AtomicU64, notifier: &Notifier) {
-    let mut last = None;
+/// Control loops, with their turns at the last look.
+struct WatchedLoops(Vec<(LoopTurns, Option<u64>)>);
+
+impl WatchedLoops {
+    fn new(loops: Vec<LoopTurns>) -> WatchedLoops {
+        WatchedLoops(loops.into_iter().map(|one| (one, None)).collect())
+    }
+
+    /// Returns true if each loop has made turns since the last look, or has ended.
+    fn go_on(&mut self) -> bool {
+        let mut all = true;
+        for (turns, last) in &mut self.0 {
+            let now = turns.read();
+            all &= now.is_none() || now != *last;
+            *last = now;
+        }
+        all
+    }
+}
+
+/// Reports signs of life while the control loops go on, or the switch stops.
+fn watch(
+    over: &Receiver<()>,
+    time: Duration,
+    mut loops: WatchedLoops,
+    is_stopping: &AtomicBool,
+    notifier: &Notifier,
+) {
     // A control loop sleeps at most 100 ms.
     while over.recv_timeout(time / 3) == Err(RecvTimeoutError::Timeout) {
-        let now = turns.load(Ordering::Relaxed);
-        if last != Some(now) {
+        if loops.go_on() || is_stopping.load(Ordering::Acquire) {
             notifier.is_alive();
         }
-        last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_is_alive_only_while_all_of_its_loops_go_on() {
+        let (one, other) = (ProcessSetup::default(), ProcessSetup::default());
+        let mut loops = WatchedLoops::new(vec![one.turns(), other.turns()]);
+        assert!(loops.go_on());
+        assert!(!loops.go_on());
+        one.take_signal();
+        assert!(!loops.go_on(), "the other one stands still");
+        for setup in [&one, &other] {
+            setup.take_signal();
+        }
+        assert!(loops.go_on());
     }
 }

@@ -11,12 +11,16 @@ use packet::{Batch, Frame, Nanos, PortId};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Time between two checks for a removed interface: initially, and at most. It doubles with each
 /// attempt to reopen the interface, so a port works again within a second after its interface can
 /// be opened.
 const FIRST_PAUSE: Nanos = Nanos::from_millis(50);
 const MAX_PAUSE: Nanos = Nanos::from_millis(500);
+
+/// Time between two checks whether a thread still opens the interface.
+const OPENING_CHECK: Duration = Duration::from_millis(1);
 
 /// Opens the port of a specification in the calling thread's network namespace, for `workers`
 /// workers. The port recovers after its interface was removed, see [`Port::comes_back`].
@@ -127,6 +131,17 @@ impl Common {
             late.add(&share.stats().since(&before));
         }
         self.closed().late.add(&late);
+    }
+
+    /// Releases the closed shares and those that were opened and not fetched. Waits for a thread
+    /// that opens the interface now, so that the interface is free afterwards.
+    fn finish(&self) {
+        while self.is_opening.swap(true, Ordering::AcqRel) {
+            std::thread::sleep(OPENING_CHECK);
+        }
+        self.release();
+        drop(std::mem::take(&mut *self.fresh()));
+        self.is_opening.store(false, Ordering::Release);
     }
 
     fn exists(&self) -> bool {
@@ -271,6 +286,13 @@ impl Port for KeptPort {
     fn close(&mut self, now: Nanos) -> bool {
         self.let_go(now);
         true
+    }
+
+    fn finish(&mut self) {
+        if let Some(port) = &mut self.port {
+            port.finish();
+        }
+        self.common.finish();
     }
 
     fn comes_back(&mut self, now: Nanos) -> Option<String> {
