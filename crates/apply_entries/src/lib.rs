@@ -88,8 +88,8 @@ impl fmt::Display for ApplyError {
 
 impl std::error::Error for ApplyError {}
 
-/// Error: a text of entries has errors, or the device refuses some of its statements. The device may
-/// have a part of the entries.
+/// Error: a text of entries has errors, or the device refuses some of its statements. The device
+/// may have a part of the entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyTextError {
     /// Errors in the text.

@@ -36,9 +36,9 @@ pub fn read<'a>(
     read_file(&Schema::of(program), file, text, Restrictions::Enforced)
 }
 
-/// Reads an entries file as [`read`] does, and hands each update to `take` as soon as it is read, so
-/// that a large file needs no memory for its updates. From the first error on, no update is handed
-/// over.
+/// Reads an entries file as [`read`] does, and hands each update to `take` as soon as it is read,
+/// so that a large file needs no memory for its updates. From the first error on, no update is
+/// handed over.
 ///
 /// # Errors
 /// All errors of the text.
