@@ -103,9 +103,9 @@ pub trait Port: Send {
         false
     }
 
-    /// Ends the use of this share: sends or drops the frames that other shares have queued here, and
-    /// counts them. It may wait for milliseconds. Called when no share is used any more, before the
-    /// counts are read for the last time.
+    /// Ends the use of this share: sends or drops the frames that other shares have queued here,
+    /// and counts them. It may wait for milliseconds. Called when no share is used any more,
+    /// before the counts are read for the last time.
     fn finish(&mut self) {
         self.tx(&[]);
     }

@@ -61,7 +61,7 @@ pub struct ProcessSetup {
     is_at_work: Arc<AtomicBool>,
     /// Turns of the loop that looks for signals.
     turns: LoopTurns,
-    /// What the command and the guard know of signals.
+    /// State of signals, shared with the guard.
     shared: Arc<SignalState>,
     /// Called for SIGHUP, which then stops nothing.
     on_hangup: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -132,8 +132,8 @@ impl ProcessSetup {
         self.turns.clone()
     }
 
-    /// Declares that the command reads files again at SIGHUP, so that the signal does not end it. One
-    /// that arrives before [`ProcessSetup::set_hangup`] is acted on afterwards.
+    /// Declares that the command reads files again at SIGHUP, so that the signal does not end it.
+    /// One that arrives before [`ProcessSetup::set_hangup`] is acted on afterwards.
     pub fn expect_hangup(&self) {
         self.shared.reloads.store(true, Ordering::Release);
     }

@@ -62,8 +62,8 @@ impl Device {
         made
     }
 
-    /// Makes a change as [`Device::apply`] does, and adds the steps that undo it. It is one of those
-    /// that a synchronisation makes.
+    /// Makes a change as [`Device::apply`] does, and adds the steps that undo it. It is one of
+    /// those that a synchronisation makes.
     ///
     /// # Errors
     /// Those of [`Device::apply`]. Nothing is changed.
