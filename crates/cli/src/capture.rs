@@ -11,7 +11,7 @@ use clap::Args;
 use packet::PortId;
 use port::{FrameRecord, PcapWriteError, PcapngWriter};
 use runtime::observation::{
-    CapturedFrame, Observer, ObserverGuard, ObserverLimits, PacketObservers, Taken,
+    CapturedFrame, ObservedPorts, Observer, ObserverGuard, ObserverLimits, PacketObservers, Taken,
 };
 use runtime::trace_filter::PacketFilter;
 
@@ -50,7 +50,8 @@ pub(crate) struct CaptureOptions {
 
 /// Message to the thread that writes.
 enum ToWriter {
-    Frame(CapturedFrame),
+    /// A frame, and the name of its port's interface.
+    Frame(CapturedFrame, Arc<str>),
     /// The switch has stopped.
     End,
 }
@@ -65,9 +66,10 @@ struct Shared {
 }
 
 impl Shared {
-    fn stop(&self) -> Option<ObserverGuard> {
+    /// Ends the observer. Returns the number of frames that the capture lacks.
+    fn stop(&self) -> u64 {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.take()
+        guard.take().map_or(0, |guard| guard.observer().skipped())
     }
 }
 
@@ -80,7 +82,7 @@ pub(crate) struct RunningCapture {
 }
 
 impl RunningCapture {
-    /// Begins to capture the frames at these ports, if a directory is given. `name` is that of the
+    /// Begins to capture the frames at the ports, if a directory is given. `name` is that of the
     /// switch in the file's name.
     ///
     /// # Errors
@@ -89,7 +91,6 @@ impl RunningCapture {
         options: &CaptureOptions,
         name: &str,
         observers: &Arc<PacketObservers>,
-        ports: &[(PortId, String)],
     ) -> Result<Option<RunningCapture>, String> {
         let Some(directory) = &options.directory else {
             return Ok(None);
@@ -97,8 +98,8 @@ impl RunningCapture {
         let made = std::fs::create_dir_all(directory);
         made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
         let mut writer = create(directory, name)?;
-        let numbers = ports.iter().map(|(port, _)| *port).collect();
-        for (_, name) in ports {
+        let interfaces = observers.ports().all();
+        for (_, name) in &interfaces {
             writer.add_interface(name, options.pcap_snaplen);
         }
         // Shows at the start whether the file can be written.
@@ -113,14 +114,15 @@ impl RunningCapture {
             packets: None,
             rate: options.pcap_rate,
         };
-        let give = give(&shared, &sender);
+        let give = give(&shared, &sender, observers.ports());
         let snap_len = options.pcap_snaplen as usize;
         let observer = Observer::of_frames(filter, None, limits, snap_len, give);
         let guard = observers.add(observer).map_err(|error| error.to_string())?;
         *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         let file = CaptureFile {
             writer,
-            numbers,
+            interfaces,
+            snap_len: options.pcap_snaplen,
             max_bytes: options.pcap_size << 20,
         };
         let thread = std::thread::Builder::new().name("capture".to_owned());
@@ -138,33 +140,36 @@ impl RunningCapture {
 
     /// Completes the file. Must be called when the switch has stopped. Says what the file lacks.
     pub(crate) fn finish(self) {
-        let guard = self.shared.stop();
+        let skipped = self.shared.stop();
         // The thread may have ended.
         let _ = self.sender.send(ToWriter::End);
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
         }
-        let skipped = guard.map_or(0, |guard| guard.observer().skipped());
-        if skipped > 0 {
-            let frames = amount::count(skipped, "frame");
-            out::note(&format!(
-                "warning: {} lacks {frames}, which came faster than captures may grow",
-                self.path.display()
-            ));
+        if let Some(lack) = lack(skipped) {
+            out::note(&format!("warning: {} {lack}", self.path.display()));
         }
     }
+}
+
+/// Returns the words about the frames that a capture lacks, if there are any.
+fn lack(skipped: u64) -> Option<String> {
+    let frames = amount::count(skipped, "frame");
+    (skipped > 0).then(|| format!("lacks {frames}, which came faster than captures may grow"))
 }
 
 /// Returns the function that gives frames to the thread that writes. It never waits.
 fn give(
     shared: &Arc<Shared>,
     sender: &SyncSender<ToWriter>,
+    ports: &Arc<ObservedPorts>,
 ) -> impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static {
-    let (shared, sender) = (Arc::clone(shared), sender.clone());
+    let (shared, sender, ports) = (Arc::clone(shared), sender.clone(), Arc::clone(ports));
     move |frame| {
         let bytes = frame.bytes.len();
         let has_room = shared.waiting.fetch_add(bytes, AcqRel) + bytes <= MAX_WAITING_BYTES;
-        if has_room && sender.try_send(ToWriter::Frame(frame)).is_ok() {
+        let name = ports.name(frame.port);
+        if has_room && sender.try_send(ToWriter::Frame(frame, name)).is_ok() {
             return Taken::Yes;
         }
         shared.waiting.fetch_sub(bytes, AcqRel);
@@ -196,8 +201,10 @@ fn create(directory: &Path, name: &str) -> Result<PcapngWriter, String> {
 /// A file of a capture.
 struct CaptureFile {
     writer: PcapngWriter,
-    /// Numbers of the ports, by index of the interface.
-    numbers: Vec<PortId>,
+    /// Ports with their names, by index of the interface. A port that was removed and added again
+    /// may have several.
+    interfaces: Vec<(PortId, Arc<str>)>,
+    snap_len: u32,
     max_bytes: u64,
 }
 
@@ -209,14 +216,14 @@ impl CaptureFile {
         loop {
             let pause = next_flush.saturating_duration_since(Instant::now());
             let written = match frames.recv_timeout(pause) {
-                Ok(ToWriter::Frame(frame)) => {
+                Ok(ToWriter::Frame(frame, name)) => {
                     shared.waiting.fetch_sub(frame.bytes.len(), AcqRel);
-                    self.write(&frame)
+                    self.write(&frame, &name)
                 }
                 Err(RecvTimeoutError::Timeout) => Ok(()),
                 Ok(ToWriter::End) | Err(RecvTimeoutError::Disconnected) => {
                     if let Err(error) = self.writer.flush() {
-                        self.note_end(&error);
+                        self.note_end(&error, 0);
                     }
                     return;
                 }
@@ -230,32 +237,39 @@ impl CaptureFile {
                 false => Ok(()),
             });
             if let Err(error) = written {
-                shared.stop();
-                return self.note_end(&error);
+                return self.note_end(&error, shared.stop());
             }
             if self.writer.bytes() >= self.max_bytes {
-                shared.stop();
+                let skipped = shared.stop();
                 match self.writer.flush() {
-                    Ok(()) => out::note(&format!(
-                        "{} has {}; no more is captured, the switch goes on",
-                        self.writer.path().display(),
-                        amount::bytes(self.writer.bytes())
-                    )),
-                    Err(error) => self.note_end(&error),
+                    Ok(()) => {
+                        let lack =
+                            lack(skipped).map_or(String::new(), |lack| format!(" and {lack}"));
+                        out::note(&format!(
+                            "{} has {}{lack}; no more is captured, the switch goes on",
+                            self.writer.path().display(),
+                            amount::bytes(self.writer.bytes())
+                        ));
+                    }
+                    Err(error) => self.note_end(&error, skipped),
                 }
                 return;
             }
         }
     }
 
-    fn write(&mut self, frame: &CapturedFrame) -> Result<(), PcapWriteError> {
-        let interface = self.numbers.iter().position(|port| *port == frame.port);
-        // Every frame is of a port of the switch.
-        let Some(interface) = interface else {
-            return Ok(());
+    fn write(&mut self, frame: &CapturedFrame, name: &Arc<str>) -> Result<(), PcapWriteError> {
+        let mut known = self.interfaces.iter();
+        let interface = known.position(|(port, own)| (*port, own) == (frame.port, name));
+        let interface = match interface {
+            Some(interface) => interface as u32,
+            None => {
+                self.interfaces.push((frame.port, Arc::clone(name)));
+                self.writer.add_interface(name, self.snap_len)
+            }
         };
         self.writer.write(FrameRecord {
-            interface: interface as u32,
+            interface,
             time: frame.time,
             bytes: &frame.bytes,
             length: frame.length,
@@ -264,9 +278,10 @@ impl CaptureFile {
         })
     }
 
-    fn note_end(&self, error: &PcapWriteError) {
+    fn note_end(&self, error: &PcapWriteError, skipped: u64) {
+        let lack = lack(skipped).map_or(String::new(), |lack| format!("; it {lack}"));
         out::note(&format!(
-            "warning: cannot write {}: {}; no more is captured, the switch goes on",
+            "warning: cannot write {}: {}{lack}; no more is captured, the switch goes on",
             error.file.display(),
             error.source
         ));

@@ -172,12 +172,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         summary.iter().for_each(|line| out::note(line));
     }
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
-    let capture = RunningCapture::start(
-        &options.capture,
-        "switch",
-        control_loop.observers(),
-        control_loop.switch_ports(),
-    )?;
+    let capture = RunningCapture::start(&options.capture, "switch", control_loop.observers())?;
     let status = format!("virtual data planes on {}", specs.join(", "));
     let reload = Reload::new(Some(certificates), None);
     let service = Service::start(early, reload, vec![early.turns()], &status)?;

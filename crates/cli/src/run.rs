@@ -673,7 +673,6 @@ impl Round {
             &options.capture,
             &format!("device-{}", carried.id),
             forwarder.observers(),
-            forwarder.ports(),
         )?;
         Ok(Round {
             forwarder,

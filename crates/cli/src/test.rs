@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use packet::Frame;
-use port::{PcapError, PcapReader};
-use stf::{LoadRefusal, Report, TestFiles, TestSetup};
+use port::{FrameDirection, PcapError, PcapReader};
+use stf::{CaptureDirection, LoadRefusal, Report, TestFiles, TestSetup};
 use support::count::part_of;
 use switch::DeviceConfig;
 
@@ -83,13 +83,28 @@ impl TestFiles for NeighbourFiles<'_> {
         read(&self.0.join(path), limits::ENTRIES)
     }
 
-    fn packets(&self, path: &str) -> Result<Vec<Vec<u8>>, String> {
+    fn packets(&self, path: &str, direction: CaptureDirection) -> Result<Vec<Vec<u8>>, String> {
         let path = self.0.join(path);
         let whole = |error: PcapError| error.to_string();
         let mut reader = PcapReader::open(&path).map_err(whole)?;
         let mut frame = Frame::new();
         let mut packets = Vec::new();
-        while reader.read(&mut frame).map_err(whole)?.is_some() {
+        let other = match direction {
+            CaptureDirection::In => FrameDirection::Sent,
+            CaptureDirection::Out => FrameDirection::Received,
+        };
+        let mut interface = None;
+        while let Some(packet) = reader.read(&mut frame).map_err(whole)? {
+            if packet.direction == Some(other) {
+                continue;
+            }
+            if *interface.get_or_insert(packet.interface) != packet.interface {
+                return Err(format!(
+                    "{}: the capture has packets of several interfaces: capture one port, \
+                     as with `ctl capture --port N`",
+                    path.display()
+                ));
+            }
             packets.push(frame.bytes().to_vec());
         }
         match reader.cut_packets() {

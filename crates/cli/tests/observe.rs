@@ -402,7 +402,7 @@ fn ctl_traces_captures_and_sums_up_packets_of_a_running_switch() {
     let frames = read(Path::new(&file));
     assert_eq!(summary(&frames), [(2, None, &out[..])]);
 
-    let (running, _lines) = router.ctl(&["why", "udp", "--seconds", "1", "--json"]);
+    let (running, _lines) = router.ctl(&["why", "udp", "--seconds", "3", "--json"]);
     for _ in 0..3 {
         router.send(0, &bad);
     }
@@ -431,6 +431,72 @@ fn ctl_traces_captures_and_sums_up_packets_of_a_running_switch() {
     refused(&["capture", "--port", "9", "-o", &file], "no port 9");
     let said = router.stop();
     assert_eq!(said.json()["replicated"], 0);
+}
+
+#[test]
+fn a_packet_for_a_port_that_does_not_exist_is_shown_as_dropped() {
+    let directory = Directory::new("observe-missing");
+    let mut router = Router::start("missing", &[]);
+    let route = "ipv4_lpm { hdr.ipv4.dst: 10.0.2.2/32; } -> connected(port: 9)\n";
+    let entries = directory.with("missing.entries", route);
+    let applied = said(&["ctl", "apply", &entries, "--addr", &router.control]);
+    assert_eq!(applied.status, Some(0), "{}", applied.err);
+    let (why, _lines_of_why) = router.ctl(&["why", "udp", "--seconds", "2", "--json"]);
+    let (trace, _lines) = router.ctl(&["trace", "udp", "--count", "2", "--json"]);
+    for number in 0..2 {
+        router.send(0, &to_other_host(0, 60, number));
+    }
+    let trace = trace.finish();
+    assert_eq!(trace.out.lines().count(), 2, "{}", trace.out);
+    assert!(trace.out.contains("no_such_port"), "{}", trace.out);
+    let why = why.finish().json();
+    assert_eq!(why["packets"], 2, "{why}");
+    let ends = &why["paths"][0]["ends"];
+    assert_eq!(*ends, serde_json::json!([{ "dropped": "no_such_port" }]));
+    router.stop();
+}
+
+#[test]
+fn frames_of_a_port_that_was_added_are_captured_under_its_name() {
+    let directory = Directory::new("observe-added");
+    let (into, file) = (directory.file("captures"), directory.file("added.pcapng"));
+    let names = ["first", "second"];
+    let names = names.map(|turn| format!("observe.added.{turn}.{}", std::process::id()));
+    let rings = names.each_ref().map(|name| format!("ring:{name}"));
+    let allow = ["--port-allow", &rings[0], "--port-allow", &rings[1]];
+    let router = Router::start("added", &[&["--pcap", &into][..], &allow].concat());
+    let first = Frame::from_bytes(&to_other_host(0, 60, 1)).unwrap();
+    for name in &names {
+        let mut end = RingPort::open(PortId(3), name).unwrap();
+        let control = |arguments: &[&str]| {
+            let said = said(&[&["ctl", "--addr", &router.control], arguments].concat());
+            assert_eq!(said.status, Some(0), "{}", said.err);
+        };
+        control(&["port", "add", &format!("3=ring:{name}")]);
+        let options = ["capture", "--port", "3", "--count", "1", "-o", &file];
+        let (capture, _lines) = router.ctl(&options);
+        let begin = Instant::now();
+        while end.link() != LinkState::Up {
+            assert!(begin.elapsed() < SOON, "the ring is not up");
+            let _ = end.rx(&mut Batch::default(), Nanos::from(router.start.elapsed()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(end.tx(std::slice::from_ref(&first)).sent, 1);
+        assert_eq!(capture.finish().status, Some(0));
+        let frames = read(Path::new(&file));
+        assert_eq!(frames.len(), 1);
+        assert!(frames[0].interface.contains(name), "{frames:?}");
+        control(&["port", "remove", "3"]);
+    }
+    let refused = ["capture", "--port", "3", "-o", &file];
+    let refused = said(&[&["ctl", "--addr", &router.control], &refused[..]].concat());
+    assert!(refused.err.contains("no port 3"), "{}", refused.err);
+    router.stop();
+    let frames = read(&directory.0.join("captures/device-1.pcapng"));
+    let names = frames.iter().filter(|frame| frame.direction == 1);
+    let names: Vec<&str> = names.map(|frame| &frame.interface[..]).collect();
+    assert_eq!(names.len(), 2, "{frames:?}");
+    assert!(names[0].contains("added.first") && names[1].contains("added.second"));
 }
 
 /// Busy time of the worker for a packet, in nanoseconds, over a time under load.

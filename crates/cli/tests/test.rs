@@ -3,6 +3,8 @@
 mod lab;
 
 use lab::{Captured, Directory, pcap, said, whole};
+use packet::Nanos;
+use port::{FrameDirection, FrameRecord, PcapngWriter};
 
 /// A program that recirculates packets of 0xff endlessly, and makes copies of those of 1.
 const PROGRAM: &str = "#include <v1model.p4>\nheader e_t { bit<8> a; }\nstruct h { e_t e; }\nstruct m {}\n\
@@ -137,7 +139,34 @@ fn packets_of_captures_are_sent_and_expected() {
         ..whole(0, vec![2, 0])
     };
     dir.with("cut.pcap", pcap(&[cut]));
+    dir.with("empty.pcap", frames(&[]));
+    // Frames as `ctl capture` writes them: interface, direction, first byte.
+    let both = |name: &str, frames: &[(u32, FrameDirection, u8)]| {
+        let mut writer = PcapngWriter::create(&dir.0.join(name)).unwrap();
+        for n in 0..2 {
+            writer.add_interface(&format!("eth{n}"), 100);
+        }
+        for (interface, direction, byte) in frames {
+            let frame = FrameRecord {
+                interface: *interface,
+                time: Nanos::ZERO,
+                bytes: &[*byte, 0],
+                length: 2,
+                direction: *direction,
+                comment: None,
+            };
+            writer.write(frame).unwrap();
+        }
+        writer.flush().unwrap();
+    };
+    let (received, sent) = (FrameDirection::Received, FrameDirection::Sent);
+    let passed = [2, 3].map(|byte| [(0, received, byte), (1, sent, byte)]);
+    both("both.pcapng", passed.as_flattened());
+    both("two.pcapng", &[(0, sent, 2), (1, sent, 3)]);
     let run = |text: &str| said(&["test", &program, &dir.with("test.stf", text)]);
+    let good = run("packets 0 both.pcapng\nexpect_packets 1 both.pcapng\n");
+    assert_eq!(good.status, Some(0), "{}", good.err);
+    assert!(good.out.contains("2 packets in, 2 checks"), "{}", good.out);
     let good = run("packets 0 in put.pcap\nexpect_packets 1 out.pcap\n");
     assert_eq!(good.status, Some(0), "{}", good.err);
     assert!(good.out.contains("3 packets in, 3 checks"), "{}", good.out);
@@ -148,6 +177,14 @@ fn packets_of_captures_are_sent_and_expected() {
         ),
         ("packets 0 none.pcap\n", "none.pcap"),
         ("packets 0 cut.pcap\n", "only a part of 1 packet"),
+        (
+            "packets 0 in put.pcap\nexpect_packets 1 empty.pcap\n",
+            "at port 1 is not expected",
+        ),
+        (
+            "packets 0 both.pcapng\nexpect_packets 1 two.pcapng\n",
+            "several interfaces",
+        ),
         ("packets 0\n", "`packets` is written `packets PORT FILE`"),
     ] {
         let bad = run(text);

@@ -53,5 +53,5 @@ pub use random::RandomStream;
 pub use registers::{LOCK_BYTES, LOCKS, Registers, SequenceLock};
 pub use requests::{CloneRequest, Destination, FrameRequest, MIRROR_SLOTS, Mark, Requests};
 pub use state::{ExpireProfiles, ExternState, Found, State, TableState};
-pub use trace::{DropDetail, TraceEvent, Tracer};
+pub use trace::{DropDetail, TraceEvent, Tracer, drop_lost};
 pub use work::WorkBudget;

@@ -250,6 +250,24 @@ pub enum TraceEvent {
     },
 }
 
+/// Turns steps of sending into drops. `lost` has the ports by which packets were sent in vain, each
+/// with the drop reason, in order.
+pub fn drop_lost(steps: &mut [TraceEvent], lost: &[(u32, DropReason)]) {
+    for (lost_port, reason) in lost.iter().rev() {
+        let is_lost = |step: &&mut TraceEvent| match step {
+            TraceEvent::Sent { port, .. } => port == lost_port,
+            _ => false,
+        };
+        // Limits drop the later ones.
+        if let Some(step) = steps.iter_mut().rev().find(is_lost) {
+            *step = TraceEvent::Dropped {
+                reason: *reason,
+                detail: DropDetail::Number(*lost_port),
+            };
+        }
+    }
+}
+
 /// Detail of a drop that its reason does not include.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DropDetail {

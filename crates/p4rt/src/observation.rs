@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use p4info::polyplane::observation::v1 as wire;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::adapters::MapWhile;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
@@ -50,14 +52,20 @@ pub enum Delivery {
     Gone,
 }
 
-/// The way of messages to a client. The call ends when all clones are dropped.
+/// Item of a client's message queue. `None` ends the call.
+type Item = Option<Result<wire::ObserveResponse, Status>>;
+
+/// The way of messages to a client.
 #[derive(Clone)]
-pub struct Observations(mpsc::Sender<Result<wire::ObserveResponse, Status>>);
+pub struct Observations {
+    messages: mpsc::Sender<Item>,
+    last: mpsc::Sender<wire::ObserveResponse>,
+}
 
 impl Observations {
     /// Sends a message. Does not wait.
     pub fn send(&self, message: wire::ObserveResponse) -> Delivery {
-        match self.0.try_send(Ok(message)) {
+        match self.messages.try_send(Some(Ok(message))) {
             Ok(()) => Delivery::Done,
             Err(mpsc::error::TrySendError::Full(_)) => Delivery::Full,
             Err(mpsc::error::TrySendError::Closed(_)) => Delivery::Gone,
@@ -66,7 +74,14 @@ impl Observations {
 
     /// Returns true if the client has room for another message.
     pub fn has_room(&self) -> bool {
-        self.0.capacity() > 0
+        self.messages.capacity() > 0
+    }
+
+    /// Ends the call, with this message after those that were sent. The message finds room in any
+    /// case. Does not wait. Only the first call has an effect.
+    pub fn end(&self, last: wire::ObserveResponse) {
+        // The client has gone, or its call is being ended.
+        let _ = self.last.try_send(last);
     }
 }
 
@@ -77,7 +92,7 @@ pub(crate) struct Service {
 
 #[tonic::async_trait]
 impl server::PacketObservation for Service {
-    type ObserveStream = ReceiverStream<Result<wire::ObserveResponse, Status>>;
+    type ObserveStream = MapWhile<ReceiverStream<Item>, fn(Item) -> Item>;
 
     async fn observe(
         &self,
@@ -95,19 +110,32 @@ impl server::PacketObservation for Service {
             ));
         };
         let (answers, messages) = mpsc::channel(MAX_MESSAGES);
-        let begun = observation.observe(request, Observations(answers.clone()));
+        let (last, mut ended) = mpsc::channel(1);
+        let client = Observations {
+            messages: answers.clone(),
+            last,
+        };
+        let begun = observation.observe(request, client);
         let guard = begun.map_err(|error| RequestError::new(error.code, error.message))?;
         tokio::spawn(async move {
-            tokio::select! {
-                () = answers.closed() => {}
+            let last = tokio::select! {
+                () = answers.closed() => None,
+                Some(last) = ended.recv() => Some(Ok(last)),
                 () = site.ports.closed() => {
-                    let gone = Status::unavailable("the device is served no more");
-                    // The client may have gone.
-                    let _ = answers.send(Err(gone)).await;
+                    Some(Err(Status::unavailable("the device is served no more")))
                 }
-            }
+            };
+            // A client that takes no messages holds no observer.
             drop(guard);
+            if let Some(last) = last {
+                // The client may have gone.
+                let _ = answers.send(Some(last)).await;
+                let _ = answers.send(None).await;
+            }
         });
-        Ok(Response::new(ReceiverStream::new(messages)))
+        let until_end: fn(Item) -> Item = |item| item;
+        Ok(Response::new(
+            ReceiverStream::new(messages).map_while(until_end),
+        ))
     }
 }

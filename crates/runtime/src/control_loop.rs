@@ -515,18 +515,13 @@ impl Forwarder {
         self.crew.observers()
     }
 
-    /// Returns the ports with their names.
-    pub fn ports(&self) -> &[(PortId, String)] {
-        self.crew.ports()
-    }
-
     /// Returns the observation of the packets for clients of the server.
     pub fn observation(&self) -> Arc<dyn PacketObservation> {
         Arc::new(DeviceObservation {
             observers: Arc::clone(self.crew.observers()),
             events: self.crew.events().clone(),
             summaries: self.summaries.clone(),
-            ports: self.crew.ports().to_vec(),
+            ports: Arc::clone(self.crew.observers().ports()),
             vpdp: None,
         })
     }

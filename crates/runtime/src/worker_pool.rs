@@ -75,7 +75,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
             drivers: Mutex::new(drivers),
             alive: AtomicUsize::new(names.len() * workers),
             office: bell()?,
-            observers: Arc::default(),
+            observers: Arc::new(PacketObservers::at(&names)),
             drop_sites: Arc::default(),
         });
         let (tell, told) = channel();
@@ -266,6 +266,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
         let Some(first) = port.shares.first() else {
             return;
         };
+        self.observers().ports().add(first.id(), first.name());
         self.names.push((first.id(), first.name().to_owned()));
         self.common.drivers().insert(first.id(), port.how.clone());
         for (share, part) in port.shares.into_iter().enumerate() {
@@ -283,6 +284,7 @@ impl<C: ThreadProcessor> WorkerPool<C> {
             commands.give(PortCommand::Detach(port, removed.clone()));
         }
         self.names.retain(|(id, _)| *id != port);
+        self.observers().ports().remove(port);
         self.common.drivers().remove(&port);
         shares
     }

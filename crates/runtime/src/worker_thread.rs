@@ -437,8 +437,12 @@ impl<C: ThreadProcessor> WorkerThread<C> {
             None => stranded.set(stranded.get() + 1),
         };
         match observers.update() {
-            false => observers.forward_sampled(carrier, batch.frames_mut(), now, sent),
-            true => observers.forward(carrier, batch.frames_mut(), now, &stranded, sent),
+            false => {
+                observers.forward_sampled(carrier, batch.frames_mut(), now, &stranded, sent);
+            }
+            true => {
+                observers.forward(carrier, batch.frames_mut(), now, &stranded, sent);
+            }
         }
         for _ in 0..stranded.get() {
             carrier.count_drop(DropReason::NoSuchPort);

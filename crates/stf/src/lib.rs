@@ -22,4 +22,7 @@ mod report;
 mod run;
 
 pub use report::{Failure, Report};
-pub use run::{LoadRefusal, PacketPlane, ReadFile, TakeSent, TestFiles, TestSetup, run, run_in};
+pub use run::{
+    CaptureDirection, LoadRefusal, PacketPlane, ReadFile, TakeSent, TestFiles, TestSetup, run,
+    run_in,
+};

@@ -25,6 +25,15 @@ const START: Nanos = Nanos::from_millis(1);
 /// Time between two packets.
 const BETWEEN_PACKETS: Nanos = Nanos::from_micros(1);
 
+/// Direction of the packets of a capture that a test uses. A capture may have both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureDirection {
+    /// Packets that arrive at the switch.
+    In,
+    /// Packets that leave it.
+    Out,
+}
+
 /// Files that a test names. The argument is the path as the test writes it. A function that reads
 /// texts is such files without captures.
 pub trait TestFiles {
@@ -34,11 +43,12 @@ pub trait TestFiles {
     /// A message for users: the file cannot be read.
     fn text(&self, path: &str) -> Result<String, String>;
 
-    /// Returns the packets of a capture (`packets PORT FILE`).
+    /// Returns the packets of a capture that are not of the other direction (`packets PORT FILE`).
     ///
     /// # Errors
-    /// A message for users: the file cannot be read, or is no capture.
-    fn packets(&self, path: &str) -> Result<Vec<Vec<u8>>, String> {
+    /// A message for users: the file cannot be read, is no capture, or has such packets of several
+    /// interfaces.
+    fn packets(&self, path: &str, _direction: CaptureDirection) -> Result<Vec<Vec<u8>>, String> {
         Err(format!("{path}: captures cannot be read here"))
     }
 }
@@ -172,7 +182,11 @@ pub fn run_in<P: PacketPlane>(
     for command in written {
         match packets_of(&command, read_file) {
             None => commands.push(command),
-            Some(Ok(own)) => commands.extend(own),
+            Some(Ok(own)) => {
+                commands.extend(own);
+                // Its port is observed, also if the capture is empty.
+                commands.push(command);
+            }
             Some(Err(message)) => {
                 let failure = Failure::new(command.line, message);
                 test.report.failures.push(failure);
@@ -187,23 +201,23 @@ pub fn run_in<P: PacketPlane>(
 
 /// Returns the commands of a capture's packets, if the command names a capture.
 fn packets_of(command: &Command, files: ReadFile<'_>) -> Option<Result<Vec<Command>, String>> {
-    let (port, file, is_expected) = match &command.kind {
-        CommandKind::Packets { port, file } => (*port, file, false),
-        CommandKind::ExpectPackets { port, file } => (*port, file, true),
+    let (port, file, direction) = match &command.kind {
+        CommandKind::Packets { port, file } => (*port, file, CaptureDirection::In),
+        CommandKind::ExpectPackets { port, file } => (*port, file, CaptureDirection::Out),
         _ => return None,
     };
     let one = |data: Vec<u8>| Command {
         line: command.line,
-        kind: match is_expected {
-            false => CommandKind::Packet { port, data },
-            true => CommandKind::Expect {
+        kind: match direction {
+            CaptureDirection::In => CommandKind::Packet { port, data },
+            CaptureDirection::Out => CommandKind::Expect {
                 port,
                 pattern: Some(exactly(&data)),
             },
         },
         broken_restriction: None,
     };
-    let packets = files.packets(file);
+    let packets = files.packets(file, direction);
     Some(packets.map(|packets| packets.into_iter().map(one).collect()))
 }
 
@@ -305,7 +319,7 @@ impl<'a, P: PacketPlane> Test<'a, P> {
                 }
             }
             CommandKind::RemoveAll => self.remove_all()?,
-            // Each was replaced by the commands of its packets.
+            // The commands of its packets are before it.
             CommandKind::Packets { .. } | CommandKind::ExpectPackets { .. } => {}
             CommandKind::Expect { .. }
             | CommandKind::ExpectDigest { .. }
@@ -636,6 +650,9 @@ impl<'a, P: PacketPlane> Test<'a, P> {
                 CommandKind::Expect { port, pattern } => {
                     let at_port = expected.entry(*port).or_default();
                     at_port.push((command.line, pattern.as_ref()));
+                }
+                CommandKind::Packets { port, .. } | CommandKind::ExpectPackets { port, .. } => {
+                    expected.entry(*port).or_default();
                 }
                 CommandKind::NoPacket => is_silent = true,
                 _ => {}

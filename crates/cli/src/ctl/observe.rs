@@ -1,6 +1,10 @@
 //! Commands that observe the packets of a running switch: traces, captures, and summaries of the
 //! ways that packets take.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -111,23 +115,19 @@ pub(crate) fn trace(
 ) -> Result<(), String> {
     let wish = Wish::Traces(wire::Traces {});
     let mut observation = link.observe(&options.filter, options.count, wish)?;
-    let (mut shown, mut skipped) = (0, 0);
-    while options.count.is_none_or(|count| shown < count)
-        && let Some(message) = link.observed(&mut observation, early)?
-    {
+    let mut skipped = 0;
+    // The server ends it after the number of packets.
+    while let Some(message) = link.observed(&mut observation, early)? {
         skipped = message.skipped;
         let goes_on = match message.what {
             Some(What::Begun(_)) => {
                 out::note("packets are traced; Ctrl-C stops it");
                 true
             }
-            Some(What::Trace(trace)) => {
-                shown += 1;
-                match as_json {
-                    true => out::try_line(&trace.json),
-                    false => out::try_text(&trace.text),
-                }
-            }
+            Some(What::Trace(trace)) => match as_json {
+                true => out::try_line(&trace.json),
+                false => out::try_text(&trace.text),
+            },
             _ => true,
         };
         if !goes_on {
@@ -148,22 +148,20 @@ pub(crate) fn capture(
         snap_len: options.snaplen,
     });
     let mut observation = link.observe(&options.filter, options.count, wish)?;
-    let path = match options.output.as_os_str() == "-" {
-        true => PathBuf::from("/dev/stdout"),
-        false => options.output.clone(),
+    let mut writer = match options.output.as_os_str() == "-" {
+        true => to_standard_output()?,
+        false => PcapngWriter::create(&options.output).map_err(|error| error.to_string())?,
     };
-    let mut writer = PcapngWriter::create(&path).map_err(|error| error.to_string())?;
-    let mut ports = Vec::new();
+    let mut interfaces = Vec::new();
     let mut skipped = 0;
-    while options.count.is_none_or(|count| writer.packets() < count)
-        && let Some(message) = link.observed(&mut observation, early)?
-    {
+    // The server ends it after the number of frames.
+    while let Some(message) = link.observed(&mut observation, early)? {
         skipped = message.skipped;
         let written = match message.what {
             Some(What::Begun(begun)) => {
                 for interface in begun.interfaces {
-                    ports.push(interface.port);
                     writer.add_interface(&interface_name(&interface), options.snaplen);
+                    interfaces.push(interface);
                 }
                 out::note(&format!(
                     "frames are captured in {}; Ctrl-C stops it",
@@ -171,10 +169,18 @@ pub(crate) fn capture(
                 ));
                 writer.flush()
             }
-            Some(What::Frame(frame)) => write(&mut writer, &mut ports, options.snaplen, &frame),
+            Some(What::Frame(frame)) => {
+                write(&mut writer, &mut interfaces, options.snaplen, &frame)
+            }
             _ => Ok(()),
         };
-        written.map_err(|error| error.to_string())?;
+        if let Err(error) = written {
+            // The reader of a pipe wants no more.
+            return match error.source.kind() == io::ErrorKind::BrokenPipe {
+                true => Ok(()),
+                false => Err(error.to_string()),
+            };
+        }
     }
     writer.flush().map_err(|error| error.to_string())?;
     out::note(&format!(
@@ -183,6 +189,16 @@ pub(crate) fn capture(
     ));
     note_skipped(skipped, "captured");
     Ok(())
+}
+
+/// Returns a writer to standard output. What a redirected file has stays.
+fn to_standard_output() -> Result<PcapngWriter, String> {
+    let copy = io::stdout().as_fd().try_clone_to_owned();
+    let copy = copy.map_err(|error| format!("standard output: {error}"))?;
+    Ok(PcapngWriter::of_open(
+        File::from(copy),
+        Path::new("standard output"),
+    ))
 }
 
 fn interface_name(interface: &wire::Interface) -> String {
@@ -195,15 +211,20 @@ fn interface_name(interface: &wire::Interface) -> String {
 /// Writes a frame. It can be read at once.
 fn write(
     writer: &mut PcapngWriter,
-    ports: &mut Vec<u32>,
+    interfaces: &mut Vec<wire::Interface>,
     snaplen: u32,
     frame: &wire::Frame,
 ) -> Result<(), port::PcapWriteError> {
-    let interface = match ports.iter().position(|port| *port == frame.port) {
+    let own = wire::Interface {
+        port: frame.port,
+        name: frame.interface.clone(),
+    };
+    let interface = match interfaces.iter().position(|known| *known == own) {
         Some(interface) => interface as u32,
         None => {
-            ports.push(frame.port);
-            writer.add_interface(&format!("port {}", frame.port), snaplen)
+            let number = writer.add_interface(&interface_name(&own), snaplen);
+            interfaces.push(own);
+            number
         }
     };
     writer.write(FrameRecord {
@@ -230,21 +251,22 @@ pub(crate) fn why(
         seconds: options.seconds,
     });
     let mut observation = link.observe(&options.filter, None, wish)?;
-    let mut last = wire::PathSummary::default();
+    let mut last = None;
     let mut skipped = 0;
-    while !last.is_last
-        && let Some(message) = link.observed(&mut observation, early)?
-    {
+    while let Some(message) = link.observed(&mut observation, early)? {
         skipped = message.skipped;
         match message.what {
             Some(What::Begun(_)) => out::note(&format!(
                 "packets are counted for {}; Ctrl-C ends it before",
                 amount::count(options.seconds.into(), "second")
             )),
-            Some(What::Paths(summary)) => last = summary,
+            Some(What::Paths(summary)) => last = Some(summary),
             _ => {}
         }
     }
+    let Some(last) = last else {
+        return Err("it ended before the first counts came, after a second".to_owned());
+    };
     match as_json {
         true => out::json(&summary_json(&options.filter.0, &last, skipped)),
         false => out::text(&summary_text(&options.filter.0, &last, skipped)),

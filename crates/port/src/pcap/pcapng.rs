@@ -2,7 +2,7 @@
 
 use super::reader::{CapturedPacket, Lengths, check_link_type, finish, read_data};
 use super::source::Source;
-use super::{MAX_CAPTURED, Order, PcapError, PcapErrorKind};
+use super::{FrameDirection, MAX_CAPTURED, Order, PcapError, PcapErrorKind};
 use packet::{Frame, Nanos};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -191,21 +191,23 @@ impl Section {
             return Err(source.corrupt(what));
         }
         let rest = (body - FIXED).saturating_sub(captured);
-        let fcs = match frame.make_space(captured as usize) {
+        let flags = match frame.make_space(captured as usize) {
             Ok(_) => {
                 read_data(source, frame, captured, 0)?;
                 let padding = captured.next_multiple_of(4) - captured;
                 source.skip(u64::from(padding.min(rest)))?;
-                self.read_fcs(source, rest.saturating_sub(padding))?
+                self.read_flags(source, rest.saturating_sub(padding))?
             }
             // Too long for a frame. Report the error after the whole block is skipped.
             Err(_) => {
                 read_data(source, frame, captured, u64::from(rest) + 4)?;
-                None
+                0
             }
         };
         frame.arrival = interface.time(u64::from(high) << 32 | u64::from(low));
-        Ok(finish(
+        // Bits 5 to 8. 0 means an unknown length.
+        let fcs = Some(flags >> 5 & 0xf).filter(|&len| len > 0);
+        let packet = finish(
             source,
             frame,
             Lengths {
@@ -214,13 +216,22 @@ impl Section {
                 fcs: fcs.unwrap_or(interface.fcs),
             },
             id,
-        ))
+        );
+        let direction = match flags & 3 {
+            1 => Some(FrameDirection::Received),
+            2 => Some(FrameDirection::Sent),
+            _ => None,
+        };
+        Ok(CapturedPacket {
+            direction,
+            ..packet
+        })
     }
 
     /// Reads the remaining `rest` bytes of a packet block, which hold the options, and the block's
-    /// end. Returns the length of the frame check sequence if the packet flags have it.
-    fn read_fcs(&self, source: &mut Source, mut rest: u32) -> Result<Option<u32>, PcapError> {
-        let mut fcs = None;
+    /// end. Returns the packet flags; 0 without any.
+    fn read_flags(&self, source: &mut Source, mut rest: u32) -> Result<u32, PcapError> {
+        let mut found = 0;
         while rest >= 4 {
             let mut head = [0; 4];
             source.read(&mut head)?;
@@ -235,13 +246,12 @@ impl Section {
                 let mut flags = [0; 4];
                 source.read(&mut flags)?;
                 padded = 0;
-                // Bits 5 to 8. 0 means an unknown length.
-                fcs = Some(self.order.u32(flags) >> 5 & 0xf).filter(|&len| len > 0);
+                found = self.order.u32(flags);
             }
             source.skip(u64::from(padded))?;
         }
         source.skip(u64::from(rest) + 4)?;
-        Ok(fcs)
+        Ok(found)
     }
 
     /// Reads a simple packet block. Its packet belongs to the first interface and has no time

@@ -66,6 +66,8 @@ pub struct PcapngWriter {
     written: u64,
     interfaces: u32,
     packets: u64,
+    /// True if the file has nothing that others wrote, so that it may be cut.
+    is_own: bool,
 }
 
 impl PcapngWriter {
@@ -87,12 +89,22 @@ impl PcapngWriter {
     }
 
     fn open(path: &Path, options: &OpenOptions) -> Result<PcapngWriter, PcapWriteError> {
-        let file = options.open(path).map_err(|source| PcapWriteError {
-            file: path.to_owned(),
-            partial: None,
-            packets: 0,
-            source,
-        })?;
+        match options.open(path) {
+            Ok(file) => Ok(PcapngWriter {
+                is_own: true,
+                ..PcapngWriter::of_open(file, path)
+            }),
+            Err(source) => Err(PcapWriteError {
+                file: path.to_owned(),
+                partial: None,
+                packets: 0,
+                source,
+            }),
+        }
+    }
+
+    /// Returns a writer to an open file, which may be a pipe. Errors name it as `path`.
+    pub fn of_open(file: File, path: &Path) -> PcapngWriter {
         let mut writer = PcapngWriter {
             path: path.to_owned(),
             file,
@@ -101,6 +113,7 @@ impl PcapngWriter {
             written: 0,
             interfaces: 0,
             packets: 0,
+            is_own: false,
         };
         let application = concat!("polyplane ", env!("CARGO_PKG_VERSION"));
         writer.block(SECTION_HEADER, |body| {
@@ -111,7 +124,7 @@ impl PcapngWriter {
             put_option(body, SECTION_APPLICATION, application.as_bytes());
             put_option(body, OPTION_END, &[]);
         });
-        Ok(writer)
+        writer
     }
 
     /// Adds an interface. `snap_len` is the maximum number of captured bytes of a frame. Returns
@@ -203,8 +216,10 @@ impl PcapngWriter {
         self.buffer.clear();
         self.ends.clear();
         result.map_err(|source| {
-            // Pipes have no length. Then their reader has a part of a block.
-            let _ = self.file.set_len(self.written);
+            if self.is_own {
+                // Pipes have no length. Then their reader has a part of a block.
+                let _ = self.file.set_len(self.written);
+            }
             PcapWriteError {
                 file: self.path.clone(),
                 partial: None,
@@ -288,6 +303,7 @@ mod tests {
             assert_eq!(frame.bytes(), vec![len as u8; len]);
             assert_eq!(frame.arrival, Nanos(1_700_000_000_123_456_789));
             assert_eq!(captured.original_len as usize, len + 4);
+            assert_eq!(captured.direction, Some(FrameDirection::Sent));
         }
         assert!(reader.read(&mut frame).unwrap().is_none());
         assert!(PcapngWriter::create_new(&path).is_err());

@@ -2,7 +2,7 @@
 
 use super::pcapng::Section;
 use super::source::Source;
-use super::{LINKTYPE_ETHERNET, MAX_CAPTURED, Order, PcapError, PcapErrorKind};
+use super::{FrameDirection, LINKTYPE_ETHERNET, MAX_CAPTURED, Order, PcapError, PcapErrorKind};
 use packet::{Frame, MAX_FRAME, Nanos};
 use std::fs::File;
 use std::io::Read;
@@ -19,6 +19,8 @@ pub struct CapturedPacket {
     pub original_len: u32,
     /// True if the capture holds only a part of the packet.
     pub is_cut: bool,
+    /// Direction at the interface, if the capture has it.
+    pub direction: Option<FrameDirection>,
 }
 
 /// Reader of a capture.
@@ -225,5 +227,6 @@ pub(super) fn finish(
         interface,
         original_len: without_fcs,
         is_cut: captured < without_fcs,
+        direction: None,
     }
 }

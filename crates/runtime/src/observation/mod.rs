@@ -4,15 +4,17 @@
 //! A frame that an observer takes leaves its burst and is processed alone, so that what happens to
 //! it is known. All others are processed at full speed.
 
+mod budget;
 mod drop_sites;
 mod paths;
+mod ports;
 mod service;
 mod vpdps;
 mod worker;
 
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    Ordering::{Acquire, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,10 +24,13 @@ use port::FrameDirection;
 use tenancy::VpdpId;
 
 use crate::trace_filter::{PacketFilter, TracedPacket};
+use budget::PacketBudget;
 use paths::PathTable;
 
+pub use budget::ObserverLimits;
 pub(crate) use drop_sites::DropSites;
 pub use drop_sites::SampledDrops;
+pub use ports::ObservedPorts;
 pub use service::Unrendered;
 pub(crate) use service::{DeviceObservation, Summaries};
 pub(crate) use vpdps::ObserverOfVpdps;
@@ -34,12 +39,10 @@ pub(crate) use worker::{ReceivedObservers, SentObservers};
 /// Maximum number of observers of a switch, or of all vPDPs of a switch.
 const MAX_OBSERVERS: usize = 64;
 
-/// Maximum number of observers of one device.
+/// Maximum number of observers of one device, and the maximum while half of all places are taken:
+/// then the others are kept for devices with fewer.
 const MAX_OF_DEVICE: usize = 8;
-
-/// Length of the windows in which packets are counted against a rate.
-const WINDOW: Nanos = Nanos::from_millis(10);
-const WINDOWS_A_SECOND: u64 = 100;
+const MAX_OF_DEVICE_THEN: usize = 1;
 
 /// A frame that an observer has taken at a port.
 #[derive(Debug)]
@@ -67,7 +70,8 @@ pub enum Taken {
     Full,
 }
 
-type Deliver<T> = Box<dyn Fn(T) -> Taken + Send + Sync>;
+/// Function that gives something to a consumer, and counts it as delivered or gives it back.
+type Deliver<T> = Box<dyn Fn(T, &Arc<PacketBudget>) + Send + Sync>;
 
 /// Purpose of an observer: what it wants of its packets.
 enum Wish {
@@ -82,15 +86,6 @@ enum Wish {
     Paths(PathTable),
 }
 
-/// Limits of an observer.
-#[derive(Clone, Copy, Debug)]
-pub struct ObserverLimits {
-    /// Maximum number of packets.
-    pub packets: Option<u64>,
-    /// Maximum number of packets a second.
-    pub rate: u64,
-}
-
 /// Observer of packets that match a filter.
 pub struct Observer {
     filter: PacketFilter,
@@ -99,15 +94,7 @@ pub struct Observer {
     /// The vPDP of which packets are observed; the switch without one.
     vpdp: Option<VpdpId>,
     wish: Wish,
-    /// Packets that may still be taken.
-    left: AtomicU64,
-    /// Maximum number of packets of a window.
-    rate: u64,
-    /// Number of the present window, and of its packets.
-    window: AtomicU64,
-    in_window: AtomicU64,
-    /// Matching packets that were not taken.
-    skipped: AtomicU64,
+    budget: Arc<PacketBudget>,
 }
 
 impl Observer {
@@ -122,11 +109,7 @@ impl Observer {
             port,
             vpdp: None,
             wish,
-            left: AtomicU64::new(limits.packets.unwrap_or(u64::MAX)),
-            rate: limits.rate.div_ceil(WINDOWS_A_SECOND),
-            window: AtomicU64::new(0),
-            in_window: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
+            budget: Arc::new(PacketBudget::new(limits)),
         }
     }
 
@@ -138,16 +121,14 @@ impl Observer {
         snap_len: usize,
         deliver: impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static,
     ) -> Observer {
-        let deliver = Box::new(deliver);
+        let deliver = Box::new(move |frame, budget: &Arc<PacketBudget>| {
+            let taken = deliver(frame);
+            match taken {
+                Taken::Yes => drop(budget.delivered()),
+                Taken::Full => budget.give_back(),
+            }
+        });
         Observer::new(filter, port, limits, Wish::Frames { snap_len, deliver })
-    }
-
-    fn of_traces(
-        filter: PacketFilter,
-        limits: ObserverLimits,
-        deliver: impl Fn(TracedPacket) -> Taken + Send + Sync + 'static,
-    ) -> Observer {
-        Observer::new(filter, None, limits, Wish::Traces(Box::new(deliver)))
     }
 
     fn of_paths(filter: PacketFilter, limits: ObserverLimits) -> Observer {
@@ -162,7 +143,7 @@ impl Observer {
     /// Returns the number of matching packets that were not taken, for their rate or because the
     /// consumer had no room.
     pub fn skipped(&self) -> u64 {
-        self.skipped.load(Relaxed)
+        self.budget.skipped()
     }
 
     #[inline]
@@ -173,20 +154,7 @@ impl Observer {
     /// Counts a matching packet. Returns true if it is taken.
     #[cold]
     fn takes(&self, now: Nanos) -> bool {
-        let window = now.0 / WINDOW.0;
-        if self.window.swap(window, Relaxed) != window {
-            self.in_window.store(0, Relaxed);
-        }
-        if self.in_window.fetch_add(1, Relaxed) >= self.rate {
-            self.skip();
-            return false;
-        }
-        let lower = |left: u64| left.checked_sub(1);
-        self.left.fetch_update(AcqRel, Acquire, lower).is_ok()
-    }
-
-    fn skip(&self) {
-        self.skipped.fetch_add(1, Relaxed);
+        self.budget.takes(now)
     }
 
     fn wants_frames(&self) -> bool {
@@ -207,9 +175,7 @@ impl Observer {
             bytes: bytes.into(),
             comment: frame.dropped.map(|reason| format!("dropped: {reason}")),
         };
-        if deliver(captured) == Taken::Full {
-            self.skip();
-        }
+        deliver(captured, &self.budget);
     }
 }
 
@@ -243,9 +209,23 @@ pub struct PacketObservers {
     /// Number of changes so far. Workers compare it once a round.
     changes: AtomicU64,
     all: Mutex<Observers>,
+    ports: Arc<ObservedPorts>,
 }
 
 impl PacketObservers {
+    /// Returns no observers, of a switch with these ports.
+    pub(crate) fn at(ports: &[(PortId, String)]) -> PacketObservers {
+        PacketObservers {
+            ports: Arc::new(ObservedPorts::new(ports)),
+            ..PacketObservers::default()
+        }
+    }
+
+    /// Returns the ports of the switch.
+    pub fn ports(&self) -> &Arc<ObservedPorts> {
+        &self.ports
+    }
+
     /// Adds an observer, up to the end of the guard's life.
     ///
     /// # Errors
@@ -254,7 +234,11 @@ impl PacketObservers {
         let observer = Arc::new(observer);
         let mut all = self.lock();
         let of_device = all.iter().filter(|other| other.vpdp == observer.vpdp);
-        if all.len() >= MAX_OBSERVERS || of_device.count() >= MAX_OF_DEVICE {
+        let most = match all.len() < MAX_OBSERVERS / 2 {
+            true => MAX_OF_DEVICE,
+            false => MAX_OF_DEVICE_THEN,
+        };
+        if all.len() >= MAX_OBSERVERS || of_device.count() >= most {
             return Err(TooManyObservers);
         }
         *all = all.iter().chain([&observer]).cloned().collect();
@@ -319,18 +303,12 @@ fn wall_clock() -> Nanos {
 mod tests {
     use super::*;
 
-    fn limits(packets: Option<u64>, rate: u64) -> ObserverLimits {
-        ObserverLimits { packets, rate }
-    }
-
-    #[test]
-    fn an_observer_takes_no_more_than_its_count_and_its_rate() {
-        let observer = Observer::of_paths(PacketFilter::all(), limits(Some(5), 300));
-        let taken = |at: Nanos| (0..10).filter(|_| observer.takes(at)).count();
-        assert_eq!(taken(Nanos(0)), 3);
-        assert_eq!(observer.skipped(), 7);
-        assert_eq!(taken(WINDOW), 2);
-        assert_eq!(taken(Nanos(WINDOW.0 * 2)), 0);
+    fn paths(vpdp: Option<VpdpId>) -> Observer {
+        let limits = ObserverLimits {
+            packets: None,
+            rate: 1,
+        };
+        Observer::of_paths(PacketFilter::all(), limits).of_vpdp(vpdp)
     }
 
     #[test]
@@ -338,12 +316,27 @@ mod tests {
         let all = Arc::<PacketObservers>::default();
         let mut seen = 0;
         assert!(all.changed_since(&mut seen).is_none());
-        let add = || all.add(Observer::of_paths(PacketFilter::all(), limits(None, 1)));
+        let add = || all.add(paths(None));
         let guards: Vec<_> = (0..MAX_OF_DEVICE).map(|_| add().unwrap()).collect();
         assert_eq!(all.changed_since(&mut seen).unwrap().len(), MAX_OF_DEVICE);
         assert_eq!(add().err(), Some(TooManyObservers));
         drop(guards);
         assert_eq!(all.changed_since(&mut seen).unwrap().len(), 0);
         assert!(all.changed_since(&mut seen).is_none());
+    }
+
+    #[test]
+    fn few_devices_do_not_take_the_places_of_others() {
+        let all = Arc::<PacketObservers>::default();
+        let add = |id: u16| all.add(paths(Some(VpdpId::new(id).unwrap())));
+        let mut guards = Vec::new();
+        for id in 1..=8 {
+            guards.extend((0..MAX_OF_DEVICE).map_while(|_| add(id).ok()));
+        }
+        // Four of them have all that they may have.
+        assert_eq!(guards.len(), MAX_OBSERVERS / 2 + 4);
+        guards.push(add(9).unwrap());
+        assert!(add(9).is_err());
+        assert!(add(1).is_err());
     }
 }

@@ -106,7 +106,7 @@ pub(super) struct PathCount {
 }
 
 /// Counts of one program.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PathCounts {
     /// The program by which packets went last. Its ways are counted.
     pub(super) program: Option<Arc<Program>>,

@@ -16,8 +16,11 @@ use switch::Device;
 use tenancy::VpdpId;
 use trace_format::{PacketTrace, WorkerPacket, entry_statement};
 
+use super::budget::PacketBudget;
 use super::paths::{LookedUp, PacketPath, PathCount, PathCounts, PathEnd};
-use super::{CapturedFrame, Observer, ObserverGuard, ObserverLimits, PacketObservers, Taken, Wish};
+use super::{
+    CapturedFrame, ObservedPorts, Observer, ObserverGuard, ObserverLimits, PacketObservers, Wish,
+};
 use crate::trace_filter::{PacketFilter, TracedPacket};
 use crate::worker_thread::{EventSender, WorkerEvent};
 
@@ -62,6 +65,9 @@ pub struct Unrendered {
     /// The vPDP that processed it.
     pub(crate) vpdp: Option<VpdpId>,
     to: Arc<TraceClient>,
+    budget: Arc<PacketBudget>,
+    /// True if it was counted as delivered.
+    is_sent: bool,
 }
 
 /// Client that gets traces.
@@ -69,23 +75,43 @@ struct TraceClient {
     client: Observations,
     /// Traces that wait to be formatted.
     waiting: AtomicU64,
-    skipped: AtomicU64,
+}
+
+impl Drop for Unrendered {
+    fn drop(&mut self) {
+        self.to.waiting.fetch_sub(1, Relaxed);
+        if !self.is_sent {
+            self.budget.give_back();
+        }
+    }
+}
+
+/// Gives a client what an observer has taken for it. At the observer's limit the call ends, with a
+/// message of the packets that were skipped. Returns false if the client does not get it.
+fn give(client: &Observations, budget: &PacketBudget, what: What) -> bool {
+    let message = wire::ObserveResponse {
+        what: Some(what),
+        skipped: budget.skipped(),
+    };
+    match client.send(message) {
+        Delivery::Full => return false,
+        Delivery::Done => {}
+        Delivery::Gone => return true,
+    }
+    if budget.delivered() {
+        client.end(wire::ObserveResponse {
+            what: None,
+            skipped: budget.skipped(),
+        });
+    }
+    true
 }
 
 impl Unrendered {
     /// Formats the trace with the device's tables, and sends it.
-    pub(crate) fn send(&self, device: &Device) {
-        self.to.waiting.fetch_sub(1, Relaxed);
-        let Some(trace) = self.rendered(device) else {
-            self.to.skipped.fetch_add(1, Relaxed);
-            return;
-        };
-        let message = wire::ObserveResponse {
-            what: Some(What::Trace(trace)),
-            skipped: self.to.skipped.load(Relaxed),
-        };
-        if self.to.client.send(message) == Delivery::Full {
-            self.to.skipped.fetch_add(1, Relaxed);
+    pub(crate) fn send(mut self, device: &Device) {
+        if let Some(trace) = self.rendered(device) {
+            self.is_sent = give(&self.to.client, &self.budget, What::Trace(trace));
         }
     }
 
@@ -138,29 +164,34 @@ impl Summaries {
             return;
         }
         let now = Instant::now();
-        all.retain_mut(|summary| {
-            if now < summary.next {
-                return true;
-            }
-            summary.next = (now + SUMMARY_EVERY).min(summary.end.max(now));
-            let is_last = now >= summary.end;
-            let delivered = summary.client.send(summary.message(device, is_last));
-            // A message that finds no room is sent again in the next turn if it is the last.
-            match delivered {
-                Delivery::Done => !is_last,
-                Delivery::Full => true,
-                Delivery::Gone => false,
-            }
-        });
+        let is_due = |summary: &mut Summary| now >= summary.next;
+        let mut due: Vec<Summary> = all.extract_if(.., is_due).collect();
+        // Clients that come and go do not wait while summaries are formatted.
+        drop(all);
+        due.retain_mut(|summary| summary.goes_on_after(device, now));
+        // One that has ended meanwhile has a client that is gone, as its next message shows.
+        self.lock().append(&mut due);
     }
 }
 
 impl Summary {
+    /// Sends the counts. Returns false after the last message.
+    fn goes_on_after(&mut self, device: &Device, now: Instant) -> bool {
+        self.next = (now + SUMMARY_EVERY).min(self.end.max(now));
+        if now >= self.end || self.observer.budget.is_used_up() {
+            self.client.end(self.message(device, true));
+            return false;
+        }
+        // A message that finds no room is followed by one with all counts.
+        self.client.send(self.message(device, false)) != Delivery::Gone
+    }
+
     fn message(&self, device: &Device, is_last: bool) -> wire::ObserveResponse {
         let Wish::Paths(table) = &self.observer.wish else {
             return wire::ObserveResponse::default();
         };
-        let counts = table.lock();
+        // Workers take the lock for each packet that is followed.
+        let counts = table.lock().clone();
         let passed = self.begin.elapsed().as_millis();
         let summary = wire::PathSummary {
             milliseconds: u64::try_from(passed).unwrap_or(u64::MAX),
@@ -225,7 +256,7 @@ pub(crate) struct DeviceObservation {
     pub(crate) observers: Arc<PacketObservers>,
     pub(crate) events: EventSender,
     pub(crate) summaries: Summaries,
-    pub(crate) ports: Vec<(PortId, String)>,
+    pub(crate) ports: Arc<ObservedPorts>,
     /// The vPDP that the device is, on a switch that hosts vPDPs.
     pub(crate) vpdp: Option<VpdpId>,
 }
@@ -275,7 +306,7 @@ impl PacketObservation for DeviceObservation {
             Some(AskedWish::Frames(frames)) => {
                 let port = frames.port.map(PortId);
                 if let Some(port) = port
-                    && self.ports.iter().all(|(own, _)| *own != port)
+                    && !self.ports.has(port)
                 {
                     return Err(wrong(format!("the device has no port {port}")));
                 }
@@ -285,6 +316,7 @@ impl PacketObservation for DeviceObservation {
                     limits(rates.frames),
                     frames.snap_len,
                     client.clone(),
+                    Arc::clone(&self.ports),
                 )
             }
             Some(AskedWish::Paths(asked)) => {
@@ -301,12 +333,12 @@ impl PacketObservation for DeviceObservation {
                 Observer::of_paths(filter, limits(rates.followed))
             }
         };
-        let interface = |(port, name): &(PortId, String)| wire::Interface {
+        let interface = |(port, name): (PortId, Arc<str>)| wire::Interface {
             port: port.0,
-            name: name.clone(),
+            name: name.to_string(),
         };
         let begun = wire::Begun {
-            interfaces: self.ports.iter().map(interface).collect(),
+            interfaces: self.ports.all().into_iter().map(interface).collect(),
         };
         // The queue of a new client is empty.
         client.send(wire::ObserveResponse {
@@ -347,14 +379,12 @@ impl DeviceObservation {
         let to = Arc::new(TraceClient {
             client,
             waiting: AtomicU64::new(0),
-            skipped: AtomicU64::new(0),
         });
         let events = self.events.clone();
         let vpdp = self.vpdp;
-        Observer::of_traces(filter, limits, move |traced| {
+        let deliver = move |traced, budget: &Arc<PacketBudget>| {
             if to.waiting.load(Relaxed) >= MAX_WAITING {
-                to.skipped.fetch_add(1, Relaxed);
-                return Taken::Full;
+                return budget.give_back();
             }
             to.waiting.fetch_add(1, Relaxed);
             let to = Arc::clone(&to);
@@ -362,9 +392,11 @@ impl DeviceObservation {
                 traced,
                 vpdp,
                 to,
+                budget: Arc::clone(budget),
+                is_sent: false,
             })));
-            Taken::Yes
-        })
+        };
+        Observer::new(filter, None, limits, Wish::Traces(Box::new(deliver)))
     }
 }
 
@@ -374,29 +406,24 @@ fn captures(
     limits: ObserverLimits,
     snap_len: u32,
     client: Observations,
+    ports: Arc<ObservedPorts>,
 ) -> Observer {
     let snap_len = match snap_len as usize {
         0 => MAX_SNAP,
         bytes => bytes.min(MAX_SNAP),
     };
-    let skipped = AtomicU64::new(0);
-    Observer::of_frames(filter, port, limits, snap_len, move |frame| {
-        let message = wire::ObserveResponse {
-            what: Some(What::Frame(frame_of(frame))),
-            skipped: skipped.load(Relaxed),
-        };
-        match client.send(message) {
-            Delivery::Full => {
-                skipped.fetch_add(1, Relaxed);
-                Taken::Full
-            }
-            Delivery::Done | Delivery::Gone => Taken::Yes,
+    let deliver = Box::new(move |frame: CapturedFrame, budget: &Arc<PacketBudget>| {
+        let interface = ports.name(frame.port);
+        if !give(&client, budget, What::Frame(frame_of(frame, &interface))) {
+            budget.give_back();
         }
-    })
+    });
+    Observer::new(filter, port, limits, Wish::Frames { snap_len, deliver })
 }
 
-fn frame_of(frame: CapturedFrame) -> wire::Frame {
+fn frame_of(frame: CapturedFrame, interface: &str) -> wire::Frame {
     wire::Frame {
+        interface: interface.to_owned(),
         port: frame.port.0,
         is_sent: frame.direction == FrameDirection::Sent,
         time_ns: frame.time.0,

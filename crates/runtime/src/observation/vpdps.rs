@@ -7,7 +7,7 @@ use packet::{Frame, Nanos, PortId};
 use port::FrameDirection;
 use tenancy::{ObservedPacket, VpdpId, VpdpObserver};
 
-use super::{Observer, Observers, PacketObservers, SeenFrame, Taken, Wish, wall_clock};
+use super::{Observer, Observers, PacketObservers, SeenFrame, Wish, wall_clock};
 use crate::trace_filter::{TracedPacket, TracedPlane};
 
 /// The observers of all vPDPs.
@@ -78,6 +78,10 @@ impl VpdpObserver for ObserverOfVpdps {
         true
     }
 
+    fn give_back(&mut self) {
+        self.takers().for_each(|taker| taker.budget.forget());
+    }
+
     fn observe(&mut self, packet: ObservedPacket<'_>) {
         let time = self.time;
         for taker in self.takers() {
@@ -92,9 +96,10 @@ impl VpdpObserver for ObserverOfVpdps {
                 Wish::Paths(table) => {
                     let length = packet.bytes.len();
                     table.count(packet.program, packet.port, length, &packet.steps);
+                    taker.budget.delivered();
                 }
                 Wish::Traces(deliver) => {
-                    let delivered = deliver(TracedPacket {
+                    let traced = TracedPacket {
                         plane: TracedPlane::Software,
                         program: Arc::clone(packet.program),
                         worker: self.worker,
@@ -102,10 +107,8 @@ impl VpdpObserver for ObserverOfVpdps {
                         port: packet.port,
                         bytes: packet.bytes.to_vec(),
                         events: packet.steps.clone(),
-                    });
-                    if delivered == Taken::Full {
-                        taker.skip();
-                    }
+                    };
+                    deliver(traced, &taker.budget);
                 }
             }
         }

@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exec::DropReason;
+use exec::{DropReason, TraceEvent, drop_lost};
 use packet::{Frame, Nanos, PortId};
 use port::{FrameDirection, Port, Reason};
 
 use super::drop_sites::{DropSampler, DropSites};
-use super::{Observer, Observers, PacketObservers, SeenFrame, Taken, Wish, wall_clock};
+use super::{Observer, Observers, PacketObservers, SeenFrame, Wish, wall_clock};
 use crate::packet_processor::ThreadProcessor;
 use crate::trace_filter::{TracedPacket, TracedPlane};
 
@@ -52,17 +52,19 @@ impl ReceivedObservers {
     }
 
     /// Forwards frames as the processor does, one of them step by step if drops are sampled now.
+    /// `stranded` counts the frames that leave by a port that does not exist.
     #[inline]
     pub(crate) fn forward_sampled<C: ThreadProcessor>(
         &mut self,
         processor: &mut C,
         frames: &mut [Frame],
         now: Nanos,
+        stranded: &Cell<u64>,
         sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         match self.sampler.choose(frames.len()) {
             None => processor.forward(frames, now, sent),
-            Some(at) => self.sample(processor, frames, at, now, sent),
+            Some(at) => self.sample(processor, (frames, at), now, stranded, sent),
         }
     }
 
@@ -70,9 +72,9 @@ impl ReceivedObservers {
     fn sample<C: ThreadProcessor>(
         &mut self,
         processor: &mut C,
-        frames: &mut [Frame],
-        at: usize,
+        (frames, at): (&mut [Frame], usize),
         now: Nanos,
+        stranded: &Cell<u64>,
         mut sent: impl FnMut(PortId, &mut Frame, Nanos),
     ) {
         let (before, from) = frames.split_at_mut(at);
@@ -84,7 +86,7 @@ impl ReceivedObservers {
         };
         let begin = Instant::now();
         let mut steps = Vec::new();
-        let dropped = processor.forward_alone(frame, now, Some(&mut steps), &mut sent);
+        let dropped = forward_alone(processor, frame, now, stranded, Some(&mut steps), &mut sent);
         self.sampler.took(begin.elapsed());
         if let (Some(_), Some(program)) = (dropped, processor.program()) {
             self.sampler.count(&self.sites, program, &steps);
@@ -157,12 +159,8 @@ impl ReceivedObservers {
         let takers = numbered.filter(|(number, _)| self.takers & 1 << number != 0);
         let takers: Vec<&Observer> = takers.map(|(_, observer)| &**observer).collect();
         let needs_steps = takers.iter().any(|taker| !taker.wants_frames());
-        let stranded_before = stranded.get();
         let mut steps = needs_steps.then(Vec::new);
-        let mut dropped = processor.forward_alone(frame, now, steps.as_mut(), sent);
-        if stranded.get() > stranded_before {
-            dropped = Some(DropReason::NoSuchPort);
-        }
+        let dropped = forward_alone(processor, frame, now, stranded, steps.as_mut(), sent);
         let program = processor.program();
         for taker in takers {
             match &taker.wish {
@@ -174,15 +172,19 @@ impl ReceivedObservers {
                     dropped: dropped.map(DropReason::name),
                 }),
                 Wish::Paths(table) => {
-                    if let (Some(program), Some(steps)) = (program, &steps) {
-                        table.count(program, port, bytes.len(), steps);
-                    }
+                    let (Some(program), Some(steps)) = (program, &steps) else {
+                        taker.budget.give_back();
+                        continue;
+                    };
+                    table.count(program, port, bytes.len(), steps);
+                    taker.budget.delivered();
                 }
                 Wish::Traces(deliver) => {
                     let (Some(program), Some(steps)) = (program, &steps) else {
+                        taker.budget.give_back();
                         continue;
                     };
-                    let delivered = deliver(TracedPacket {
+                    let traced = TracedPacket {
                         plane: TracedPlane::Software,
                         program: Arc::clone(program),
                         worker: self.worker,
@@ -190,13 +192,39 @@ impl ReceivedObservers {
                         port,
                         bytes: bytes.clone(),
                         events: steps.clone(),
-                    });
-                    if delivered == Taken::Full {
-                        taker.skip();
-                    }
+                    };
+                    deliver(traced, &taker.budget);
                 }
             }
         }
+    }
+}
+
+/// Forwards a frame alone. What leaves by a port that does not exist, as `stranded` counts, has a
+/// drop in the steps. Returns the drop reason of the frame or of a copy, if there is one.
+fn forward_alone<C: ThreadProcessor>(
+    processor: &mut C,
+    frame: &mut Frame,
+    now: Nanos,
+    stranded: &Cell<u64>,
+    mut steps: Option<&mut Vec<TraceEvent>>,
+    sent: &mut impl FnMut(PortId, &mut Frame, Nanos),
+) -> Option<DropReason> {
+    let mut lost = Vec::new();
+    let mut out = |port: PortId, frame: &mut Frame, time: Nanos| {
+        let before = stranded.get();
+        sent(port, frame, time);
+        if stranded.get() > before {
+            lost.push((port.0, DropReason::NoSuchPort));
+        }
+    };
+    let dropped = processor.forward_alone(frame, now, steps.as_deref_mut(), &mut out);
+    if let Some(steps) = steps {
+        drop_lost(steps, &lost);
+    }
+    match lost.first() {
+        Some((_, reason)) => Some(*reason),
+        None => dropped,
     }
 }
 

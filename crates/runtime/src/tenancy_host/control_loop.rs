@@ -18,7 +18,7 @@ use tenancy::{Connection, TenantSwitch, VirtualPort, Vpdp, VpdpId};
 use crate::control_loop::Ending;
 use crate::cpu_port::DEFAULT_CPU;
 use crate::metrics::{MetricsRequest, MetricsSource, Source};
-use crate::observation::{DeviceObservation, ObserverOfVpdps, PacketObservers};
+use crate::observation::{DeviceObservation, ObservedPorts, ObserverOfVpdps, PacketObservers};
 use crate::process_setup::ProcessSetup;
 use crate::tenancy_host::audit_log;
 use crate::tenancy_host::compile_job::Ready;
@@ -171,11 +171,6 @@ impl ControlLoop {
     /// Returns the observers of the packets at the switch's ports.
     pub fn observers(&self) -> &Arc<PacketObservers> {
         self.crew.observers()
-    }
-
-    /// Returns the switch's ports with their names.
-    pub fn switch_ports(&self) -> &[(PortId, String)] {
-        self.crew.ports()
     }
 
     /// Returns the source of the metrics of the switch and of its vPDPs.
@@ -474,7 +469,7 @@ impl ControlLoop {
             observers: Arc::clone(&self.vpdp_observers),
             events: self.crew.events().clone(),
             summaries: tenant.summaries.clone(),
-            ports,
+            ports: Arc::new(ObservedPorts::new(&ports)),
             vpdp: Some(id),
         };
         let device = id.get().into();

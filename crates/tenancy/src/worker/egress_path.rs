@@ -36,6 +36,8 @@ pub(super) struct Links {
     /// Egress drops that the vPDPs have not counted yet, with their number. There may be many
     /// copies, but few vPDPs and reasons.
     lost: Vec<(VpdpIndex, DropReason, u64)>,
+    /// Reason of the last egress drop, until it is taken.
+    pub(super) last_loss: Option<DropReason>,
 }
 
 impl Links {
@@ -80,6 +82,7 @@ impl Links {
     }
 
     fn lose(&mut self, from: VpdpIndex, why: DropReason) {
+        self.last_loss = Some(why);
         let mut last = self.lost.iter_mut().rev().take(REASONS);
         match last.find(|(slot, reason, _)| (*slot, *reason) == (from, why)) {
             Some((.., packets)) => *packets += 1,

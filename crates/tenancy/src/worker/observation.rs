@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use exec::{DropReason, TraceEvent};
+use exec::{DropReason, TraceEvent, drop_lost};
 use ir::Program;
 use packet::{Frame, Nanos, PortId};
 use switch::Contexts;
@@ -40,6 +40,9 @@ pub trait VpdpObserver: Send {
     /// Returns true if the observer takes this packet of a vPDP. `Frame::ingress` is the virtual
     /// port. [`VpdpObserver::observe`] follows.
     fn takes(&mut self, vpdp: VpdpId, frame: &Frame) -> bool;
+
+    /// Takes back that the packet was taken: it is processed with others.
+    fn give_back(&mut self);
 
     /// Receives the packet that was taken last.
     fn observe(&mut self, packet: ObservedPacket<'_>);
@@ -92,26 +95,43 @@ impl Observation {
             let wanted = |frame: &Frame| may_take && observer.takes(vpdp, frame);
             let at = rest.iter().position(wanted).unwrap_or(rest.len());
             let (before, from) = rest.split_at_mut(at);
-            let mut out = |port: PortId, frame: &mut Frame, time: Nanos| {
-                observer.see_sent(vpdp, port, frame);
-                leave(ways, links, sent, (port, frame, time));
-            };
             if !before.is_empty() || from.is_empty() {
+                let mut out = |port: PortId, frame: &mut Frame, time: Nanos| {
+                    observer.see_sent(vpdp, port, frame);
+                    leave(ways, links, sent, (port, frame, time));
+                };
                 worker.forward_among(contexts, before, now, passes, &mut out);
+            }
+            if from.is_empty() {
+                return;
+            }
+            if worker.is_behind() {
+                // The packets before it have used up the passes of this turn.
+                observer.give_back();
+                rest = from;
+                continue;
             }
             let Some((frame, after)) = from.split_first_mut() else {
                 return;
             };
             let (port, bytes) = (frame.ingress, frame.bytes().to_vec());
-            let mut steps = Vec::new();
+            let (mut steps, mut lost) = (Vec::new(), Vec::new());
             let ledger = worker.ledger().clone();
+            let out = |port: PortId, frame: &mut Frame, time: Nanos| {
+                observer.see_sent(vpdp, port, frame);
+                links.last_loss = None;
+                leave(ways, links, sent, (port, frame, time));
+                lost.extend(links.last_loss.map(|reason| (port.0, reason)));
+            };
             worker.trace(frame, now, &mut steps, out);
+            drop_lost(&mut steps, &lost);
+            let dropped = worker.ledger().first_drop_since(&ledger);
             observer.observe(ObservedPacket {
                 program: worker.program(),
                 port,
                 bytes: &bytes,
                 steps,
-                dropped: worker.ledger().first_drop_since(&ledger),
+                dropped: dropped.or(lost.first().map(|(_, reason)| *reason)),
                 time: now,
             });
             rest = after;
