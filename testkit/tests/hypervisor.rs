@@ -125,7 +125,7 @@ impl Hosting<'_> {
 /// Programs that the hypervisor refuses, because they use what it does not express: copies and
 /// recirculation, selectors and meters, checksums with payload, `assume`, the packet's length, and
 /// more bits or bytes than the shape has.
-const REFUSED: [&str; 24] = [
+const REFUSED: [&str; 25] = [
     "a_clone_each_round_leaves_all_rounds",
     "a_narrow_selector_reaches_all_members",
     "a_truncated_packet_starts_over_whole",
@@ -140,6 +140,7 @@ const REFUSED: [&str; 24] = [
     "clone_from_egress",
     "clone_from_ingress",
     "clones_and_rounds_of_both_kinds",
+    "device_settings",
     "egress_length_is_what_ingress_left",
     "egress_length_of_copies",
     "endless_clones",
