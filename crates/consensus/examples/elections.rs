@@ -1,9 +1,11 @@
 //! Runs schedules of elections that it reads from standard input, and prints for each question if
 //! a node leads: `cargo xtask reflex-elections` compares the answers with those of raft-rs.
 //!
-//! A line is a command: `schedule NAME NODES`, `run TICKS` (of all nodes that are up, with all
-//! messages delivered after each), `only NODE TICKS` (its clock alone), `cut A B` and `mend A B`
-//! (one direction), `mend`, `stop NODE`, `start NODE`, `propose`, `ask`.
+//! A line is a command. `schedule NAME NODES` starts a cluster. `run TICKS` advances the clocks of
+//! all running nodes, and delivers all messages after each tick. `only NODE TICKS` advances the
+//! clock of one node. `cut A B` drops the messages from A to B, `mend A B` delivers them again, and
+//! `mend` does so for all links. `stop NODE` and `start NODE` crash and restart a node. `propose`
+//! sends a request to the leader. `ask` prints if a node leads.
 
 use std::collections::HashSet;
 use std::io::Read;
