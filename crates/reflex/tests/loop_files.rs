@@ -110,6 +110,38 @@ action = "drop"
 }
 
 #[test]
+fn numbers_of_any_size_are_refused_without_an_overflow() {
+    check(
+        r#"[[monitor]]
+name = "a"
+kind = "spreader"
+match = ["any"]
+peers = 9223372036854775807
+hosts = 9223372036854775807
+reflex = "r"
+[[monitor]]
+name = "b"
+kind = "microburst"
+match = ["any"]
+above = "10 KB"
+share = 4000000000
+[[reflex]]
+name = "r"
+element = "leaf1"
+table = "t"
+key = ["ip.src"]
+action = "drop"
+"#,
+        &[
+            (3, "4194304 hosts with 4096 peers each need too much memory"),
+            (5, "9223372036854775807 is too large"),
+            (6, "9223372036854775807 is too large"),
+            (13, "4000000000 percent of a queue are more than all"),
+        ],
+    );
+}
+
+#[test]
 fn an_unknown_key_has_the_known_one_that_is_like_it() {
     let found =
         mistakes("[[monitor]]\nname = \"a\"\nkind = \"loops\"\nmatch = [\"any\"]\nreflx = \"b\"\n");

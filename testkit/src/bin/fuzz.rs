@@ -41,6 +41,7 @@ fn parse(words: &[String]) -> Option<(Target, Options)> {
         time: Duration::from_secs(seconds.parse().ok()?),
         seed: seed.parse().ok()?,
         only: None,
+        cases: u64::MAX,
         corpus: Vec::new(),
         limit: Duration::from_secs(2),
     };

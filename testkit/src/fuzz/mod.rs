@@ -107,6 +107,8 @@ pub struct Options {
     pub seed: u64,
     /// The only case to run, if set.
     pub only: Option<u64>,
+    /// Maximum number of cases.
+    pub cases: u64,
     /// Additional directories with seed programs.
     pub corpus: Vec<PathBuf>,
     /// Time limit for one input.
@@ -244,7 +246,8 @@ pub fn run(target: Target, options: &Options) -> std::io::Result<Summary> {
             findings.push(finding);
         }
         number += 1;
-        if options.only.is_some() || Instant::now() >= end {
+        let cases = number - options.only.unwrap_or(0);
+        if options.only.is_some() || cases >= options.cases || Instant::now() >= end {
             break;
         }
     }

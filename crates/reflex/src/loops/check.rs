@@ -421,7 +421,8 @@ impl Check {
         })
     }
 
-    /// Reads a number from 1 to `most`.
+    /// Reads a number from 1 to `most`. A larger one is a mistake and counts as `most`, so that the
+    /// caller can compute with it.
     pub(super) fn bounded(
         &mut self,
         given: &Option<Spanned<i64>>,
@@ -434,7 +435,7 @@ impl Check {
             self.mistakes
                 .at(given, message, format!("write a number up to {most}"));
         }
-        number
+        number.min(most)
     }
 
     fn store(&mut self, store: Option<&Spanned<file::Store>>) -> StoreSpec {

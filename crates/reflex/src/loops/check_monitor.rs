@@ -391,7 +391,7 @@ impl Check {
             above: above.unwrap_or(1),
             flows: self.word(monitor.flows_of.as_ref(), &words),
             entitled,
-            share: 10 * share,
+            share: 10 * share.min(100),
             recent: self.time(monitor.recent.as_ref(), RECENT),
             queues: self.bounded(&monitor.queues, QUEUES, MAX_QUEUES),
             packets: self.bounded(&monitor.packets, PACKETS, MAX_PACKETS),
