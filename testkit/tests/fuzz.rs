@@ -144,6 +144,7 @@ fn flows_of_split_programs_that_were_reordered_keep_their_order() {
             time: Duration::ZERO,
             seed,
             only: Some(case),
+            cases: 1,
             corpus: Vec::new(),
             limit: LIMIT,
         };

@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             .try_for_each(|bounds| run_example("explore", bounds));
     }
     let (first, seeds) = (options.first.to_string(), options.seeds.to_string());
-    run_example("random", &[&first, &seeds])
+    run_example("random_jobs", &[&first, &seeds])
 }
 
 fn run_example(name: &str, words: &[&str]) -> Outcome {

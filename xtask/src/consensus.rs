@@ -44,7 +44,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         "--package",
         "consensus",
         "--example",
-        "random",
+        "random_clusters",
     ])?;
     // Each process has a range of the seeds.
     let mut children = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn example() -> Command {
-    Command::new(crate::target().join("release/examples/random"))
+    Command::new(crate::target().join("release/examples/random_clusters"))
 }
 
 #[derive(clap::Args)]
@@ -104,7 +104,7 @@ pub(crate) fn run_linear(root: &Path, options: &LinearOptions) -> Outcome {
         "--package",
         "consensus",
         "--example",
-        "random",
+        "random_clusters",
     ])?;
     let numbers = [options.first, options.histories, options.corrupted];
     let recorded = example()

@@ -1,4 +1,4 @@
-//! Runs seeds of the simulation: `cargo run -p consensus --example random -- FIRST COUNT`.
+//! Runs seeds of the simulation: `cargo run -p consensus --example random_clusters -- FIRST COUNT`.
 //!
 //! With `histories FIRST COUNT CORRUPTED` it writes histories of keys as JSON lines instead: this
 //! many recorded ones, then corrupted ones until this many are not linearizable. Each line has this
