@@ -1,5 +1,5 @@
 //! Developers' commands: `cargo xtask tidy`, `test`, `corpus`, `fuzz`, `isolation`, `scale`,
-//! `aggregate`, `bmv2`, `consensus`, `kernel`, `nanopu`, `package`, `placement-peer`,
+//! `aggregate`, `bmv2`, `browser`, `consensus`, `kernel`, `nanopu`, `package`, `placement-peer`,
 //! `pof-clients`, `reflex-elections`, `reflex-linear`, `reflex-peers`, `reflex-soak`,
 //! `split-programs`, `split-routes`, `figures`, `soak`, `sanitize`, `p4runtime-clients`,
 //! `tutorials`. Each does its own set-up.
@@ -7,6 +7,7 @@
 mod aggregate;
 #[cfg(target_os = "linux")]
 mod bmv2;
+mod browser;
 #[cfg(target_os = "linux")]
 mod cables;
 mod clients;
@@ -62,6 +63,9 @@ enum Task {
     /// Run controllers (p4runtime-shell and finsy from PyPI, a Go client) against the server. One
     /// that cannot be installed is skipped.
     P4runtimeClients,
+    /// Try the page of `polyplane studio` in Chromium, and compare its built files with a fresh build.
+    /// Needs Node and Chromium.
+    Browser(browser::Options),
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),
     /// Send a million frames of hostile programs through each kind of port sharing of virtual data
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
         Task::Test => test(),
         Task::Corpus(options) => corpus::run(&options),
         Task::P4runtimeClients => clients::run(&root()),
+        Task::Browser(options) => browser::run(&root(), &options),
         Task::Fuzz(options) => fuzz::run(&root(), &options),
         Task::Isolation => isolation(),
         Task::Sanitize(options) => sanitize::run(&root(), &options),

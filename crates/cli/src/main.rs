@@ -38,6 +38,7 @@ mod show;
 mod split;
 mod stage_slot;
 mod state;
+mod studio;
 mod tenant;
 mod test;
 mod thread_memory;
@@ -84,6 +85,8 @@ enum Command {
     /// Show how tables, counters and all other state are migrated when another program replaces
     /// the running one.
     Diff(diff::Options),
+    /// Write a program on a web page, send packets through it, and see each step.
+    Studio(studio::Options),
     /// Run a test: packets in, packets expected (p4c's STF).
     Test(test::Options),
     /// Show what happens to one packet, step by step.
@@ -319,6 +322,7 @@ fn prepare(command: &Command) -> Result<ProcessSetup, String> {
         | Command::Split(_)
         | Command::Aggregate(_)
         | Command::Reflex(_)
+        | Command::Studio(_)
         | Command::Fabric(_) => Ok(ProcessSetup::catch_signals()?),
         Command::Nanopu(options) if options.runs_topology() => Ok(ProcessSetup::catch_signals()?),
         #[cfg(feature = "lab")]
@@ -335,6 +339,7 @@ fn dispatch(command: Command, early: ProcessSetup) -> Result<Ended, String> {
         Command::Ir(options) => show::ir(&options),
         Command::P4info(options) => show::p4info(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Studio(options) => studio::run(&options, &early),
         Command::Test(options) => test::run(&options),
         Command::Trace(options) => trace::run(&options),
         Command::Replay(options) => replay::run(&options, &early),

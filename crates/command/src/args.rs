@@ -109,6 +109,8 @@ pub const MAX_WORKERS: i64 = 64;
 pub mod limits {
     /// An entries file.
     pub const ENTRIES: u64 = 256 << 20;
+    /// A program that is read as one text.
+    pub const PROGRAM: u64 = 2 << 20;
     /// An STF test.
     pub const STF: u64 = 64 << 20;
     /// C code of handlers.

@@ -10,10 +10,12 @@
 
 mod batch;
 mod frame;
+mod hex;
 mod pool;
 mod time;
 
 pub use batch::Batch;
 pub use frame::{DEFAULT_FRAME, Frame, FrameError, HEADROOM, MAX_FRAME, PortId};
+pub use hex::bytes_from_hex;
 pub use pool::FramePool;
 pub use time::Nanos;

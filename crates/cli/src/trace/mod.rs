@@ -194,7 +194,7 @@ fn packet(options: &Options) -> Result<Frame, String> {
         return Ok(captured.frame);
     }
     let hex = options.packet.as_deref().unwrap_or_default();
-    let bytes = input::from_hex(hex).map_err(|fault| format!("--packet: {fault}"))?;
+    let bytes = packet::bytes_from_hex(hex).map_err(|fault| format!("--packet: {fault}"))?;
     let mut frame = Frame::from_bytes(&bytes).map_err(|error| error.to_string())?;
     frame.arrival = Nanos::ZERO;
     Ok(frame)

@@ -1,0 +1,304 @@
+//! Requests of the playground as values: a program checked, and packets sent through it.
+//!
+//! Each request compiles the program anew and runs it on a device of its own, on engine `interp`,
+//! which defines the meaning of programs. So equal requests have equal answers.
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apply_entries::ApplyTextError;
+use driver::{Compiled, Options, Source};
+use entries::EntryError;
+use exec::TraceEvent;
+use interp::Interp;
+use packet::{Frame, Nanos, PortId, bytes_from_hex};
+use port::PcapReader;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use support::work::{Work, WorkLimits};
+use switch::{Device, DeviceConfig, Limits};
+use trace_format::PacketTrace;
+
+pub use crate::program_view::ProgramView;
+
+/// Name of the program in diagnostics.
+pub const PROGRAM_NAME: &str = "program.p4";
+
+/// Name of the entries in errors.
+pub const ENTRIES_NAME: &str = "program.entries";
+
+/// Maximum number of packets of a request.
+pub const MAX_PACKETS: usize = 64;
+
+/// Maximum number of steps in the traces of a request.
+const MAX_EVENTS: usize = 100_000;
+
+/// Time between two packets, so that meters and time-outs see a clock that advances.
+const BETWEEN_PACKETS: Nanos = Nanos::from_millis(1);
+
+/// Limits of a request.
+const LIMITS: WorkLimits = WorkLimits {
+    time: Some(Duration::from_secs(10)),
+    bytes: Some(1 << 30),
+};
+
+/// Limits of the device of a request.
+const DEVICE_LIMITS: Limits = Limits {
+    entries: Some(200_000),
+    state_bytes: Some(256 << 20),
+    stages: None,
+    work: None,
+};
+
+/// A program to check.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// P4_16 text.
+    pub program: String,
+}
+
+/// Packets to send through a program.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// P4_16 text.
+    pub program: String,
+    /// Text of an entries file.
+    #[serde(default)]
+    pub entries: String,
+    /// The packets, in the order of their arrival.
+    pub packets: Vec<Packet>,
+}
+
+/// A packet and the port that it arrives at.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packet {
+    /// Number of the port.
+    pub port: u32,
+    /// Bytes as hexadecimal digits, from the Ethernet header on.
+    pub bytes: String,
+}
+
+/// Answer to a [`CheckRequest`].
+#[derive(Debug, Serialize)]
+pub struct Checked {
+    /// Errors and warnings, as `polyplane check --json` writes them.
+    pub diagnostics: Box<RawValue>,
+    /// Parts of the program, if it has no errors.
+    pub program: Option<ProgramView>,
+    /// Time of the compilation in microseconds.
+    pub microseconds: u64,
+}
+
+/// Answer to a [`RunRequest`].
+#[derive(Debug, Serialize)]
+pub struct Ran {
+    /// Errors and warnings of the program.
+    pub diagnostics: Box<RawValue>,
+    /// Errors of the entries.
+    pub entry_errors: Vec<EntryFault>,
+    /// Reason why nothing ran, other than errors in the texts.
+    pub refusal: Option<String>,
+    /// What happened to each packet, in order. Empty if nothing ran.
+    pub packets: Vec<PacketResult>,
+}
+
+/// Result of a packet.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PacketResult {
+    /// Its trace, as `polyplane trace --json` writes it.
+    Trace(Box<RawValue>),
+    /// Reason why it was not sent.
+    Fault(String),
+}
+
+/// Error in the entries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EntryFault {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// Number of characters.
+    pub length: u32,
+    /// The error message.
+    pub message: String,
+    /// Suggests how to fix the error.
+    pub hint: Option<String>,
+}
+
+/// Checks a program.
+///
+/// # Errors
+/// The program takes too much time or memory.
+pub fn check(request: &CheckRequest) -> Result<Checked, String> {
+    within_limits(|| {
+        let start = Instant::now();
+        let compiled = compile(&request.program);
+        let microseconds = start.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
+        Ok(Checked {
+            diagnostics: diagnostics(&compiled)?,
+            program: compiled.program.as_ref().map(ProgramView::of),
+            microseconds,
+        })
+    })
+}
+
+/// Sends packets through a program.
+///
+/// # Errors
+/// The request takes too much time or memory, or has too many packets.
+pub fn run(request: &RunRequest) -> Result<Ran, String> {
+    if request.packets.len() > MAX_PACKETS {
+        let packets = request.packets.len();
+        return Err(format!(
+            "{packets} packets are too many for one run: send at most {MAX_PACKETS}"
+        ));
+    }
+    within_limits(|| {
+        let compiled = compile(&request.program);
+        let mut ran = Ran {
+            diagnostics: diagnostics(&compiled)?,
+            entry_errors: Vec::new(),
+            refusal: None,
+            packets: Vec::new(),
+        };
+        let Some(program) = compiled.program else {
+            return Ok(ran);
+        };
+        let config = DeviceConfig {
+            limits: DEVICE_LIMITS,
+            ..DeviceConfig::default()
+        };
+        let mut device = match Device::new(Arc::new(program), &Interp, &config) {
+            Ok(device) => device,
+            Err(error) => {
+                ran.refusal = Some(error.to_string());
+                return Ok(ran);
+            }
+        };
+        match apply_entries::apply_text(&mut device, ENTRIES_NAME, &request.entries) {
+            Ok(()) => {}
+            Err(error) => {
+                ran.entry_errors = entry_faults(error);
+                return Ok(ran);
+            }
+        }
+        ran.packets = trace_packets(&mut device, request)?;
+        Ok(ran)
+    })
+}
+
+/// Returns the packets of a capture, pcap or pcapng, up to [`MAX_PACKETS`].
+///
+/// # Errors
+/// The bytes are no capture of Ethernet frames.
+pub fn read_capture(bytes: Vec<u8>) -> Result<Vec<Packet>, String> {
+    let input = Box::new(Cursor::new(bytes));
+    let reader = PcapReader::new("the capture".to_owned(), input);
+    let mut reader = reader.map_err(|error| error.to_string())?;
+    let mut frame = Frame::new();
+    let mut packets = Vec::new();
+    while packets.len() < MAX_PACKETS {
+        match reader.read(&mut frame) {
+            Ok(Some(_)) => packets.push(Packet {
+                port: 0,
+                bytes: hex(frame.bytes()),
+            }),
+            Ok(None) => break,
+            Err(error) if error.is_recoverable() => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(packets)
+}
+
+fn trace_packets(device: &mut Device, request: &RunRequest) -> Result<Vec<PacketResult>, String> {
+    let read = |file: &str| (file == PROGRAM_NAME).then(|| request.program.clone());
+    let mut steps = 0;
+    let mut now = Nanos::ZERO;
+    let mut results = Vec::new();
+    for packet in &request.packets {
+        let bytes = match bytes_from_hex(&packet.bytes) {
+            Ok(bytes) => bytes,
+            Err(fault) => {
+                results.push(PacketResult::Fault(fault));
+                continue;
+            }
+        };
+        let mut events: Vec<TraceEvent> = Vec::new();
+        if let Err(error) = device.trace(PortId(packet.port), &bytes, now, &mut events) {
+            results.push(PacketResult::Fault(error.to_string()));
+            continue;
+        }
+        steps += events.len();
+        if steps > MAX_EVENTS {
+            results.push(PacketResult::Fault(
+                "the traces of all packets are too long: send fewer packets".to_owned(),
+            ));
+            break;
+        }
+        let arrived = (packet.port, bytes.as_slice());
+        let trace = PacketTrace::new(device.configuration(), arrived, &events, &read);
+        let json = trace.without_middle_rounds().json()?;
+        let json = RawValue::from_string(json).map_err(|error| error.to_string())?;
+        results.push(PacketResult::Trace(json));
+        now = now + BETWEEN_PACKETS;
+    }
+    Ok(results)
+}
+
+fn compile(text: &str) -> Compiled {
+    let source = Source::Text {
+        name: PROGRAM_NAME,
+        text,
+    };
+    driver::compile(&source, &Options::default())
+}
+
+fn diagnostics(compiled: &Compiled) -> Result<Box<RawValue>, String> {
+    let json = compiled.diagnostics.to_json();
+    RawValue::from_string(json).map_err(|error| error.to_string())
+}
+
+fn entry_faults(error: ApplyTextError) -> Vec<EntryFault> {
+    let errors = match error {
+        ApplyTextError::Text(errors) => errors,
+        ApplyTextError::Refused(error) => error.errors,
+    };
+    errors.into_iter().map(EntryFault::of).collect()
+}
+
+impl EntryFault {
+    fn of(error: EntryError) -> EntryFault {
+        EntryFault {
+            line: error.line,
+            column: error.column,
+            length: error.length,
+            message: error.message,
+            hint: error.hint,
+        }
+    }
+}
+
+/// Runs a request within [`LIMITS`].
+fn within_limits<T>(request: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let work = Work::new(LIMITS);
+    match work.run(request) {
+        Ok(answer) => answer,
+        Err(interrupt) => Err(interrupt.to_string()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
