@@ -26,18 +26,31 @@ pub fn try_line(line: &str) -> bool {
     try_text(&format!("{line}\n"))
 }
 
-/// Writes a line to standard error, as JSON if the log is JSON.
+/// Writes a line to standard error, as JSON if the log is JSON. A line that begins with `warning:`,
+/// also after the name of a switch, has that level.
 pub fn note(line: &str) {
-    if crate::log::is_json() {
+    if !crate::log::is_json() {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    } else if is_warning(line) {
+        tracing::warn!(target: "polyplane", "{line}");
+    } else {
         tracing::info!(target: "polyplane", "{line}");
-        return;
     }
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Returns true if a line has the word `warning`, alone or after one name.
+fn is_warning(line: &str) -> bool {
+    let rest = line.split_once(": ").map_or("", |(_, rest)| rest);
+    [line, rest].iter().any(|text| text.starts_with("warning:"))
 }
 
 /// Writes an error to standard error. A message that already has the word, because it is or
 /// contains a diagnostic (`FILE:LINE: error: ..`), is written without another one.
 pub fn error(message: &str) {
+    if crate::log::is_json() {
+        tracing::error!(target: "polyplane", "{message}");
+        return;
+    }
     if is_diagnostic(message) {
         return note(message);
     }
@@ -80,7 +93,19 @@ pub fn json_line(value: &impl serde::Serialize) {
 
 #[cfg(test)]
 mod tests {
-    use super::is_diagnostic;
+    use super::{is_diagnostic, is_warning};
+
+    #[test]
+    fn a_warning_is_known_by_its_first_word() {
+        for (line, is_one) in [
+            ("warning: a.pcapng lacks 3 frames", true),
+            ("s1: warning: port 1: eth1 is gone", true),
+            ("the warning: is late", false),
+            ("port 1: eth1 is up", false),
+        ] {
+            assert_eq!(is_warning(line), is_one, "{line}");
+        }
+    }
 
     #[test]
     fn a_diagnostic_is_known_by_its_first_line() {
