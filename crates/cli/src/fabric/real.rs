@@ -434,7 +434,7 @@ fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Res
         let of_link = QueueConfig {
             depth: link.spec.queue,
             bits_per_second: Some(rate.0),
-            packets_per_second: None,
+            ..QueueConfig::default()
         };
         let queue = queue_of(device.queue(end.port), of_link);
         let set = device.apply(Change::SetQueue(end.port, queue));
@@ -452,7 +452,11 @@ fn queue_of(of_file: QueueConfig, of_link: QueueConfig) -> QueueConfig {
         false => of_file.depth,
     };
     match (of_file.bits_per_second, of_file.packets_per_second) {
-        (None, None) => QueueConfig { depth, ..of_link },
+        (None, None) => QueueConfig {
+            depth,
+            priorities: of_file.priorities,
+            ..of_link
+        },
         _ => QueueConfig { depth, ..of_file },
     }
 }
@@ -618,6 +622,7 @@ mod tests {
             depth,
             bits_per_second,
             packets_per_second,
+            ..QueueConfig::default()
         };
         let of_link = queue(100, Some(1_000_000), None);
         let first = QueueConfig::default();
