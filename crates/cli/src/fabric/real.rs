@@ -13,6 +13,7 @@ use fabric::Topology;
 use fabric::topology::{CommandSpec, HostId, Link, NodeId, SwitchId};
 use packet::PortId;
 use port::{OpenedPort, ProcessGroup};
+use runtime::observation::PacketObservers;
 use runtime::report::{DeviceReport, PortReport, TableReport};
 use runtime::trace_filter::{PacketFilter, TraceControl, TracedPacket};
 use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
@@ -26,6 +27,7 @@ use super::namespaces::{Namespaces, interface};
 use super::served::{ServedSwitch, Servers};
 use super::{hosting, routing};
 use crate::args::Io;
+use crate::capture::{PortFile, RunningCapture};
 use crate::engine::Choice;
 use crate::trace::OwnFiles;
 use crate::{Ended, amount, out};
@@ -225,10 +227,8 @@ impl Running {
         if let SwitchPlane::Alone(device) = &mut plane {
             set_queues(device, topology, switch)?;
         }
-        let captures = &self.extras.captures;
-        let ports = self
-            .namespaces
-            .open(topology, switch, io.into(), captures)?;
+        let files = self.extras.captures.files(topology, switch)?;
+        let ports = self.namespaces.open(topology, switch, io.into())?;
         let name = topology.switches[switch.0].name.clone();
         let served = match (&self.extras.servers, &plane) {
             (Some(servers), SwitchPlane::Alone(device)) => {
@@ -248,7 +248,7 @@ impl Running {
                 None => Vec::new(),
             },
         };
-        let (stream, thread) = begin(name, plane, ports, (served, common))?;
+        let (stream, thread) = begin(name, plane, (ports, files), (served, common))?;
         Ok(RunningSwitch {
             stream,
             thread,
@@ -314,7 +314,6 @@ impl Running {
         let stopped = switches.into_iter().map(RunningSwitch::stop);
         // All are stopped, also after an error.
         let stopped: Vec<Result<Switched, String>> = stopped.collect();
-        self.extras.captures.finish();
         stopped.into_iter().collect()
     }
 
@@ -483,7 +482,7 @@ fn advice(topology: &Topology, switch: SwitchId) -> Vec<(String, String)> {
 fn begin(
     name: String,
     plane: SwitchPlane,
-    ports: Vec<OpenedPort>,
+    (ports, files): (Vec<OpenedPort>, Vec<PortFile>),
     (served, common): (Option<ServedSwitch>, Common),
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
@@ -491,11 +490,15 @@ fn begin(
     let thread = std::thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || {
         let carried = match plane {
-            SwitchPlane::Alone(device) => {
-                carry(name.clone(), *device, (ports, served), &common, &done)
-            }
+            SwitchPlane::Alone(device) => carry(
+                name.clone(),
+                *device,
+                (ports, served),
+                files,
+                (&common, &done),
+            ),
             SwitchPlane::Shared(hypervisor) => {
-                hosting::carry(name.clone(), *hypervisor, ports, (&common, &done))
+                hosting::carry(name.clone(), *hypervisor, (ports, files), (&common, &done))
             }
         };
         if let Err(why) = &carried {
@@ -512,8 +515,8 @@ fn carry(
     name: String,
     device: Device,
     (mut ports, served): (Vec<OpenedPort>, Option<ServedSwitch>),
-    common: &Common,
-    done: &UnixStream,
+    files: Vec<PortFile>,
+    (common, done): (&Common, &UnixStream),
 ) -> Result<Switched, String> {
     let sources = OwnFiles::of(device.program());
     let mut options = ForwarderOptions {
@@ -532,12 +535,13 @@ fn carry(
     if let Some(controllers) = &controllers {
         controllers.observe_by(forwarder.observation());
     }
+    let capture = capture(&name, files, forwarder.observers())?;
     let early = ProcessSetup::default();
     let stop = StopSources {
         process: &early,
         done: Some(done.as_fd()),
     };
-    forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
+    let ended = forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
         ForwarderEvent::Notice(notice) => common.note(&name, &notice),
         ForwarderEvent::Link(port, is_up) => {
             common.set_link(port, is_up);
@@ -549,13 +553,33 @@ fn carry(
         // The ports of a switch are those of its topology.
         ForwarderEvent::PortAdded(..) | ForwarderEvent::PortRemoved(_) => {}
         ForwarderEvent::Tick(_) => {}
-    })?;
+    });
+    if let Some(capture) = capture {
+        capture.finish();
+    }
+    ended?;
     forwarder.check_conservation()?;
     Ok(Switched {
         ports: forwarder.port_reports(),
         device: forwarder.device_report(),
         name,
     })
+}
+
+/// Begins to capture the links of a switch that have files.
+///
+/// # Errors
+/// The operating system provides no thread.
+pub(super) fn capture(
+    name: &str,
+    files: Vec<PortFile>,
+    observers: &Arc<PacketObservers>,
+) -> Result<Option<RunningCapture>, String> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let files_of = format!("the capture of {name}'s links");
+    RunningCapture::start_ports(files_of, files, observers).map(Some)
 }
 
 /// Prints the steps of a packet.
