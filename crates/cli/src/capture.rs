@@ -86,7 +86,7 @@ pub(crate) struct RunningCapture {
     name: String,
 }
 
-/// Which frames are captured.
+/// Choice of the frames that are captured.
 struct Selection {
     filter: PacketFilter,
     limits: ObserverLimits,

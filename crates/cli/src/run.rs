@@ -659,6 +659,7 @@ impl Round {
             taken.take(spec).map_err(|error| error.to_string())?;
         }
         let changes = carried.changes.map(|changes| PortControl {
+            may_change: true,
             ports: ports.to_vec(),
             allowed: changes.port_allow,
             io: options.io.into(),

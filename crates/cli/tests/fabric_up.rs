@@ -261,6 +261,11 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
         "upgs1 add 'routes { hdr.ipv4.dst: 10.9.1.0/24 } -> forward(mac: 1, port: 3)'",
         "upgs1 add routes { hdr.ipv4.dst: 10.9.2.0/24 } -> forward(mac: 1, port: 4)",
         "upgs1 show routes",
+        "upgs1 add queue port 1 priority 3 rate 5000",
+        "upgs1 dump",
+        "upgs1 port list",
+        "upgs1 port remove 1",
+        "upgs1 drops",
         "upgs1 add 'routes",
         "pingall 3",
         "iperf upgh1",
@@ -275,6 +280,8 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
         "port: 3",
         "10.9.2.0/24",
         "port: 4",
+        "queue port 1 priority 3 rate 5000\n",
+        "port 2  s0p2  up",
         "icmp_seq=1",
     ] {
         assert!(
@@ -287,6 +294,7 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
     for part in [
         "a quote in `add 'routes` has no end",
         "write pingall alone",
+        "they are those of its topology",
         "write iperf H1 H2 [SECONDS]",
     ] {
         assert!(said.err.contains(part), "{part}\n{}", said.err);

@@ -289,8 +289,8 @@ impl PartialEq for MeterConfig {
 /// Number of priorities of which the queues can have settings of their own.
 pub const QUEUE_PRIORITIES: u8 = 8;
 
-/// Queue settings of a port, or of the queue of one priority within those. Values that are not given
-/// are the defaults: no rate limit, and space for 64 packets or for as many as the port's.
+/// Queue settings of a port, or of the queue of one priority within those. Values that are not
+/// given are the defaults: no rate limit, and space for 64 packets or for as many as the port's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSetting {
     /// The port.

@@ -99,6 +99,8 @@ impl TakenInterfaces {
 
 /// Bounds on changes of a running switch's ports by operators.
 pub struct PortControl {
+    /// False if the ports are listed only.
+    pub may_change: bool,
     /// The ports that the switch has from the start. Their interfaces may be added again.
     pub ports: Vec<PortSpec>,
     /// Further interfaces that may be added.
@@ -277,6 +279,10 @@ impl PortChanges {
         if let PortAction::List = action {
             let details = self.details(pool);
             return Ok(Progress::Ended(Ok(details)));
+        }
+        if !self.control.may_change {
+            let message = "the ports of this switch are fixed: they are those of its topology";
+            return refuse(Code::FailedPrecondition, message);
         }
         if self.is_offloaded {
             let message = "the ports of a switch with --offload do not change while it runs";

@@ -49,8 +49,8 @@ pub fn entry_statement(
     matched_entry(configuration, table, id).text
 }
 
-/// Formats the default action of a table with its arguments, as in entries files: `drop(reason: 1)`.
-/// `None` if it is not the action `ran`, because it has changed since.
+/// Formats the default action of a table with its arguments, as in entries files:
+/// `drop(reason: 1)`. `None` if it is not the action `ran`, because it has changed since.
 pub fn default_action_text(
     configuration: &Configuration,
     table: TableId,

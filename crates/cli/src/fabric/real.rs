@@ -12,11 +12,14 @@ use std::time::{Duration, Instant};
 use fabric::Topology;
 use fabric::topology::{CommandSpec, HostId, Link, NodeId, SwitchId};
 use packet::PortId;
-use port::{OpenedPort, ProcessGroup};
+use port::{OpenedPort, PortDriver, ProcessGroup};
 use runtime::observation::PacketObservers;
 use runtime::report::{DeviceReport, PortReport, TableReport};
 use runtime::trace_filter::{PacketFilter, TraceControl, TracedPacket};
-use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
+use runtime::{
+    Forwarder, ForwarderEvent, ForwarderOptions, PortControl, ProcessSetup, StopSources,
+    TakenInterfaces,
+};
 use serde::Serialize;
 use switch::{Change, Device, QueueConfig};
 use trace_format::PacketTrace;
@@ -526,6 +529,15 @@ fn carry(
     let mut controllers = None;
     let mut _name = None;
     if let Some(served) = served {
+        options.ports = Some(PortControl {
+            may_change: false,
+            ports: served.ports,
+            allowed: Vec::new(),
+            io: PortDriver::default(),
+            taken: TakenInterfaces::default(),
+            known: Some(served.channel.known),
+            cpu: Vec::new(),
+        });
         options.inbox = Some(served.channel.inbox);
         ports.push(served.channel.port);
         controllers = Some(served.controllers);

@@ -9,8 +9,8 @@ use crate::out;
 /// Treatment of ports that have no interface when the switch starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MissingPorts {
-    /// Such a port waits for its interface, and others forward meanwhile. If no port has one, and no
-    /// controller can come, the switch does not start.
+    /// Such a port waits for its interface, and others forward meanwhile. If no port has one, and
+    /// no controller can come, the switch does not start.
     #[default]
     Wait,
     /// The switch does not start.
