@@ -16,8 +16,8 @@ use port::{Poller, ProcessGroup, Signal};
 use runtime::ProcessSetup;
 
 use super::capture::LinkCaptures;
-use super::editor::LineEditor;
-use super::prompt::{Answer, Prompt};
+use super::editor::{LineEditor, Words};
+use super::prompt::{Answer, COMMANDS, Prompt};
 use super::real::{self, Extras, Running};
 use super::routing;
 use super::served::Servers;
@@ -225,7 +225,7 @@ fn from_input(
     let input = duplicate.map_err(|error| format!("cannot read standard input: {error}"))?;
     // What is written to a file or a pipe has no escape sequences.
     let mut input = match is_terminal && std::io::stdout().is_terminal() {
-        true => Lines::Edited(LineEditor::start(PROMPT)?),
+        true => Lines::Edited(LineEditor::start(PROMPT, words(topology))?),
         false => Lines::Plain(Input {
             file: File::from(input),
             rest: Vec::new(),
@@ -271,6 +271,16 @@ fn from_input(
                 return Ok(ended);
             }
         }
+    }
+}
+
+/// Returns the words that lines at a terminal are completed with.
+fn words(topology: &Topology) -> Words {
+    let hosts = topology.hosts.iter().map(|host| &host.name);
+    let switches = topology.switches.iter().map(|switch| &switch.name);
+    Words {
+        commands: &COMMANDS,
+        nodes: hosts.chain(switches).cloned().collect(),
     }
 }
 

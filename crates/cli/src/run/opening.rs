@@ -43,11 +43,13 @@ pub(crate) fn open_all(
         }
     });
     let opened: Vec<OpenedPort> = opened.collect::<Result<_, String>>()?;
-    let missing = specs.first().and_then(missing);
-    match missing {
-        Some(missing) if opening.needs_one && opened.iter().all(waits) => Err(missing),
-        _ => Ok(opened),
+    if opening.needs_one
+        && opened.iter().all(waits)
+        && let Some(missing) = specs.first().and_then(missing)
+    {
+        return Err(missing);
     }
+    Ok(opened)
 }
 
 /// Opens a port, with a share for each worker.
