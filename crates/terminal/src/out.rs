@@ -26,22 +26,48 @@ pub fn try_line(line: &str) -> bool {
     try_text(&format!("{line}\n"))
 }
 
-/// Writes a line to standard error, as JSON if the log is JSON. A line that begins with `warning:`,
-/// also after the name of a switch, has that level.
+/// Writes a line to standard error, as JSON if the log is JSON. A diagnostic
+/// (`FILE:LINE: error: ..`) and a warning have their level there.
 pub fn note(line: &str) {
     if !crate::log::is_json() {
         let _ = writeln!(std::io::stderr().lock(), "{line}");
-    } else if is_warning(line) {
-        tracing::warn!(target: "polyplane", "{line}");
-    } else {
-        tracing::info!(target: "polyplane", "{line}");
+        return;
+    }
+    match severity(line) {
+        Some(Severity::Error) => tracing::error!(target: "polyplane", "{line}"),
+        Some(Severity::Warning) => tracing::warn!(target: "polyplane", "{line}"),
+        None => tracing::info!(target: "polyplane", "{line}"),
     }
 }
 
-/// Returns true if a line has the word `warning`, alone or after one name.
-fn is_warning(line: &str) -> bool {
-    let rest = line.split_once(": ").map_or("", |(_, rest)| rest);
-    [line, rest].iter().any(|text| text.starts_with("warning:"))
+/// Severity of a message, by the word in its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Error,
+    Warning,
+}
+
+/// Returns the severity of a message that begins with the word, has it after the name of a switch,
+/// or is a diagnostic.
+fn severity(message: &str) -> Option<Severity> {
+    let first = message.lines().next().unwrap_or_default();
+    let after_name = first.split_once(": ").map_or("", |(_, rest)| rest);
+    let has = |word: &str| {
+        let [colon, code] = [":", "["].map(|mark| format!("{word}{mark}"));
+        let begins = |text: &str| text.starts_with(&colon) || text.starts_with(&code);
+        // The place of a diagnostic ends with a number.
+        let is_placed = |mark: &String| {
+            let mark = format!(": {mark}");
+            let found = first.split_once(mark.as_str());
+            found.is_some_and(|(place, _)| place.ends_with(|c: char| c.is_ascii_digit()))
+        };
+        begins(first) || begins(after_name) || [colon.clone(), code.clone()].iter().any(is_placed)
+    };
+    if has("error") {
+        Some(Severity::Error)
+    } else {
+        has("warning").then_some(Severity::Warning)
+    }
 }
 
 /// Writes an error to standard error. A message that already has the word, because it is or
@@ -93,17 +119,22 @@ pub fn json_line(value: &impl serde::Serialize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_diagnostic, is_warning};
+    use super::{Severity, is_diagnostic, severity};
 
     #[test]
-    fn a_warning_is_known_by_its_first_word() {
-        for (line, is_one) in [
-            ("warning: a.pcapng lacks 3 frames", true),
-            ("s1: warning: port 1: eth1 is gone", true),
-            ("the warning: is late", false),
-            ("port 1: eth1 is up", false),
+    fn a_severity_is_known_by_the_first_line() {
+        let (error, warning) = (Some(Severity::Error), Some(Severity::Warning));
+        for (line, expected) in [
+            ("warning: a.pcapng lacks 3 frames", warning),
+            ("s1: warning: port 1: eth1 is gone", warning),
+            ("error[E0001]: cannot read `a.p4`", error),
+            ("a.p4:1:22: error[E0120]: syntax error\n1 | x", error),
+            ("vPDP red: a.toml:5: error: there is no host x", error),
+            ("a.p4:3:2: warning[W0001]: unused", warning),
+            ("reloaded in 2 ms: same program: error: no", None),
+            ("port 1: eth1 is up\nerror: none", None),
         ] {
-            assert_eq!(is_warning(line), is_one, "{line}");
+            assert_eq!(severity(line), expected, "{line}");
         }
     }
 
