@@ -208,8 +208,8 @@ fn packets_that_find_a_queue_full_are_reported() {
         let mut device = device(engine);
         let queue = QueueConfig {
             depth: 2,
-            bits_per_second: None,
             packets_per_second: Some(10),
+            ..QueueConfig::default()
         };
         device.apply(Change::SetQueue(PortId(1), queue)).unwrap();
         let frames: Vec<Vec<u8>> = (1..=5).map(|number| frame(0, SESSION, number)).collect();

@@ -193,7 +193,7 @@ fn programs_that_replace_each_other_lose_overtake_and_mix_no_packet() {
         let slow = QueueConfig {
             depth: 1 << 20,
             packets_per_second: Some(20_000),
-            bits_per_second: None,
+            ..QueueConfig::default()
         };
         changed.apply(Change::SetQueue(PortId(7), slow)).unwrap();
         let replica = |port| switch::Replica {

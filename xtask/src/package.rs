@@ -35,7 +35,7 @@ as() {
 config=/usr/share/doc/polyplane/example.toml
 as polyplane --version
 as polyplane config check $config
-as polyplane demo --megabytes 1 --seconds 20
+as polyplane demo --megabytes 1
 mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -s /usr/lib/systemd/system/polyplane@.service \
     /etc/systemd/system/multi-user.target.wants/polyplane@edge.service
@@ -147,7 +147,8 @@ impl Package {
                 },
             };
             let goal = match to.ends_with('/') {
-                true => goal.join(source.file_name().unwrap_or_default()),
+                // A program of another name is installed as the package's.
+                true => goal.join(Path::new(from).file_name().unwrap_or_default()),
                 false => goal,
             };
             install(&source, &goal, mode)?;

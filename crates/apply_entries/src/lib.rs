@@ -15,6 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 use entries::{EntriesFile, EntryAction, EntryError, StatementPlace, TableEntry, Update};
@@ -23,7 +24,7 @@ use packet::{Nanos, PortId};
 use support::count::are_of;
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
-    QueueConfig, Replica, UndoSteps,
+    PriorityQueueConfig, QueueConfig, Replica, UndoSteps,
 };
 
 /// Applies an update to the device. Returns the id of the entry that it adds, if it adds one.
@@ -249,12 +250,28 @@ fn change(device: &Device, update: &Update) -> Change {
         } => Change::SetExpireProfile(*profile, timeout_ns.map(Nanos)),
         Update::Queue(queue) => {
             let first = QueueConfig::default();
-            let config = QueueConfig {
-                depth: queue.depth.map_or(first.depth, |depth| depth as usize),
-                bits_per_second: queue.bits_per_second,
-                packets_per_second: queue.packets_per_second,
-            };
-            Change::SetQueue(PortId(queue.port), config)
+            let port = PortId(queue.port);
+            let mut config = device.queue(port);
+            match queue.priority {
+                Some(priority) => {
+                    if let Some(own) = config.priorities.get_mut(usize::from(priority)) {
+                        *own = PriorityQueueConfig {
+                            depth: queue.depth.and_then(NonZeroU32::new),
+                            bits_per_second: queue.bits_per_second.and_then(NonZeroU64::new),
+                            packets_per_second: queue.packets_per_second.and_then(NonZeroU64::new),
+                        };
+                    }
+                }
+                None => {
+                    config = QueueConfig {
+                        depth: queue.depth.map_or(first.depth, |depth| depth as usize),
+                        bits_per_second: queue.bits_per_second,
+                        packets_per_second: queue.packets_per_second,
+                        priorities: config.priorities,
+                    }
+                }
+            }
+            Change::SetQueue(port, config)
         }
         Update::HashCrc { bits, crc } => {
             let mut parameters = (*device.configuration().hash).clone();

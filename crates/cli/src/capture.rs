@@ -1,6 +1,7 @@
-//! Captures of a running switch: its frames at ports in a pcapng file, which a thread writes.
+//! Captures of a running switch: its frames at ports in a pcapng file, or in one for each port,
+//! which a thread writes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,18 +28,21 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of captures of one device in a directory.
 const MAX_FILES: u32 = 10_000;
 
+/// Maximum number of captured bytes of a frame.
+const MAX_SNAP: u32 = 65_535;
+
 /// Options of captures.
 #[derive(Args, Clone)]
 pub(crate) struct CaptureOptions {
     /// Capture the frames at the ports in a pcapng file in this directory, with their direction
     /// and drop reason (docs/reference/ports.md).
     #[arg(long = "pcap", value_name = "DIR")]
-    directory: Option<PathBuf>,
+    directory: Option<std::path::PathBuf>,
     /// Capture only frames that this describes, as for --trace.
     #[arg(long, value_name = "FILTER", requires = "directory")]
     pcap_filter: Option<PacketFilter>,
     /// Capture at most this number of bytes of a frame.
-    #[arg(long, value_name = "BYTES", requires = "directory", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    #[arg(long, value_name = "BYTES", requires = "directory", default_value_t = MAX_SNAP, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SNAP)))]
     pcap_snaplen: u32,
     /// Capture at most this number of frames a second.
     #[arg(long, value_name = "FRAMES", requires = "directory", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -78,7 +82,15 @@ pub(crate) struct RunningCapture {
     shared: Arc<Shared>,
     sender: SyncSender<ToWriter>,
     thread: JoinHandle<()>,
-    path: PathBuf,
+    /// The file, or what the files have in common.
+    name: String,
+}
+
+/// Choice of the frames that are captured.
+struct Selection {
+    filter: PacketFilter,
+    limits: ObserverLimits,
+    snap_len: u32,
 }
 
 impl RunningCapture {
@@ -95,8 +107,7 @@ impl RunningCapture {
         let Some(directory) = &options.directory else {
             return Ok(None);
         };
-        let made = std::fs::create_dir_all(directory);
-        made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        make_directory(directory)?;
         let mut writer = create(directory, name)?;
         let interfaces = observers.ports().all();
         for (_, name) in &interfaces {
@@ -104,41 +115,91 @@ impl RunningCapture {
         }
         // Shows at the start whether the file can be written.
         writer.flush().map_err(|error| error.to_string())?;
-        let path = writer.path().to_owned();
-        out::note(&format!("frames are captured in {}", path.display()));
-        let (sender, frames) = mpsc::sync_channel(MAX_WAITING);
-        let shared = Arc::<Shared>::default();
+        let path = writer.path().display().to_string();
+        out::note(&format!("frames are captured in {path}"));
         let filter = options.pcap_filter.clone();
-        let filter = filter.unwrap_or_else(PacketFilter::all);
-        let limits = ObserverLimits {
-            packets: None,
-            rate: options.pcap_rate,
+        let selection = Selection {
+            filter: filter.unwrap_or_else(PacketFilter::all),
+            limits: ObserverLimits {
+                packets: None,
+                rate: options.pcap_rate,
+            },
+            snap_len: options.pcap_snaplen,
         };
-        let give = give(&shared, &sender, observers.ports());
-        let snap_len = options.pcap_snaplen as usize;
-        let observer = Observer::of_frames(filter, None, limits, snap_len, give);
-        let guard = observers.add(observer).map_err(|error| error.to_string())?;
-        *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         let file = CaptureFile {
             writer,
+            port: None,
             interfaces,
             snap_len: options.pcap_snaplen,
-            max_bytes: options.pcap_size << 20,
+            max_bytes: Some(options.pcap_size << 20),
         };
+        RunningCapture::begin(path, vec![file], selection, observers).map(Some)
+    }
+
+    /// Begins to capture all frames at some ports, each in its own file. `name` is that of all
+    /// files in messages.
+    ///
+    /// # Errors
+    /// The operating system provides no thread.
+    pub(crate) fn start_ports(
+        name: String,
+        files: Vec<PortFile>,
+        observers: &Arc<PacketObservers>,
+    ) -> Result<RunningCapture, String> {
+        let selection = Selection {
+            filter: PacketFilter::all(),
+            limits: ObserverLimits {
+                packets: None,
+                rate: u64::MAX,
+            },
+            snap_len: MAX_SNAP,
+        };
+        let files = files.into_iter().map(|PortFile { port, mut writer }| {
+            let name = observers.ports().name(port);
+            writer.add_interface(&name, MAX_SNAP);
+            CaptureFile {
+                writer,
+                port: Some(port),
+                interfaces: vec![(port, name)],
+                snap_len: MAX_SNAP,
+                max_bytes: None,
+            }
+        });
+        RunningCapture::begin(name, files.collect(), selection, observers)
+    }
+
+    fn begin(
+        name: String,
+        files: Vec<CaptureFile>,
+        selection: Selection,
+        observers: &Arc<PacketObservers>,
+    ) -> Result<RunningCapture, String> {
+        let (sender, frames) = mpsc::sync_channel(MAX_WAITING);
+        let shared = Arc::<Shared>::default();
+        let own: Option<Vec<PortId>> = files.iter().map(|file| file.port).collect();
+        let give = give(&shared, &sender, observers.ports(), own);
+        let Selection {
+            filter,
+            limits,
+            snap_len,
+        } = selection;
+        let observer = Observer::of_frames(filter, None, limits, snap_len as usize, give);
+        let guard = observers.add(observer).map_err(|error| error.to_string())?;
+        *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread.spawn({
             let shared = Arc::clone(&shared);
-            move || file.write_all(&frames, &shared)
+            move || write_all(files, &frames, &shared)
         });
-        Ok(Some(RunningCapture {
+        Ok(RunningCapture {
             shared,
             sender,
             thread: thread.map_err(|error| format!("cannot start a thread: {error}"))?,
-            path,
-        }))
+            name,
+        })
     }
 
-    /// Completes the file. Must be called when the switch has stopped. Says what the file lacks.
+    /// Completes the files. Must be called when the switch has stopped. Says what they lack.
     pub(crate) fn finish(self) {
         let skipped = self.shared.stop();
         // The thread may have ended.
@@ -147,8 +208,36 @@ impl RunningCapture {
             std::panic::resume_unwind(panic);
         }
         if let Some(lack) = lack(skipped) {
-            out::note(&format!("warning: {} {lack}", self.path.display()));
+            out::note(&format!("warning: {} {lack}", self.name));
         }
+    }
+}
+
+/// Creates a directory of captures if it does not exist.
+///
+/// # Errors
+/// It cannot be created.
+pub(crate) fn make_directory(directory: &Path) -> Result<(), String> {
+    let made = std::fs::create_dir_all(directory);
+    made.map_err(|error| format!("cannot make {}: {error}", directory.display()))
+}
+
+/// A file of the frames at one port.
+pub(crate) struct PortFile {
+    port: PortId,
+    writer: PcapngWriter,
+}
+
+impl PortFile {
+    /// Creates a file, or replaces one.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn create(path: &Path, port: PortId) -> Result<PortFile, String> {
+        let mut writer = PcapngWriter::create(path).map_err(|error| error.to_string())?;
+        // Shows at the start whether the file can be written.
+        writer.flush().map_err(|error| error.to_string())?;
+        Ok(PortFile { port, writer })
     }
 }
 
@@ -158,14 +247,19 @@ fn lack(skipped: u64) -> Option<String> {
     (skipped > 0).then(|| format!("lacks {frames}, which came faster than captures may grow"))
 }
 
-/// Returns the function that gives frames to the thread that writes. It never waits.
+/// Returns the function that gives frames to the thread that writes, those of all ports or of some.
+/// It never waits.
 fn give(
     shared: &Arc<Shared>,
     sender: &SyncSender<ToWriter>,
     ports: &Arc<ObservedPorts>,
+    own: Option<Vec<PortId>>,
 ) -> impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static {
     let (shared, sender, ports) = (Arc::clone(shared), sender.clone(), Arc::clone(ports));
     move |frame| {
+        if own.as_ref().is_some_and(|own| !own.contains(&frame.port)) {
+            return Taken::Yes;
+        }
         let bytes = frame.bytes.len();
         let has_room = shared.waiting.fetch_add(bytes, AcqRel) + bytes <= MAX_WAITING_BYTES;
         let name = ports.name(frame.port);
@@ -201,63 +295,82 @@ fn create(directory: &Path, name: &str) -> Result<PcapngWriter, String> {
 /// A file of a capture.
 struct CaptureFile {
     writer: PcapngWriter,
+    /// The port of which it has the frames; all ports without one.
+    port: Option<PortId>,
     /// Ports with their names, by index of the interface. A port that was removed and added again
     /// may have several.
     interfaces: Vec<(PortId, Arc<str>)>,
     snap_len: u32,
-    max_bytes: u64,
+    max_bytes: Option<u64>,
 }
 
-impl CaptureFile {
-    /// Writes frames until the switch stops, the file is full, or it cannot be written. The switch
-    /// goes on in any case.
-    fn write_all(mut self, frames: &Receiver<ToWriter>, shared: &Shared) {
-        let mut next_flush = Instant::now() + FLUSH_EVERY;
-        loop {
-            let pause = next_flush.saturating_duration_since(Instant::now());
-            let written = match frames.recv_timeout(pause) {
-                Ok(ToWriter::Frame(frame, name)) => {
-                    shared.waiting.fetch_sub(frame.bytes.len(), AcqRel);
-                    self.write(&frame, &name)
+/// Writes frames until the switch stops, or no file takes more: it is full, or cannot be written.
+/// The switch goes on in any case.
+fn write_all(mut files: Vec<CaptureFile>, frames: &Receiver<ToWriter>, shared: &Shared) {
+    let mut next_flush = Instant::now() + FLUSH_EVERY;
+    while !files.is_empty() {
+        let pause = next_flush.saturating_duration_since(Instant::now());
+        match frames.recv_timeout(pause) {
+            Ok(ToWriter::Frame(frame, name)) => {
+                shared.waiting.fetch_sub(frame.bytes.len(), AcqRel);
+                let takes = |file: &CaptureFile| file.port.is_none_or(|port| port == frame.port);
+                if let Some(at) = files.iter().position(takes) {
+                    let written = files[at].write(&frame, &name);
+                    end_if_over(&mut files, at, written, shared);
                 }
-                Err(RecvTimeoutError::Timeout) => Ok(()),
-                Ok(ToWriter::End) | Err(RecvTimeoutError::Disconnected) => {
-                    if let Err(error) = self.writer.flush() {
-                        self.note_end(&error, 0);
-                    }
-                    return;
-                }
-            };
-            let is_due = Instant::now() >= next_flush;
-            let written = written.and_then(|()| match is_due {
-                true => {
-                    next_flush = Instant::now() + FLUSH_EVERY;
-                    self.writer.flush()
-                }
-                false => Ok(()),
-            });
-            if let Err(error) = written {
-                return self.note_end(&error, shared.stop());
             }
-            if self.writer.bytes() >= self.max_bytes {
-                let skipped = shared.stop();
-                match self.writer.flush() {
-                    Ok(()) => {
-                        let lack =
-                            lack(skipped).map_or(String::new(), |lack| format!(" and {lack}"));
-                        out::note(&format!(
-                            "{} has {}{lack}; no more is captured, the switch goes on",
-                            self.writer.path().display(),
-                            amount::bytes(self.writer.bytes())
-                        ));
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(ToWriter::End) | Err(RecvTimeoutError::Disconnected) => {
+                for file in &mut files {
+                    if let Err(error) = file.writer.flush() {
+                        file.note_end(&error, 0);
                     }
-                    Err(error) => self.note_end(&error, skipped),
                 }
                 return;
             }
         }
+        if Instant::now() >= next_flush {
+            next_flush = Instant::now() + FLUSH_EVERY;
+            for at in (0..files.len()).rev() {
+                let flushed = files[at].writer.flush();
+                end_if_over(&mut files, at, flushed, shared);
+            }
+        }
     }
+}
 
+/// Ends a file, with a line, if it could not be written or is full.
+fn end_if_over(
+    files: &mut Vec<CaptureFile>,
+    at: usize,
+    written: Result<(), PcapWriteError>,
+    shared: &Shared,
+) {
+    let file = &mut files[at];
+    let is_full = file.max_bytes.is_some_and(|max| file.writer.bytes() >= max);
+    if written.is_ok() && !is_full {
+        return;
+    }
+    let mut file = files.swap_remove(at);
+    // What is skipped belongs to all files: without any, no more is captured.
+    let skipped = match files.is_empty() {
+        true => shared.stop(),
+        false => 0,
+    };
+    match written.and_then(|()| file.writer.flush()) {
+        Ok(()) => {
+            let lack = lack(skipped).map_or(String::new(), |lack| format!(" and {lack}"));
+            out::note(&format!(
+                "{} has {}{lack}; no more is captured, the switch goes on",
+                file.writer.path().display(),
+                amount::bytes(file.writer.bytes())
+            ));
+        }
+        Err(error) => file.note_end(&error, skipped),
+    }
+}
+
+impl CaptureFile {
     fn write(&mut self, frame: &CapturedFrame, name: &Arc<str>) -> Result<(), PcapWriteError> {
         let mut known = self.interfaces.iter();
         let interface = known.position(|(port, own)| (*port, own) == (frame.port, name));

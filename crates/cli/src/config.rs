@@ -4,14 +4,14 @@
 //! The options are those of the command line, by their definitions there: a file becomes words of
 //! the command line, which are then parsed as if they were typed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, Args, Command, Subcommand};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory, Subcommand};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use toml_file::{FileError, FileMistake, Mistakes, Spanned, nearest_name, parse};
@@ -37,6 +37,69 @@ pub(crate) struct ConfigOption {
     /// the command line take the place of those of the file (docs/reference/config-file.md).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+}
+
+impl ConfigOption {
+    /// Returns the options of the file as they are now, with which later ones can be compared; none
+    /// without a file. `command` is the command that they are for.
+    ///
+    /// # Errors
+    /// The mistakes of the file.
+    pub(crate) fn watch(&self, command: &'static str) -> Result<Option<ConfigWatch>, String> {
+        let Some(path) = &self.config else {
+            return Ok(None);
+        };
+        let typed: Vec<OsString> = std::env::args_os().collect();
+        let (path, begun) = (path.clone(), BTreeMap::new());
+        let mut watch = ConfigWatch {
+            command,
+            path,
+            typed,
+            begun,
+        };
+        watch.begun = watch.read()?;
+        Ok(Some(watch))
+    }
+}
+
+/// The options of a file with which a switch has begun.
+pub(crate) struct ConfigWatch {
+    command: &'static str,
+    path: PathBuf,
+    /// The command line.
+    typed: Vec<OsString>,
+    /// Words of the command line by key, for the options that the command line does not have.
+    begun: BTreeMap<String, Vec<OsString>>,
+}
+
+impl ConfigWatch {
+    fn read(&self) -> Result<BTreeMap<String, Vec<OsString>>, String> {
+        let cli = crate::Cli::command();
+        let file = ConfigFile::read(&cli, &self.path, Some(self.command))?;
+        let own = file.untyped(&cli, &self.typed).into_iter();
+        Ok(own
+            .map(|setting| (setting.key.clone(), setting.words.clone()))
+            .collect())
+    }
+
+    /// Reads the file again. Returns the keys of the options that have changed, in a sentence.
+    ///
+    /// # Errors
+    /// The mistakes of the file.
+    pub(crate) fn changed(&self) -> Result<Option<String>, String> {
+        let now = self.read()?;
+        let keys: BTreeSet<&String> = self.begun.keys().chain(now.keys()).collect();
+        let changed = keys
+            .into_iter()
+            .filter(|key| self.begun.get(*key) != now.get(*key));
+        let changed: Vec<String> = changed.map(|key| format!("`{key}`")).collect();
+        let file = self.path.display();
+        let has = if changed.len() == 1 { "has" } else { "have" };
+        Ok((!changed.is_empty()).then(|| {
+            let keys = changed.join(", ");
+            format!("{keys} of {file} {has} changed: restart the switch to use that")
+        }))
+    }
 }
 
 #[derive(Args)]
@@ -321,6 +384,19 @@ impl ConfigFile {
     /// Returns the words of a command line with those of the file after the name of the command.
     /// Options that the command line has are left out of the file.
     pub(crate) fn insert_into(&self, cli: &Command, words: &[OsString]) -> Vec<OsString> {
+        let own = self.untyped(cli, words).into_iter();
+        let own = own.flat_map(|setting| setting.words.iter().cloned());
+        let (first, rest) = words.split_at(words.len().min(2));
+        first
+            .iter()
+            .cloned()
+            .chain(own)
+            .chain(rest.iter().cloned())
+            .collect()
+    }
+
+    /// Returns the options of the file that a command line does not have.
+    fn untyped(&self, cli: &Command, words: &[OsString]) -> Vec<&Setting> {
         let lenient = cli.clone().ignore_errors(true);
         let typed = lenient.try_get_matches_from(words).ok();
         let typed = typed.as_ref().and_then(|typed| typed.subcommand());
@@ -331,15 +407,7 @@ impl ConfigFile {
             })
         };
         let settings = self.settings.iter();
-        let own = settings.filter(|setting| !is_typed(&setting.id));
-        let own = own.flat_map(|setting| setting.words.iter().cloned());
-        let (first, rest) = words.split_at(words.len().min(2));
-        first
-            .iter()
-            .cloned()
-            .chain(own)
-            .chain(rest.iter().cloned())
-            .collect()
+        settings.filter(|setting| !is_typed(&setting.id)).collect()
     }
 
     /// Describes an error of the command line by the place in the file that it comes from, if it

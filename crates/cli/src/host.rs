@@ -21,7 +21,7 @@ use crate::config::ConfigOption;
 use crate::engine::Choice;
 use crate::listen::Guard;
 use crate::log::{self, Verbosity};
-use crate::run::{self, Workers};
+use crate::run::{self, MissingPorts, PortOpening, Workers};
 use crate::service::{CertificateFiles, Reload, Service};
 use crate::state::Keeping;
 use crate::{Ended, out};
@@ -57,6 +57,9 @@ pub(crate) struct Options {
     /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
+    /// Treatment of ports without an interface at the start.
+    #[arg(long, value_name = "TREATMENT", value_enum, default_value_t)]
+    missing_ports: MissingPorts,
     #[command(flatten)]
     workers: Workers,
     /// Share each worker's processor by the weights of virtual data planes while they want more
@@ -148,10 +151,13 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         guard: options.guard.clone(),
         address: options.address,
     };
-    let workers = options.workers.number();
-    let open = |spec| run::open(spec, options.io, workers);
-    let opened: Result<Vec<_>, String> = options.ports.iter().map(open).collect();
-    let opened = opened?;
+    let opening = PortOpening {
+        io: options.io,
+        missing: options.missing_ports,
+        workers: options.workers.number(),
+        needs_one: true,
+    };
+    let opened = run::open_all(&options.ports, &opening)?;
     run::tell_ports("", &opened);
     let specs: Vec<String> = options.ports.iter().map(PortSpec::to_string).collect();
     out::note(&format!(
@@ -174,7 +180,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let _metrics = run::serve_metrics(options.metrics, vec![control_loop.metrics()])?;
     let capture = RunningCapture::start(&options.capture, "switch", control_loop.observers())?;
     let status = format!("virtual data planes on {}", specs.join(", "));
-    let reload = Reload::new(Some(certificates), None);
+    let reload = Reload::new(Some(certificates), None, options.config.watch("host")?);
     let service = Service::start(early, reload, vec![early.turns()], &status)?;
     let ended = control_loop.run(early, &mut show);
     service.stop();
@@ -201,7 +207,9 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// # Errors
 /// The first error.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
-    check_files(options).map(drop)
+    check_files(options)?;
+    run::warn_of_missing(&options.ports);
+    Ok(())
 }
 
 /// Returns the address with its certificates. They, the ports and the address for metrics are

@@ -1,5 +1,6 @@
 //! `polyplane run`: a switch on real interfaces.
 
+mod opening;
 mod tracer;
 
 use std::net::SocketAddr;
@@ -30,7 +31,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::args::{Io, MAX_WORKERS, Setup, Source};
 use crate::capture::{CaptureOptions, RunningCapture};
-use crate::config::ConfigOption;
+use crate::config::{ConfigOption, ConfigWatch};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
@@ -41,6 +42,7 @@ use crate::offload::arguments::{OffloadArguments, OffloadPorts, roles};
 use crate::service::{CertificateFiles, DeviceFiles, Reload, Service};
 use crate::state::Keeping;
 use crate::{Ended, amount, compile, configure, out};
+pub(crate) use opening::{MissingPorts, PortOpening, open, open_all, tell_ports, warn_of_missing};
 use tracer::Tracer;
 
 /// Interval between updates of the live counters.
@@ -118,6 +120,9 @@ pub(crate) struct DeviceProcessor {
     /// Packet I/O of ports on interfaces.
     #[arg(long, value_enum, default_value_t)]
     io: Io,
+    /// Treatment of ports without an interface at the start.
+    #[arg(long, value_name = "TREATMENT", value_enum, default_value_t)]
+    missing_ports: MissingPorts,
     #[command(flatten)]
     workers: Workers,
     #[command(flatten)]
@@ -343,6 +348,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let reload = ReloadFiles {
         certificates,
         device: Some(files),
+        config: options.config.watch("run")?,
     };
     carry(vec![carried], habits, carrying, (early, Some(reload)))
 }
@@ -353,6 +359,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// The first error of a file, with its place.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
     check_options(options)?;
+    warn_of_missing(&options.ports);
     let files = DeviceFiles::new(&options.source, &options.setup, options.choice, Vec::new());
     check_program(options, files.read()?.device.wanted.program())
 }
@@ -452,6 +459,8 @@ pub(crate) struct ReloadFiles {
     pub(crate) certificates: Option<CertificateFiles>,
     /// Of the only device.
     pub(crate) device: Option<DeviceFiles>,
+    /// The file of options.
+    pub(crate) config: Option<ConfigWatch>,
 }
 
 /// Forwards packets on devices, each with its worker configuration, until an event ends it. Then
@@ -486,7 +495,7 @@ pub(crate) fn carry(
     let _metrics = serve_metrics(options.metrics, sources)?;
     let reload = files.map(|files| {
         let device = files.device.zip(reloads.pop());
-        Reload::new(files.certificates, device)
+        Reload::new(files.certificates, device, files.config)
     });
     if are_several {
         // The loop that takes signals is another one.
@@ -613,9 +622,13 @@ impl Round {
         for spec in ports {
             configure::check_port(carried.device.program(), spec.id)?;
         }
-        let open = |spec| open(spec, options.io, options.workers());
-        let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
-        let mut opened = opened?;
+        let opening = PortOpening {
+            io: options.io,
+            missing: options.missing_ports,
+            workers: options.workers(),
+            needs_one: carried.control.is_none(),
+        };
+        let mut opened = open_all(ports, &opening)?;
         announce(&carried, options, &opened, is_one_of_several);
         let mut controllers = Vec::new();
         let mut known = None;
@@ -646,6 +659,7 @@ impl Round {
             taken.take(spec).map_err(|error| error.to_string())?;
         }
         let changes = carried.changes.map(|changes| PortControl {
+            may_change: true,
             ports: ports.to_vec(),
             allowed: changes.port_allow,
             io: options.io.into(),
@@ -712,25 +726,6 @@ impl Round {
         match ending {
             Ending::NoPortLeft => Err("no port is left to carry anything".to_owned()),
             Ending::Stopped(_) | Ending::Done => Ok(Ended::Well),
-        }
-    }
-}
-
-/// Opens a port, with a share for each worker.
-///
-/// # Errors
-/// The port cannot be opened. The message names it.
-pub(crate) fn open(spec: &PortSpec, io: Io, workers: usize) -> Result<OpenedPort, String> {
-    let opened = port::open_kept(spec, io.into(), workers);
-    opened.map_err(|e| format!("port {}: {e}", spec.id))
-}
-
-/// Prints the packet I/O method of each port.
-pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
-    for OpenedPort { shares, how } in opened {
-        if let Some(port) = shares.first() {
-            let (id, name) = (port.id(), port.name());
-            out::note(&format!("{which}port {id}: {name} by {how}"));
         }
     }
 }

@@ -278,6 +278,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     let files = ReloadFiles {
         certificates: Some(certificates),
         device: None,
+        config: options.config.watch("serve")?,
     };
     let carried = carried.collect();
     run::carry(carried, habits, &options.carrying, (early, Some(files)))
@@ -296,7 +297,8 @@ pub(crate) fn check(options: &Options) -> Result<(), String> {
         true => &only[..],
         false => &options.devices[..],
     };
-    check_options(options, devices)?;
+    let (_, dealt) = check_options(options, devices)?;
+    dealt.iter().for_each(|ports| run::warn_of_missing(ports));
     let config = DeviceConfig::default();
     for spec in devices {
         let empty = driver::compile_text("empty.p4", EMPTY_PROGRAM)?;

@@ -9,6 +9,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use lab::{Directory, Said, polyplane, said};
+use packet::Frame;
+use port::PcapReader;
 
 /// A router as the tutorials have one: it forwards by the longest prefix and sets MAC addresses.
 const PROGRAM: &str = r#"
@@ -158,10 +160,15 @@ fn unchanged_files_become_a_network_in_which_hosts_reach_each_other() {
         said.err
     );
     for file in ["upah1_upas1-p1", "upas1-p2_upas2-p2", "upas2-p1_upah2"] {
-        let path = format!("{captures}/{file}.pcap");
-        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        // Requests and replies of 98 bytes, after the header of the file.
-        assert!(bytes.len() > 24 + 4 * 98, "{path}: {} bytes", bytes.len());
+        let path = format!("{captures}/{file}.pcapng");
+        let mut reader = PcapReader::open(path.as_ref()).unwrap();
+        let (mut frame, mut echoes) = (Frame::new(), 0);
+        while reader.read(&mut frame).unwrap().is_some() {
+            let bytes = frame.bytes();
+            echoes += usize::from(bytes[12..14] == [8, 0] && bytes[23] == 1);
+        }
+        // Each ping has a request and a reply.
+        assert!(echoes >= 4, "{path}: {echoes}");
     }
 }
 
@@ -254,6 +261,11 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
         "upgs1 add 'routes { hdr.ipv4.dst: 10.9.1.0/24 } -> forward(mac: 1, port: 3)'",
         "upgs1 add routes { hdr.ipv4.dst: 10.9.2.0/24 } -> forward(mac: 1, port: 4)",
         "upgs1 show routes",
+        "upgs1 add queue port 1 priority 3 rate 5000",
+        "upgs1 dump",
+        "upgs1 port list",
+        "upgs1 port remove 1",
+        "upgs1 drops",
         "upgs1 add 'routes",
         "pingall 3",
         "iperf upgh1",
@@ -268,6 +280,8 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
         "port: 3",
         "10.9.2.0/24",
         "port: 4",
+        "queue port 1 priority 3 rate 5000\n",
+        "port 2  s0p2  up",
         "icmp_seq=1",
     ] {
         assert!(
@@ -280,6 +294,7 @@ fn switch_commands_have_quotes_and_statements_without_quotes() {
     for part in [
         "a quote in `add 'routes` has no end",
         "write pingall alone",
+        "they are those of its topology",
         "write iperf H1 H2 [SECONDS]",
     ] {
         assert!(said.err.contains(part), "{part}\n{}", said.err);
@@ -490,4 +505,74 @@ fn missing_and_wrong_files_of_a_topology_are_named() {
     std::fs::remove_file(&program).unwrap();
     dir.with("s2-commands.txt", COMMANDS);
     refused(&["fabric", "show", &topology], "--program FILE.p4");
+}
+
+/// Starts a command with a terminal of its own, of which the other end is returned.
+fn at_a_terminal(command: &mut Command) -> (std::process::Child, std::fs::File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let theirs = options.read(true).write(true).open(name).unwrap();
+    command.stdin(theirs.try_clone().unwrap());
+    command.stdout(theirs).stderr(Stdio::piped());
+    (command.spawn().unwrap(), ours.into())
+}
+
+#[test]
+fn lines_at_a_terminal_are_edited_and_come_again() {
+    let (dir, topology) = tutorial("up-edit", "upe");
+    let said = up(&dir, &topology, &["-c", "quit"]);
+    if said.is_none() {
+        return;
+    }
+    let mut command = polyplane();
+    command.args(["fabric", "up", &dir.file("up.toml"), "--engine", "interp"]);
+    command.env("TERM", "xterm");
+    let (mut child, terminal) = at_a_terminal(&mut command);
+    let mut keys = terminal.try_clone().unwrap();
+    let (sender, written) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut terminal, mut chunk) = (terminal, [0; 4096]);
+        // The last read fails: the other end is closed.
+        while let Ok(count @ 1..) = terminal.read(&mut chunk) {
+            if sender.send(chunk[..count].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut seen = String::new();
+    let mut expect = |text: &str| {
+        let begin = Instant::now();
+        loop {
+            if let Some(at) = seen.find(text) {
+                seen.drain(..at + text.len());
+                return;
+            }
+            let chunk = written.recv_timeout(Duration::from_secs(30));
+            let chunk = chunk.unwrap_or_else(|error| panic!("no {text:?}: {error}: {seen}"));
+            seen.push_str(&String::from_utf8_lossy(&chunk));
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "no {text:?}: {seen}"
+            );
+        }
+    };
+    expect("polyplane> ");
+    // The letter too many is taken away.
+    keys.write_all(b"sh echo onex\x7f\r").unwrap();
+    expect("\none");
+    expect("polyplane> ");
+    // The line before comes again by the key for it.
+    keys.write_all(b"\x1b[A more\r").unwrap();
+    expect("\none more");
+    expect("polyplane> ");
+    // Ctrl-C takes a line away, and Ctrl-D ends the network.
+    keys.write_all(b"sh echo two\x03").unwrap();
+    expect("polyplane> ");
+    keys.write_all(b"\x04").unwrap();
+    expect("switch upes1: ");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

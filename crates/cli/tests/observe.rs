@@ -260,6 +260,35 @@ fn a_capture_has_each_frame_with_its_port_direction_and_drop_reason() {
 }
 
 #[test]
+fn drops_are_listed_by_reason_and_a_trace_ends_after_its_time() {
+    let mut router = Router::start("drops", &[]);
+    let (control, bad) = (router.control.clone(), to_nowhere(8));
+    let ctl = |words: &[&str]| said(&[&["ctl"], words, &["--addr", &control]].concat());
+    assert_eq!(ctl(&["drops"]).out, "no packet was dropped\n");
+    for _ in 0..3 {
+        router.send(0, &bad);
+    }
+    // The frame after them shows that they were processed.
+    router.send(0, &to_other_host(0, 60, 7));
+    router.receive(1);
+    let begin = Instant::now();
+    let json = loop {
+        let json: serde_json::Value = serde_json::from_str(&ctl(&["drops", "--json"]).out).unwrap();
+        // Workers publish their counts every few milliseconds.
+        if json["dropped"][0]["packets"] == 3 || begin.elapsed() > SOON {
+            break json;
+        }
+    };
+    assert_eq!(json["dropped"][0]["reason"], "ingress_drop", "{json}");
+    assert_eq!(json["ports"][1]["dropped"], serde_json::json!([]), "{json}");
+    assert_eq!(ctl(&["drops"]).out, "switch  ingress_drop  3 packets\n");
+    let traced = ctl(&["trace", "arp", "--seconds", "1"]);
+    assert_eq!(traced.status, Some(0), "{}", traced.err);
+    assert_eq!(traced.out, "");
+    router.stop();
+}
+
+#[test]
 fn a_captured_frame_is_the_frame_on_the_wire() {
     let Some(mut cables) = Cables::new(2) else {
         return;

@@ -513,6 +513,53 @@ fn certificates_are_read_again_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
+fn options_that_a_reload_does_not_apply_are_named_and_lines_have_their_levels() {
+    let mut switch = Switch::start("reload-options", "log = 'json,info'\n");
+    let path = switch.directory.file("a.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let level = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["level"].as_str().unwrap().to_owned()
+    };
+    std::fs::write(&path, format!("{before}workers = 2\nspin = 5\n")).unwrap();
+    let line = switch.reload();
+    assert!(line.contains("same program, no other change"), "{line}");
+    assert_eq!(level(&line), "INFO");
+    let line = switch.lines_to("a.toml").pop().unwrap();
+    assert!(line.contains("`spin`, `workers` of "), "{line}");
+    assert!(line.contains("restart the switch"), "{line}");
+    assert_eq!(level(&line), "WARN");
+    std::fs::write(&path, format!("{before}workers = 2\nspun = 5\n")).unwrap();
+    let line = switch.reload();
+    assert!(
+        line.contains("not reloaded, nothing is changed: "),
+        "{line}"
+    );
+    assert!(
+        line.contains("a.toml:9: error: unknown key `spun`"),
+        "{line}"
+    );
+    assert_eq!(level(&line), "ERROR");
+    std::fs::write(&path, &before).unwrap();
+    let line = switch.reload();
+    assert!(line.contains("\"reloaded in"), "{line}");
+    switch.finish();
+}
+
+#[test]
+fn a_check_warns_of_interfaces_that_do_not_exist_now() {
+    let directory = Directory::new("reload-interfaces");
+    let program = example("router/router.p4");
+    let text = format!("command = 'run'\nprogram = '{program}'\nport = ['0=lo', '1=none0']\n");
+    let config = directory.with("a.toml", text);
+    let checked = said(&["config", "check", &config]);
+    assert_eq!(checked.status, Some(0), "{}", checked.err);
+    let expected = "warning: port 1: there is no network interface \"none0\"";
+    assert!(checked.err.starts_with(expected), "{}", checked.err);
+    assert_eq!(checked.err.lines().count(), 1, "{}", checked.err);
+}
+
+#[test]
 fn wrong_configuration_has_an_exit_status_of_its_own() {
     let directory = Directory::new("reload-config");
     let program = example("router/router.p4");

@@ -369,10 +369,10 @@ fn a_removed_interface_is_told_and_the_last_one_ends_it() {
     let mut rtnl = bench.cables.switch.rtnl().unwrap();
     rtnl.delete_link("port1").unwrap();
     let line = lines.next();
-    assert!(line.starts_with("port 1: port1 is gone"), "{line}");
+    assert!(line.starts_with("warning: port 1: port1 is gone"), "{line}");
     rtnl.delete_link("port0").unwrap();
     let line = lines.next();
-    assert!(line.starts_with("port 0: port0 is gone"), "{line}");
+    assert!(line.starts_with("warning: port 0: port0 is gone"), "{line}");
     let (status, report) = finish(running);
     assert_eq!(status, Some(1));
     assert_eq!(lines.next(), "error: no port is left to carry anything\n");
@@ -389,7 +389,7 @@ fn an_interface_that_was_made_again_carries_again_and_counts_go_on() {
         assert!(bench.carries(0, 1));
         bench.cables.renew(1);
         let line = lines.next();
-        assert!(line.starts_with("port 1: port1 is gone"), "{line}");
+        assert!(line.starts_with("warning: port 1: port1 is gone"), "{line}");
         let line = lines.next();
         assert!(line.starts_with("port 1: port1 is back, by AF_"), "{line}");
         assert!(bench.carries(0, 2));
@@ -400,6 +400,56 @@ fn an_interface_that_was_made_again_carries_again_and_counts_go_on() {
         let port = &report["ports"][1];
         assert!(port["sent"]["packets"].as_u64().unwrap() >= 2, "{report}");
         assert_eq!(port["up"], true, "{report}");
+    }
+}
+
+#[test]
+fn a_port_waits_for_an_interface_that_is_missing_at_the_start() {
+    for (io, workers) in [("packet", "1"), ("auto", "2")] {
+        let Some(mut bench) = Bench::new(&format!("run-missing-{io}")) else {
+            return;
+        };
+        let mut rtnl = bench.cables.switch.rtnl().unwrap();
+        rtnl.delete_link("port1").unwrap();
+        let options = ["--io", io, "--workers", workers];
+        let (running, mut lines, how) = bench.start_by(&options);
+        assert_eq!(how.len(), 1, "{how:?}");
+        let line = lines.next();
+        let expected =
+            "warning: port 1: there is no network interface \"port1\"; did you mean \"port0\"?";
+        assert!(line.starts_with(expected), "{line}");
+        assert!(line.contains("the port waits for it"), "{line}");
+        bench.cables.lay(1);
+        let line = lines.next();
+        assert!(line.starts_with("port 1: port1 is back, by AF_"), "{line}");
+        assert!(bench.carries(0, 2));
+        assert!(bench.carries(1, 3));
+        running.signal("TERM");
+        let (status, report) = finish(running);
+        assert_eq!(status, Some(0));
+        assert_eq!(report["ports"][1]["up"], true, "{report}");
+    }
+}
+
+#[test]
+fn a_switch_without_any_interface_or_that_may_not_wait_does_not_start() {
+    let Some(bench) = Bench::new("run-none") else {
+        return;
+    };
+    for (ports, options) in [
+        (["0=none0", "1=none1"], &[][..]),
+        (["0=port0", "1=none1"], &["--missing-ports", "fail"][..]),
+    ] {
+        let [first, second] = ports;
+        let words = ["run", &bench.program, "--port", first, "--port", second];
+        let words = [&words[..], options].concat();
+        let said = bench.cables.switch.run(|| said(&words)).unwrap();
+        assert_eq!(said.status, Some(1), "{words:?}: {}", said.out);
+        let line = said.one_line();
+        assert!(
+            line.contains("there is no network interface \"none"),
+            "{line}"
+        );
     }
 }
 

@@ -35,6 +35,6 @@ pub use schema::{
     Action, Extern, Format, Key, Object, Param, Schema, SerializableEnum, Table, ValueSet, ValueTy,
 };
 pub use update::{
-    CloneSession, CounterValue, CrcSetting, EntryAction, GroupMember, MeterConfig, QueueSetting,
-    Replica, TableEntry, Update, UpdateTarget, ValueSetMember,
+    CloneSession, CounterValue, CrcSetting, EntryAction, GroupMember, MeterConfig,
+    QUEUE_PRIORITIES, QueueSetting, Replica, TableEntry, Update, UpdateTarget, ValueSetMember,
 };

@@ -3,6 +3,7 @@
 use ir::Arch;
 
 use crate::error::EntriesError;
+use crate::update::QUEUE_PRIORITIES;
 
 /// v1model's ports have 9 bits. The last number, 511, means drop.
 const V1MODEL_LAST: u32 = 510;
@@ -83,6 +84,16 @@ pub(crate) fn check_instance(
 ) -> Result<(), EntriesError> {
     check_number(arch, instance, "an instance", at)?;
     check_bits(instance, 16, "an instance", at)
+}
+
+/// Returns the priority of a queue that can have settings of its own.
+pub(crate) fn check_priority(priority: u32, at: (usize, usize)) -> Result<u8, EntriesError> {
+    let own = u8::try_from(priority).ok();
+    own.filter(|own| *own < QUEUE_PRIORITIES).ok_or_else(|| {
+        let message = format!("the queue of priority {priority} has no settings of its own");
+        let last = QUEUE_PRIORITIES - 1;
+        EntriesError::new(at, message).hint(format!("priorities from 0 to {last} have some"))
+    })
 }
 
 /// Checks a number (`what`) with this many bits on every architecture.

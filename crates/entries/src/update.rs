@@ -286,12 +286,17 @@ impl PartialEq for MeterConfig {
     }
 }
 
-/// Queue settings of a port. Values that are not given are the defaults: no rate limit, and space
-/// for 64 packets.
+/// Number of priorities of which the queues can have settings of their own.
+pub const QUEUE_PRIORITIES: u8 = 8;
+
+/// Queue settings of a port, or of the queue of one priority within those. Values that are not
+/// given are the defaults: no rate limit, and space for 64 packets or for as many as the port's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSetting {
     /// The port.
     pub port: u32,
+    /// The priority, below [`QUEUE_PRIORITIES`].
+    pub priority: Option<u8>,
     /// Rate limit in packets per second.
     pub packets_per_second: Option<u64>,
     /// Rate limit in bits per second.

@@ -85,6 +85,7 @@ impl Schema {
             },
             Update::Queue(queue) => {
                 let mut text = format!("queue port {}", queue.port);
+                text += &option("priority", queue.priority);
                 text += &option("rate", queue.packets_per_second);
                 text += &option("bits", queue.bits_per_second);
                 text + &option("depth", queue.depth)

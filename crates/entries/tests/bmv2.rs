@@ -85,6 +85,10 @@ fn commands_mean_what_statements_say() {
              hash crc16 polynomial 0x1021 initial 0xffff final_xor 0 reflect_in false \
              reflect_out true\nhash toeplitz 0x6d5a56da\n",
         ),
+        (
+            "set_queue_rate 100 1 3\nset_queue_depth 9 1\nset_queue_depth 32 1 3\n",
+            "queue port 1 depth 9\nqueue port 1 priority 3 rate 100 depth 32\n",
+        ),
         ("table_add ipv4_lpm drop 10.0.0.0/8 =>\nreset_state\n", ""),
         (
             "set_crc32_parameters a 1 2 3 1 0\nset_crc32_parameters b 1 2 3 true no\n",
@@ -186,7 +190,8 @@ fn a_wrong_command_is_named_with_its_line_and_a_reason() {
         ("mc_set_lag_membership 1 2", "link aggregation"),
         ("mc_node_associate 9 0", "no earlier line"),
         ("mirroring_add_mc 7 9", "creates no multicast group 9"),
-        ("set_queue_rate 100 1 3", "of one priority"),
+        ("set_queue_rate 100 1 8", "priorities from 0 to 7"),
+        ("set_queue_rate 100 1 3 4", "a port and a priority"),
         ("set_queue_depth 0", "drops all packets"),
         ("register_write seen 8 1", "outside"),
         (

@@ -86,7 +86,7 @@ impl<P: Plane> Node for SwitchNode<P> {
         let queue = QueueConfig {
             depth: link.queue,
             bits_per_second: link.rate.map(|rate| rate.0),
-            packets_per_second: None,
+            ..QueueConfig::default()
         };
         self.plane.set_queue(port, queue);
     }

@@ -59,8 +59,9 @@ pub enum PortAction {
     Reopen(PortId),
 }
 
-/// Answer to a request about ports: all ports, or the one that changed.
-pub type PortAnswer = Result<Vec<wire::PortDetails>, TenancyError>;
+/// Answer to a request about ports: all ports with the drops of the device, or the one port that
+/// changed.
+pub type PortAnswer = Result<wire::ListResponse, TenancyError>;
 
 /// A request about ports to the loop that has them.
 pub struct PortRequest {
@@ -440,7 +441,7 @@ impl Remote {
     ///
     /// # Errors
     /// The loop takes no such requests, it refuses this one, or it has stopped.
-    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<Vec<wire::PortDetails>> {
+    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<wire::ListResponse> {
         if !self.takes_ports.load(Ordering::Acquire) {
             return refuse(
                 Code::Unimplemented,

@@ -12,7 +12,7 @@ use std::time::Instant;
 use p4info::p4::v1 as rt;
 use p4info::p4::v1::StreamMessageResponse;
 use p4info::p4::v1::stream_message_response::Update as Notice;
-use p4info::polyplane::ports::v1::PortDetails;
+use p4info::polyplane::ports::v1::ListResponse;
 use packet::{Nanos, PortId};
 use switch::{Device, LoadError};
 use tokio::sync::{RwLock, mpsc, watch};
@@ -369,7 +369,7 @@ impl DeviceService {
     }
 
     /// Asks the device's loop about its ports, or to change them.
-    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<Vec<PortDetails>> {
+    pub(crate) async fn ask_ports(&self, action: PortAction) -> Checked<ListResponse> {
         self.remote.ask_ports(action).await
     }
 

@@ -189,8 +189,8 @@ impl Ports for Service {
         let device = request.into_inner().device_id;
         self.sites.permit(device, &peer, |_| Ok(()))?;
         let site = self.sites.find(device)?;
-        let ports = site.ask_ports(PortAction::List).await?;
-        Ok(Response::new(wire::ListResponse { ports }))
+        let listed = site.ask_ports(PortAction::List).await?;
+        Ok(Response::new(listed))
     }
 
     async fn change(
@@ -212,8 +212,9 @@ impl Ports for Service {
         // The change is completed even if the client disconnects.
         let changed = tokio::spawn(async move { site.ask_ports(action).await });
         let changed = changed.await;
-        let mut ports = changed
+        let mut changed = changed
             .unwrap_or_else(|_| refuse(Code::Internal, "the server failed on this request"))?;
-        Ok(Response::new(wire::ChangeResponse { port: ports.pop() }))
+        let port = changed.ports.pop();
+        Ok(Response::new(wire::ChangeResponse { port }))
     }
 }

@@ -35,6 +35,13 @@ pub enum PortError {
         /// Its former name.
         name: String,
     },
+    /// The port was opened before there was an interface of its name, and waits for it.
+    Awaited {
+        /// The name.
+        name: String,
+        /// The existing interfaces.
+        existing: Vec<String>,
+    },
     /// The interface is not an Ethernet interface.
     NotEthernet {
         /// The interface.
@@ -89,12 +96,10 @@ impl PortError {
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PortError::NoSuchInterface { name, existing } => {
-                write!(f, "there is no network interface \"{name}\"")?;
-                if let Some(near) = crate::nearest::nearest(name, existing) {
-                    write!(f, "; did you mean \"{near}\"?")?;
-                }
-                write!(f, " (there is: {})", existing.join(", "))
+            PortError::NoSuchInterface { name, existing } => missing(f, name, existing),
+            PortError::Awaited { name, existing } => {
+                missing(f, name, existing)?;
+                f.write_str("; the port waits for it, and its frames are dropped until then")
             }
             PortError::NoPermission { doing, capability } => {
                 let program = program();
@@ -157,6 +162,14 @@ impl std::error::Error for PortError {
             _ => None,
         }
     }
+}
+
+fn missing(f: &mut fmt::Formatter<'_>, name: &str, existing: &[String]) -> fmt::Result {
+    write!(f, "there is no network interface \"{name}\"")?;
+    if let Some(near) = crate::nearest::nearest(name, existing) {
+        write!(f, "; did you mean \"{near}\"?")?;
+    }
+    write!(f, " (there is: {})", existing.join(", "))
 }
 
 /// Returns the running program's path, for a command that can be pasted.

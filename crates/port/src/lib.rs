@@ -37,7 +37,7 @@ pub use linux::{
     AfPacketPort, AfXdpPort, Cores, EchoSocket, Interface, Netns, NetnsError, OpenedPort, Poller,
     PortDriver, Privilege, ProcessGroup, RingLink, RingPort, Rtnl, RtnlError, Signal, StopSignals,
     TapPort, Testbed, TestbedError, Tunnel, XdpMode, bind_datagrams, enter_private, interfaces,
-    open_interface, open_kept, pin_to_core, spread, start_in_foreground,
+    open_awaited, open_interface, open_kept, pin_to_core, spread, start_in_foreground,
 };
 pub use memory::MemoryPort;
 pub use pcap::{
@@ -74,8 +74,8 @@ pub trait Port: Send {
     /// # Errors
     /// [`PortError::Down`], [`PortError::NoCarrier`] or [`PortError::RingEnded`] once
     /// each time that the link goes down, after the frames received before. The port recovers by
-    /// itself. [`PortError::Gone`] if it does not recover, except by [`Port::comes_back`]. An
-    /// error loses no frame.
+    /// itself. [`PortError::Gone`] or [`PortError::Awaited`] if it does not recover, except by
+    /// [`Port::comes_back`]. An error loses no frame.
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError>;
 
     /// Sends the frames, in order. The outcome accounts for each. Frames that cannot be sent,

@@ -6,7 +6,7 @@ use lab::{Lab, clock, frame, wait_up};
 use packet::{Batch, Frame, Nanos, PortId};
 use port::{
     AfPacketPort, LinkState, Netns, Port, PortDriver, PortError, PortSpec, PortStats, PortTarget,
-    TxDrop, open_kept,
+    TxDrop, open_awaited, open_kept,
 };
 use std::time::Duration;
 
@@ -114,4 +114,47 @@ fn an_interface_that_was_made_again_is_the_port_again_by_af_xdp() {
 fn an_interface_that_was_made_again_is_the_port_again_for_several_workers() {
     check(PortDriver::Packet, 3);
     check(PortDriver::Xdp, 3);
+}
+
+#[test]
+fn a_port_is_open_before_its_interface_is_made() {
+    for (io, workers) in [(PortDriver::Packet, 1), (PortDriver::Auto, 2)] {
+        let Some(lab) = Lab::new() else { return };
+        lab.at_switch().delete_link("s0").unwrap();
+        let spec = PortSpec {
+            id: PortId(3),
+            target: PortTarget::Interface("s0".into()),
+        };
+        let opened = lab.switch.run(|| open_kept(&spec, io, workers)).unwrap();
+        assert!(matches!(opened, Err(PortError::NoSuchInterface { .. })));
+        let opened = lab.switch.run(|| open_awaited(&spec, io, workers)).unwrap();
+        let mut shares = opened.unwrap().shares;
+        assert_eq!(shares.len(), workers);
+        let now = clock();
+        let mut batch = Batch::default();
+        for share in &mut shares {
+            assert_eq!(share.link(), LinkState::Gone);
+            let error = share.rx(&mut batch, now()).unwrap_err();
+            assert!(matches!(error, PortError::Awaited { .. }), "{error}");
+            let error = share.rx(&mut batch, now()).unwrap_err();
+            assert!(matches!(error, PortError::Gone { .. }), "{error}");
+        }
+        lay(&lab);
+        lab::be_silent(&lab.switch);
+        lab::be_silent(&lab.host);
+        let mut is_back = vec![false; workers];
+        let until = now().as_secs() + 10;
+        while is_back.contains(&false) {
+            for (share, is_back) in shares.iter_mut().zip(&mut is_back) {
+                *is_back |= share.comes_back(now()).is_some();
+            }
+            assert!(now().as_secs() < until, "{is_back:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut host = host_port(&lab.host);
+        shares.iter_mut().for_each(|share| wait_up(&mut **share));
+        let frames: Vec<Frame> = (0..8).map(|n| frame(&[], 60, n)).collect();
+        assert_eq!(host.tx(&frames).sent, 8);
+        assert_eq!(receive(&mut shares, 8, &now), 8);
+    }
 }

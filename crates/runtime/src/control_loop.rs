@@ -379,7 +379,7 @@ impl Forwarder {
         while let Some(request) = inbox.take_port_request() {
             changes.request(request);
         }
-        changes.turn(crew, device.program());
+        changes.turn(crew, device);
         let Some(made) = changes.take_made() else {
             return;
         };

@@ -14,9 +14,10 @@ use p4info::polyplane::ports::v1 as wire;
 use p4rt::{Code, KnownPorts, PortAction, PortAnswer, PortRequest, TenancyError};
 use packet::{Nanos, PortId};
 use port::{LinkState, OpenedPort, Port, PortDriver, PortSpec, PortStats, PortTarget, open_kept};
+use switch::Device;
 
 use crate::packet_processor::ThreadProcessor;
-use crate::report::{PortReport, Traffic};
+use crate::report::{DeviceReport, Drops, PortReport, Traffic};
 use crate::worker_pool::WorkerPool;
 
 /// Time in which a reopened port must have its interface back. Later it comes back by itself.
@@ -98,6 +99,8 @@ impl TakenInterfaces {
 
 /// Bounds on changes of a running switch's ports by operators.
 pub struct PortControl {
+    /// False if the ports are listed only.
+    pub may_change: bool,
     /// The ports that the switch has from the start. Their interfaces may be added again.
     pub ports: Vec<PortSpec>,
     /// Further interfaces that may be added.
@@ -163,8 +166,8 @@ enum Step {
 enum Progress {
     /// The step goes on.
     Waits(Step),
-    /// The change has ended with this answer.
-    Ended(PortAnswer),
+    /// The request has ended with these ports.
+    Ended(Result<Vec<wire::PortDetails>, TenancyError>),
 }
 
 /// Requests about the ports of a device, and the change that is being made.
@@ -226,7 +229,7 @@ impl PortChanges {
     }
 
     /// Answers requests, and goes on with the change that is being made.
-    pub(crate) fn turn<C: ThreadProcessor>(&mut self, pool: &mut WorkerPool<C>, program: &Program) {
+    pub(crate) fn turn<C: ThreadProcessor>(&mut self, pool: &mut WorkerPool<C>, device: &Device) {
         loop {
             let (request, progress) = match self.current.take() {
                 Some((request, step)) => (request, self.go_on(step, pool)),
@@ -234,7 +237,7 @@ impl PortChanges {
                     let Some(request) = self.waiting.pop_front() else {
                         return;
                     };
-                    let begun = self.begin(&request.action, pool, program);
+                    let begun = self.begin(&request.action, pool, device.program());
                     (
                         request,
                         begun.unwrap_or_else(|error| Progress::Ended(Err(error))),
@@ -246,17 +249,23 @@ impl PortChanges {
                     self.current = Some((request, step));
                     return;
                 }
-                Progress::Ended(answer) => match self.event.take() {
-                    Some(event) => {
-                        self.made = Some(MadeChange {
-                            event,
-                            request,
-                            answer,
-                        });
-                        return;
-                    }
-                    None => request.answer(answer),
-                },
+                Progress::Ended(ended) => {
+                    let dropped = match request.action {
+                        PortAction::List => drops(&DeviceReport::of(device).dropped),
+                        _ => Vec::new(),
+                    };
+                    let answer = ended.map(|ports| wire::ListResponse { ports, dropped });
+                    let Some(event) = self.event.take() else {
+                        request.answer(answer);
+                        continue;
+                    };
+                    self.made = Some(MadeChange {
+                        event,
+                        request,
+                        answer,
+                    });
+                    return;
+                }
             }
         }
     }
@@ -270,6 +279,10 @@ impl PortChanges {
         if let PortAction::List = action {
             let details = self.details(pool);
             return Ok(Progress::Ended(Ok(details)));
+        }
+        if !self.control.may_change {
+            let message = "the ports of this switch are fixed: they are those of its topology";
+            return refuse(Code::FailedPrecondition, message);
         }
         if self.is_offloaded {
             let message = "the ports of a switch with --offload do not change while it runs";
@@ -534,10 +547,6 @@ fn details(report: &PortReport, driver: Option<&String>) -> wire::PortDetails {
         packets: traffic.packets,
         bytes: traffic.bytes,
     };
-    let drops = report.dropped.iter().map(|drops| wire::Drops {
-        reason: drops.reason.clone(),
-        packets: drops.packets,
-    });
     wire::PortDetails {
         state: Some(wire::PortState {
             port: report.port,
@@ -547,8 +556,16 @@ fn details(report: &PortReport, driver: Option<&String>) -> wire::PortDetails {
         driver: driver.cloned().unwrap_or_default(),
         received: Some(traffic(&report.received)),
         sent: Some(traffic(&report.sent)),
-        dropped: drops.collect(),
+        dropped: drops(&report.dropped),
     }
+}
+
+fn drops(all: &[Drops]) -> Vec<wire::Drops> {
+    let one = |drops: &Drops| wire::Drops {
+        reason: drops.reason.clone(),
+        packets: drops.packets,
+    };
+    all.iter().map(one).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use entries::{CrcSetting, EntriesFile, QueueSetting, Schema, Update};
 use exec::{CrcParameters, HashParameters};
 use p4rt::{Code, SettingsAction, TenancyError};
 use packet::PortId;
-use switch::{Device, Object, ObjectPlace, QueueConfig};
+use switch::{Device, Object, ObjectPlace, PriorityQueueConfig, QueueConfig};
 
 use crate::persistence;
 use crate::port_changes::check_port;
@@ -103,11 +103,31 @@ fn statements(device: &Device) -> String {
             }
             (ObjectPlace::Queue(port), Object::Queue(config)) => {
                 let depth = u32::try_from(config.depth).unwrap_or(u32::MAX);
-                updates.push(Update::Queue(QueueSetting {
-                    port: port.0,
-                    packets_per_second: config.packets_per_second,
-                    bits_per_second: config.bits_per_second,
-                    depth: Some(depth).filter(|_| config.depth != first.depth),
+                let of_port = QueueConfig {
+                    priorities: first.priorities,
+                    ..config
+                };
+                let has_own = config.priorities != first.priorities;
+                // Ports that were set to the defaults are listed, too.
+                if of_port != first || !has_own {
+                    updates.push(Update::Queue(QueueSetting {
+                        port: port.0,
+                        priority: None,
+                        packets_per_second: config.packets_per_second,
+                        bits_per_second: config.bits_per_second,
+                        depth: Some(depth).filter(|_| config.depth != first.depth),
+                    }));
+                }
+                let own = (0..).zip(&config.priorities);
+                let own = own.filter(|(_, own)| **own != PriorityQueueConfig::default());
+                updates.extend(own.map(|(priority, own)| {
+                    Update::Queue(QueueSetting {
+                        port: port.0,
+                        priority: Some(priority),
+                        packets_per_second: own.packets_per_second.map(Into::into),
+                        bits_per_second: own.bits_per_second.map(Into::into),
+                        depth: own.depth.map(Into::into),
+                    })
                 }));
             }
             _ => {}

@@ -719,7 +719,7 @@ impl Attached {
             return None;
         }
         self.trouble = Some(Trouble::Gone);
-        self.tells.then_some(line)
+        self.tells.then(|| format!("warning: {line}"))
     }
 
     /// Returns a line for the user about a link that stays down, or that is up again.

@@ -1,12 +1,17 @@
 //! Protobuf messages of stored objects. docs/reference/state-directory.md describes them. A field's
 //! number is never reused with another meaning.
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use bits::Value;
 use exec::{CrcParameters, HashParameters};
 use ir::{ActionCall, KeyMatch};
 use packet::{Nanos, PortId};
 use prost::{Message, Oneof};
-use switch::{Action, CloneSession, CounterReading, MeterConfig, QueueConfig, Replica, TableEntry};
+use switch::{
+    Action, CloneSession, CounterReading, MeterConfig, PriorityQueueConfig, QUEUE_PRIORITIES,
+    QueueConfig, Replica, TableEntry,
+};
 use table::{ActionRef, EntryId, LearnedEntry};
 
 /// Value with its width, most significant byte first.
@@ -616,7 +621,7 @@ pub(crate) struct NumbersMessage {
     pub(crate) numbers: Vec<u64>,
 }
 
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct QueueMessage {
     #[prost(uint64, tag = "1")]
     depth: u64,
@@ -624,6 +629,22 @@ pub(crate) struct QueueMessage {
     bits_per_second: Option<u64>,
     #[prost(uint64, optional, tag = "3")]
     packets_per_second: Option<u64>,
+    /// Limits of the priorities that have any.
+    #[prost(message, repeated, tag = "4")]
+    priorities: Vec<PriorityQueueMessage>,
+}
+
+/// Limits of the queue of one priority. 0 stands for none.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct PriorityQueueMessage {
+    #[prost(uint32, tag = "1")]
+    priority: u32,
+    #[prost(uint32, tag = "2")]
+    depth: u32,
+    #[prost(uint64, tag = "3")]
+    bits_per_second: u64,
+    #[prost(uint64, tag = "4")]
+    packets_per_second: u64,
 }
 
 impl From<&QueueConfig> for QueueMessage {
@@ -632,13 +653,33 @@ impl From<&QueueConfig> for QueueMessage {
             depth: config.depth as u64,
             bits_per_second: config.bits_per_second,
             packets_per_second: config.packets_per_second,
+            priorities: (0..)
+                .zip(&config.priorities)
+                .filter(|(_, own)| **own != PriorityQueueConfig::default())
+                .map(|(priority, own)| PriorityQueueMessage {
+                    priority,
+                    depth: own.depth.map_or(0, NonZeroU32::get),
+                    bits_per_second: own.bits_per_second.map_or(0, NonZeroU64::get),
+                    packets_per_second: own.packets_per_second.map_or(0, NonZeroU64::get),
+                })
+                .collect(),
         }
     }
 }
 
 impl QueueMessage {
     pub(crate) fn read(self) -> Option<QueueConfig> {
+        let mut priorities = [PriorityQueueConfig::default(); QUEUE_PRIORITIES];
+        for own in &self.priorities {
+            let place = priorities.get_mut(usize::try_from(own.priority).ok()?)?;
+            *place = PriorityQueueConfig {
+                depth: NonZeroU32::new(own.depth),
+                bits_per_second: NonZeroU64::new(own.bits_per_second),
+                packets_per_second: NonZeroU64::new(own.packets_per_second),
+            };
+        }
         Some(QueueConfig {
+            priorities,
             depth: self.depth.try_into().ok()?,
             bits_per_second: self.bits_per_second,
             packets_per_second: self.packets_per_second,

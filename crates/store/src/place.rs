@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use consensus::{Capacity, Saved};
 use redb::{Builder, Database, DatabaseError};
@@ -46,6 +47,10 @@ const DEVICE_FILES: &str = "device-";
 /// Remedy of a directory of another kind of switch.
 const ANOTHER_DIRECTORY: &str = "give another directory";
 
+/// Time in which the lock of a process that was killed is released, and the time between two tries.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Maximum length of a valid `lock` file in bytes: a process id.
 const MAX_LOCK: u64 = 32;
 
@@ -56,7 +61,15 @@ fn told(path: &Path, what: &str, error: &std::io::Error) -> OpenError {
 
 /// Locks the file `lock` of a directory, if it is that of a switch.
 fn take(path: &Path, lock: &mut File) -> Result<(), OpenError> {
-    let taken = lock.try_lock();
+    let until = Instant::now() + RELEASED_WITHIN;
+    let mut taken = lock.try_lock();
+    // The kernel releases the lock of a process that was killed only once its threads have ended.
+    while let Err(TryLockError::WouldBlock) = &taken
+        && Instant::now() < until
+    {
+        std::thread::sleep(LOOK_AGAIN);
+        taken = lock.try_lock();
+    }
     if let Err(TryLockError::Error(error)) = &taken {
         return Err(told(path, "cannot lock the file `lock`", error));
     }

@@ -65,7 +65,7 @@ pub use packet_processor::PacketProcessor;
 pub use packet_sink::{PacketSink, leave_sent};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
-pub use queue::{QueueConfig, QueueTimes, Queues};
+pub use queue::{PriorityQueueConfig, QUEUE_PRIORITIES, QueueConfig, QueueTimes, Queues};
 pub use thread_epoch::{DeviceMask, ThreadEpoch};
 
 pub use shared_burst::{BurstProgress, SegmentRun, WorkerSet, forward_shared_burst};

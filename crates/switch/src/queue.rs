@@ -1,5 +1,5 @@
 //! Traffic manager: a FIFO queue for each egress port and priority, with strict priority scheduling
-//! and rate limits by port.
+//! and rate limits by port, and by priority within those.
 //!
 //! Time is an input. A packet leaves at the first moment at which its port is free and no packet of
 //! higher priority waits. At the default, unlimited rate that is its arrival time. Depths and times
@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::num::{NonZeroU32, NonZeroU64};
 
 use packet::{Nanos, PortId};
 
@@ -19,6 +20,28 @@ pub struct QueueConfig {
     pub bits_per_second: Option<u64>,
     /// Rate in packets per second; `None` means unlimited.
     pub packets_per_second: Option<u64>,
+    /// Limits of the queues of single priorities.
+    pub priorities: [PriorityQueueConfig; QUEUE_PRIORITIES],
+}
+
+/// Number of priorities of which the queues can have limits of their own: those of v1model.
+pub const QUEUE_PRIORITIES: usize = 8;
+
+/// Limits of the queue of one priority, beside those of its port. Without them it has those alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PriorityQueueConfig {
+    /// Maximum number of packets in the queue, in place of the port's.
+    pub depth: Option<NonZeroU32>,
+    /// Rate in bits per second.
+    pub bits_per_second: Option<NonZeroU64>,
+    /// Rate in packets per second.
+    pub packets_per_second: Option<NonZeroU64>,
+}
+
+impl PriorityQueueConfig {
+    fn is_limited(&self) -> bool {
+        self.bits_per_second.is_some() || self.packets_per_second.is_some()
+    }
 }
 
 impl Default for QueueConfig {
@@ -28,23 +51,49 @@ impl Default for QueueConfig {
             depth: 64,
             bits_per_second: None,
             packets_per_second: None,
+            priorities: Default::default(),
         }
     }
+}
+
+/// Returns the transmission time of a packet in nanoseconds, at rates in bits and packets per
+/// second.
+fn busy(bytes: usize, bits_per_second: Option<u64>, packets_per_second: Option<u64>) -> u64 {
+    let by = |unit: u64, rate: Option<u64>| {
+        rate.map_or(0, |rate| {
+            (u128::from(unit) * 1_000_000_000 / u128::from(rate.max(1))) as u64
+        })
+    };
+    by(bytes as u64 * 8, bits_per_second).max(by(1, packets_per_second))
 }
 
 impl QueueConfig {
     /// Returns the transmission time of a packet in nanoseconds.
     fn busy(&self, bytes: usize) -> u64 {
-        let by = |unit: u64, rate: Option<u64>| {
-            rate.map_or(0, |rate| {
-                (u128::from(unit) * 1_000_000_000 / u128::from(rate.max(1))) as u64
-            })
-        };
-        by(bytes as u64 * 8, self.bits_per_second).max(by(1, self.packets_per_second))
+        busy(bytes, self.bits_per_second, self.packets_per_second)
     }
 
+    /// Returns true if the port or a priority has a rate limit.
     fn is_limited(&self) -> bool {
+        self.has_rate() || self.has_own_rates()
+    }
+
+    fn has_rate(&self) -> bool {
         self.bits_per_second.is_some() || self.packets_per_second.is_some()
+    }
+
+    fn has_own_rates(&self) -> bool {
+        self.priorities.iter().any(PriorityQueueConfig::is_limited)
+    }
+
+    fn of_priority(&self, priority: u8) -> PriorityQueueConfig {
+        let own = self.priorities.get(usize::from(priority));
+        own.copied().unwrap_or_default()
+    }
+
+    fn depth_of(&self, priority: u8) -> usize {
+        let own = self.of_priority(priority).depth;
+        own.map_or(self.depth, |depth| depth.get() as usize)
     }
 }
 
@@ -79,6 +128,8 @@ struct PortQueues<T> {
     free_at: Nanos,
     /// Departure time and bytes of the last packet.
     last: (Nanos, usize),
+    /// The same by priority.
+    last_of: [Option<(Nanos, usize)>; QUEUE_PRIORITIES],
 }
 
 impl<T> PortQueues<T> {
@@ -86,11 +137,48 @@ impl<T> PortQueues<T> {
         self.queues.values().all(VecDeque::is_empty)
     }
 
-    /// Returns the time and the sequence number of the packet that leaves next.
-    fn next(&self) -> Option<(Nanos, u64)> {
-        let next = self.queues.values().rev().find_map(VecDeque::front)?;
-        Some((self.free_at.max(next.enqueued), next.sequence))
+    /// Returns the packet that leaves next.
+    fn next(&self) -> Option<NextPacket> {
+        let has_own_rates = self.config.has_own_rates();
+        let mut next: Option<NextPacket> = None;
+        for (priority, queue) in self.queues.iter().rev() {
+            let Some(front) = queue.front() else {
+                continue;
+            };
+            let free_at = self.free_at.max(self.free_at_of(*priority));
+            let at = free_at.max(front.enqueued);
+            if next.is_none_or(|next| at < next.at) {
+                next = Some(NextPacket {
+                    at,
+                    sequence: front.sequence,
+                    priority: *priority,
+                });
+            }
+            // A lower priority goes first only while a higher one may not send.
+            if !has_own_rates {
+                break;
+            }
+        }
+        next
     }
+
+    /// Returns the time from which a priority may send by its own rate.
+    fn free_at_of(&self, priority: u8) -> Nanos {
+        let own = self.config.of_priority(priority);
+        let last = self.last_of.get(usize::from(priority)).copied().flatten();
+        last.map_or(Nanos::ZERO, |(left, bytes)| {
+            let [bits, packets] = [own.bits_per_second, own.packets_per_second];
+            left + Nanos(busy(bytes, bits.map(Into::into), packets.map(Into::into)))
+        })
+    }
+}
+
+/// The packet of a port that leaves next.
+#[derive(Clone, Copy)]
+struct NextPacket {
+    at: Nanos,
+    sequence: u64,
+    priority: u8,
 }
 
 /// Number of unconfigured idle ports to keep, so that ports in use keep their memory.
@@ -138,14 +226,20 @@ impl<T> Queues<T> {
             let (left, bytes) = queues.last;
             queues.free_at = now.max(left + Nanos(config.busy(bytes)));
         }
-        if let Some((at, sequence)) = queues.next() {
-            self.ready.retain(|Reverse((_, _, other))| *other != port);
-            self.ready.push(Reverse((at.max(now), sequence, port)));
-        }
+        self.schedule(port, now);
         let mut ports = self.ports.values();
         self.has_limited = self.default.is_limited() || ports.any(|port| port.config.is_limited());
         let free_at = self.ports.values().map(|port| port.free_at).max();
         self.all_free_at = free_at.unwrap_or(Nanos::ZERO);
+    }
+
+    /// Notes when the next packet of a port leaves, which is not before `now`.
+    fn schedule(&mut self, port: PortId, now: Nanos) {
+        let next = self.ports.get(&port).and_then(PortQueues::next);
+        if let Some(NextPacket { at, sequence, .. }) = next {
+            self.ready.retain(|Reverse((_, _, other))| *other != port);
+            self.ready.push(Reverse((at.max(now), sequence, port)));
+        }
     }
 
     fn port(&mut self, port: PortId, now: Nanos) -> &mut PortQueues<T> {
@@ -159,6 +253,7 @@ impl<T> Queues<T> {
             queues: BTreeMap::new(),
             free_at: Nanos::ZERO,
             last: (Nanos::ZERO, 0),
+            last_of: [None; QUEUE_PRIORITIES],
         })
     }
 
@@ -237,8 +332,11 @@ impl<T> Queues<T> {
         let sequence = self.sequence;
         let queues = self.port(port, now);
         let was_empty = queues.is_empty();
-        let limited = queues.config.is_limited() || queues.free_at > now;
-        let (depth, free_at) = (queues.config.depth, queues.free_at);
+        let own = queues.config.of_priority(priority);
+        let limited = queues.config.has_rate() || own.is_limited() || queues.free_at > now;
+        let depth = queues.config.depth_of(priority);
+        let has_own_rates = queues.config.has_own_rates();
+        let free_at = queues.free_at;
         let queue = queues.queues.entry(priority).or_default();
         // At unlimited rate nothing ever waits, so no queue is full: its packets belong to the
         // current batch.
@@ -254,7 +352,10 @@ impl<T> Queues<T> {
             enqueue_depth,
         });
         self.held += 1;
-        if was_empty {
+        if has_own_rates {
+            // It may leave before packets that wait for the rate of their priority.
+            self.schedule(port, now);
+        } else if was_empty {
             self.ready.push(Reverse((now.max(free_at), sequence, port)));
         }
         Ok(())
@@ -268,19 +369,19 @@ impl<T> Queues<T> {
         }
         self.ready.pop();
         let queues = self.ports.get_mut(&port)?;
-        let queue = queues
-            .queues
-            .values_mut()
-            .rev()
-            .find(|queue| !queue.is_empty())?;
+        let next = queues.next()?;
+        let queue = queues.queues.get_mut(&next.priority)?;
         let waiting = queue.pop_front()?;
         let dequeue_depth = queue.len() as u32;
-        let leaves = at.max(waiting.enqueued);
+        let leaves = at.max(next.at);
         queues.free_at = leaves + Nanos(queues.config.busy(waiting.bytes));
         queues.last = (leaves, waiting.bytes);
+        if let Some(last) = queues.last_of.get_mut(usize::from(next.priority)) {
+            *last = Some(queues.last);
+        }
         self.all_free_at = self.all_free_at.max(queues.free_at);
         self.held -= 1;
-        if let Some((at, sequence)) = queues.next() {
+        if let Some(NextPacket { at, sequence, .. }) = queues.next() {
             self.ready.push(Reverse((at, sequence, port)));
         }
         let times = QueueTimes {
@@ -332,7 +433,7 @@ mod tests {
         let config = QueueConfig {
             depth: 2,
             packets_per_second: Some(1_000_000),
-            bits_per_second: None,
+            ..QueueConfig::default()
         };
         let mut queues = Queues::new(config);
         let pushed: Vec<bool> = (0..4)
@@ -379,8 +480,8 @@ mod tests {
     fn a_new_rate_counts_at_once_for_what_waits() {
         let rate = |packets_per_second| QueueConfig {
             depth: 8,
-            bits_per_second: None,
             packets_per_second,
+            ..QueueConfig::default()
         };
         let configured = |config: QueueConfig, now: u64| {
             let mut queues = Queues::new(rate(Some(1)));
@@ -441,8 +542,8 @@ mod tests {
         let mut queues = Queues::new(QueueConfig::default());
         let config = |packets_per_second| QueueConfig {
             depth: 2,
-            bits_per_second: None,
             packets_per_second,
+            ..QueueConfig::default()
         };
         queues.configure(PortId(1), config(Some(1)), ns(0));
         assert!(queues.push(PortId(1), 0, 64, ns(0), 0).is_ok());
@@ -459,7 +560,7 @@ mod tests {
         let config = QueueConfig {
             depth: 8,
             bits_per_second: Some(8_000_000_000),
-            packets_per_second: None,
+            ..QueueConfig::default()
         };
         let mut queues = Queues::new(config);
         for (item, priority) in [(1, 0), (2, 0), (3, 7), (4, 7)] {
@@ -470,5 +571,50 @@ mod tests {
             .map(|(_, item, _)| *item)
             .collect();
         assert_eq!(order, [3, 4, 1, 2]);
+    }
+
+    #[test]
+    fn a_priority_has_a_rate_and_a_depth_of_its_own_within_those_of_the_port() {
+        let mut config = QueueConfig::default();
+        config.priorities[7] = PriorityQueueConfig {
+            depth: NonZeroU32::new(2),
+            packets_per_second: NonZeroU64::new(1_000_000),
+            ..PriorityQueueConfig::default()
+        };
+        let mut queues = Queues::new(QueueConfig::default());
+        queues.configure(PortId(1), config, ns(0));
+        let mut push =
+            |item, priority, now| queues.push(PortId(1), priority, 64, ns(now), item).is_ok();
+        assert_eq!(
+            [10, 11, 12].map(|item| push(item, 7, 0)),
+            [true, true, false]
+        );
+        // Another priority has no limit, and does not wait for the first one.
+        assert!((0..100).all(|item| push(item, 0, 0)));
+        assert_eq!(busy(&queues, 0), [1]);
+        assert_eq!(drain(&mut queues, 0).len(), 101);
+        assert_eq!(queues.next_time(), Some(ns(1000)));
+        assert!(queues.push(PortId(1), 0, 64, ns(500), 13).is_ok());
+        assert_eq!(drain(&mut queues, 500), [(1, 13, 500)]);
+        assert_eq!(drain(&mut queues, 2000), [(1, 11, 1000)]);
+        // What waits leaves at a new rate as if its packet before had.
+        assert!([14, 15].map(|item| queues.push(PortId(1), 7, 64, ns(2000), item).is_ok())[1]);
+        assert_eq!(drain(&mut queues, 2000), [(1, 14, 2000)]);
+        config.priorities[7].packets_per_second = NonZeroU64::new(500_000);
+        queues.configure(PortId(1), config, ns(2100));
+        assert_eq!(drain(&mut queues, 9000), [(1, 15, 4000)]);
+        // The rate of the port holds for all of them.
+        config.packets_per_second = Some(100_000);
+        queues.configure(PortId(1), config, ns(20_000));
+        assert!(queues.push(PortId(1), 7, 64, ns(20_000), 16).is_ok());
+        assert!(queues.push(PortId(1), 0, 64, ns(20_000), 17).is_ok());
+        let order = [(1, 16, 20_000), (1, 17, 30_000)];
+        assert_eq!(drain(&mut queues, 90_000), order);
+    }
+
+    fn busy(queues: &Queues<u32>, now: u64) -> Vec<u32> {
+        let mut busy = Vec::new();
+        queues.busy(ns(now), &mut busy);
+        busy
     }
 }

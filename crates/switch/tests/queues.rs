@@ -95,6 +95,7 @@ fn bytes_count_where_the_rate_is_in_bits() {
         depth: 64,
         bits_per_second: Some(8_000_000),
         packets_per_second: None,
+        ..switch::QueueConfig::default()
     };
     device.apply(Change::SetQueue(PortId(1), config)).unwrap();
     for payload in [&[0; 94][..], &[0; 194], &[0; 4]] {

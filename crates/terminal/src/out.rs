@@ -26,18 +26,57 @@ pub fn try_line(line: &str) -> bool {
     try_text(&format!("{line}\n"))
 }
 
-/// Writes a line to standard error, as JSON if the log is JSON.
+/// Writes a line to standard error, as JSON if the log is JSON. A diagnostic
+/// (`FILE:LINE: error: ..`) and a warning have their level there.
 pub fn note(line: &str) {
-    if crate::log::is_json() {
-        tracing::info!(target: "polyplane", "{line}");
+    if !crate::log::is_json() {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
         return;
     }
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    match severity(line) {
+        Some(Severity::Error) => tracing::error!(target: "polyplane", "{line}"),
+        Some(Severity::Warning) => tracing::warn!(target: "polyplane", "{line}"),
+        None => tracing::info!(target: "polyplane", "{line}"),
+    }
+}
+
+/// Severity of a message, by the word in its first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Error,
+    Warning,
+}
+
+/// Returns the severity of a message that begins with the word, has it after the name of a switch,
+/// or is a diagnostic.
+fn severity(message: &str) -> Option<Severity> {
+    let first = message.lines().next().unwrap_or_default();
+    let after_name = first.split_once(": ").map_or("", |(_, rest)| rest);
+    let has = |word: &str| {
+        let [colon, code] = [":", "["].map(|mark| format!("{word}{mark}"));
+        let begins = |text: &str| text.starts_with(&colon) || text.starts_with(&code);
+        // The place of a diagnostic ends with a number.
+        let is_placed = |mark: &String| {
+            let mark = format!(": {mark}");
+            let found = first.split_once(mark.as_str());
+            found.is_some_and(|(place, _)| place.ends_with(|c: char| c.is_ascii_digit()))
+        };
+        begins(first) || begins(after_name) || [colon.clone(), code.clone()].iter().any(is_placed)
+    };
+    if has("error") {
+        Some(Severity::Error)
+    } else {
+        has("warning").then_some(Severity::Warning)
+    }
 }
 
 /// Writes an error to standard error. A message that already has the word, because it is or
 /// contains a diagnostic (`FILE:LINE: error: ..`), is written without another one.
 pub fn error(message: &str) {
+    if crate::log::is_json() {
+        tracing::error!(target: "polyplane", "{message}");
+        return;
+    }
     if is_diagnostic(message) {
         return note(message);
     }
@@ -80,7 +119,24 @@ pub fn json_line(value: &impl serde::Serialize) {
 
 #[cfg(test)]
 mod tests {
-    use super::is_diagnostic;
+    use super::{Severity, is_diagnostic, severity};
+
+    #[test]
+    fn a_severity_is_known_by_the_first_line() {
+        let (error, warning) = (Some(Severity::Error), Some(Severity::Warning));
+        for (line, expected) in [
+            ("warning: a.pcapng lacks 3 frames", warning),
+            ("s1: warning: port 1: eth1 is gone", warning),
+            ("error[E0001]: cannot read `a.p4`", error),
+            ("a.p4:1:22: error[E0120]: syntax error\n1 | x", error),
+            ("vPDP red: a.toml:5: error: there is no host x", error),
+            ("a.p4:3:2: warning[W0001]: unused", warning),
+            ("reloaded in 2 ms: same program: error: no", None),
+            ("port 1: eth1 is up\nerror: none", None),
+        ] {
+            assert_eq!(severity(line), expected, "{line}");
+        }
+    }
 
     #[test]
     fn a_diagnostic_is_known_by_its_first_line() {

@@ -49,6 +49,21 @@ pub fn entry_statement(
     matched_entry(configuration, table, id).text
 }
 
+/// Formats the default action of a table with its arguments, as in entries files:
+/// `drop(reason: 1)`. `None` if it is not the action `ran`, because it has changed since.
+pub fn default_action_text(
+    configuration: &Configuration,
+    table: TableId,
+    ran: ActionId,
+) -> Option<String> {
+    match configuration.tables[table].default_action() {
+        EntryAction::Direct(call) if ActionId::new(call.action) == ran => {
+            Some(call_text(configuration.program(), call))
+        }
+        _ => None,
+    }
+}
+
 /// Formats an entry on one line: `table forward entry { hdr.ethernet.dst: 02:00:00:00:00:01; }`.
 /// `None` if it does not exist any more.
 pub fn entry_line(configuration: &Configuration, table: TableId, id: EntryId) -> Option<String> {

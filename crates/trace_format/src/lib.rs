@@ -39,7 +39,9 @@ use conversion::Converter;
 use step::{Bytes, Step};
 
 pub use conversion::digest_line;
-pub use entry::{entry_line, entry_statement, learned_action_line, learned_line};
+pub use entry::{
+    default_action_text, entry_line, entry_statement, learned_action_line, learned_line,
+};
 pub use planes::Planes;
 pub use source::ReadSource;
 

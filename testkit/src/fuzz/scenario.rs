@@ -1,13 +1,15 @@
 //! Random scenarios for a program: changes according to its schema, packets and pauses. All are
 //! chosen before the device runs.
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use bits::Value;
 use entries::stf::CommandKind;
 use ir::{ActionCall, Expr, ExternId, ExternKind, KeyMatch, MatchKind, Program, ScalarTy, TableId};
 use packet::{Nanos, PortId};
 use switch::{
-    Action, Change, CloneSession, CounterReading, EntryId, MeterConfig, QueueConfig, Replica,
-    TableEntry,
+    Action, Change, CloneSession, CounterReading, EntryId, MeterConfig, PriorityQueueConfig,
+    QueueConfig, Replica, TableEntry,
 };
 
 use support::rng::Rng;
@@ -208,6 +210,14 @@ impl Maker<'_> {
             depth,
             bits_per_second: self.choices.one_in(2).then(|| 1 << self.choices.index(40)),
             packets_per_second: self.choices.one_in(3).then(|| 1 << self.choices.index(30)),
+            priorities: std::array::from_fn(|_| match self.choices.one_in(8) {
+                true => PriorityQueueConfig {
+                    depth: NonZeroU32::new(self.choices.index(5) as u32),
+                    bits_per_second: NonZeroU64::new(self.choices.index(2) as u64 * 1000),
+                    packets_per_second: NonZeroU64::new(self.choices.index(3) as u64 * 100),
+                },
+                false => PriorityQueueConfig::default(),
+            }),
         }
     }
 

@@ -87,6 +87,7 @@ pub(crate) fn update(catalog: &Catalog, read: &Read) -> Value {
             json!({ "expire_profile": profile, "timeout_ns": timeout_ns })
         }
         Update::Queue(queue) => json!({
+            "priority": queue.priority,
             "queue": queue.port,
             "packets_per_second": queue.packets_per_second,
             "bits_per_second": queue.bits_per_second,

@@ -145,6 +145,11 @@ enum Command {
                       polyplane ctl port remove 2    packets to it are dropped as no_such_port"
     )]
     Port(port::PortOptions),
+    /// Show the packets that the switch and its ports dropped, by reason.
+    #[command(
+        after_help = "`polyplane ctl why FILTER` shows where packets are dropped. docs/reference/drop-reasons.md has the reasons."
+    )]
+    Drops,
 }
 
 impl Options {
@@ -189,6 +194,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Capabilities => config::capabilities(link, json)?,
         Command::Status => config::status(link, &options.link, json)?,
         Command::Port(options) => port::port(link, options, json)?,
+        Command::Drops => port::drops(link, json)?,
     }
     Ok(Ended::Well)
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use p4info::polyplane::observation::v1 as wire;
@@ -44,6 +45,9 @@ pub(crate) struct TraceOptions {
     /// Stop after this number of packets.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Stop after this time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
 }
 
 #[derive(Args)]
@@ -57,6 +61,9 @@ pub(crate) struct CaptureOptions {
     /// Stop after this number of frames.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Stop after this time.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
     /// Capture at most this number of bytes of a frame.
     #[arg(long, value_name = "BYTES", default_value_t = MAX_SNAP, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SNAP)))]
     snaplen: u32,
@@ -93,18 +100,25 @@ impl Link {
         })
     }
 
-    /// Returns the next message. `None` at the end, or if a signal requests a stop.
+    /// Returns the next message. `None` at the end, at a point in time, or if a signal requests a
+    /// stop.
     fn observed(
         &mut self,
         observation: &mut Observation,
-        early: &ProcessSetup,
+        (early, until): (&ProcessSetup, Option<Instant>),
     ) -> Result<Option<wire::ObserveResponse>, String> {
-        match self.client.observed(observation, early.signal_fd()) {
+        let stop = early.signal_fd();
+        match self.client.observed(observation, stop, until) {
             Ok(Observed::Message(message)) => Ok(Some(message)),
             Ok(Observed::Stopped | Observed::Ended) => Ok(None),
             Err(error) => Err(self.explain(&error)),
         }
     }
+}
+
+/// Returns the point in time after a number of seconds.
+fn end_of(seconds: Option<u32>) -> Option<Instant> {
+    seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds.into()))
 }
 
 pub(crate) fn trace(
@@ -116,8 +130,9 @@ pub(crate) fn trace(
     let wish = Wish::Traces(wire::Traces {});
     let mut observation = link.observe(&options.filter, options.count, wish)?;
     let mut skipped = 0;
+    let end = end_of(options.seconds);
     // The server ends it after the number of packets.
-    while let Some(message) = link.observed(&mut observation, early)? {
+    while let Some(message) = link.observed(&mut observation, (early, end))? {
         skipped = message.skipped;
         let goes_on = match message.what {
             Some(What::Begun(_)) => {
@@ -154,8 +169,9 @@ pub(crate) fn capture(
     };
     let mut interfaces = Vec::new();
     let mut skipped = 0;
+    let end = end_of(options.seconds);
     // The server ends it after the number of frames.
-    while let Some(message) = link.observed(&mut observation, early)? {
+    while let Some(message) = link.observed(&mut observation, (early, end))? {
         skipped = message.skipped;
         let written = match message.what {
             Some(What::Begun(begun)) => {
@@ -253,7 +269,8 @@ pub(crate) fn why(
     let mut observation = link.observe(&options.filter, None, wish)?;
     let mut last = None;
     let mut skipped = 0;
-    while let Some(message) = link.observed(&mut observation, early)? {
+    // The server ends it after the time.
+    while let Some(message) = link.observed(&mut observation, (early, None))? {
         skipped = message.skipped;
         match message.what {
             Some(What::Begun(_)) => out::note(&format!(
@@ -286,7 +303,8 @@ fn summary_text(filter: &str, summary: &wire::PathSummary, skipped: u64) -> Stri
     let packets = amount::count(summary.packets, "packet");
     let mut text = format!("{filter}: {packets} in {seconds:.1} s\n");
     if summary.packets == 0 && skipped == 0 {
-        text += "No packet matched: see that it arrives, with `ctl status` and a wider filter.\n";
+        text +=
+            "No packet matched: see that it arrives, with `ctl port list` and a wider filter.\n";
     }
     for path in &summary.paths {
         let packets = amount::count(path.packets, "packet");
@@ -313,6 +331,7 @@ fn lookup_row(lookup: &wire::Lookup) -> Vec<String> {
     let outcome = if lookup.is_hit { "hit" } else { "miss" };
     let what = match (lookup.entry.as_str(), lookup.action.as_str()) {
         ("", "") => String::new(),
+        ("", _) if !lookup.default_action.is_empty() => format!("-> {}", lookup.default_action),
         ("", action) => format!("-> {action}"),
         // The entry's statement names the table.
         (entry, _) => match entry.strip_prefix(&format!("{} ", lookup.table)) {
@@ -344,6 +363,7 @@ fn summary_json(filter: &str, summary: &wire::PathSummary, skipped: u64) -> Valu
             "hit": lookup.is_hit,
             "entry": given(&lookup.entry),
             "action": given(&lookup.action),
+            "default_action": given(&lookup.default_action),
         })
     };
     let end = |end: &wire::End| match &end.what {
@@ -382,6 +402,10 @@ mod tests {
             is_hit: !entry.is_empty(),
             entry: entry.to_owned(),
             action: action.to_owned(),
+            default_action: match entry {
+                "" => format!("{action}(port: 2)"),
+                _ => String::new(),
+            },
         };
         let end = |what| wire::End { what: Some(what) };
         let summary = wire::PathSummary {
@@ -409,7 +433,7 @@ all: 12 packets in 10.0 s
 
 port 0, 11 packets (660 B): dropped, ingress_drop
   ipv4_lpm  hit   { dst: 10.0.0.0/8; } -> drop()
-  acl       miss  -> allow
+  acl       miss  -> allow(port: 2)
 
 1 packet went other ways
 

@@ -1,8 +1,8 @@
-//! `ctl port`: the ports of a running switch.
+//! `ctl port` and `ctl drops`: the ports of a running switch, and its drops.
 
 use clap::{Args, Subcommand};
 use p4info::polyplane::ports::v1::change_request::Change;
-use p4info::polyplane::ports::v1::{PortDetails, Traffic};
+use p4info::polyplane::ports::v1::{Drops, PortDetails, Traffic};
 use port::PortSpec;
 use serde_json::json;
 use support::text_table::align;
@@ -69,7 +69,7 @@ pub(super) fn port(link: &mut Link, options: &PortOptions, as_json: bool) -> Res
 fn list(link: &mut Link, as_json: bool) -> Result<(), String> {
     let details = link.client.port_details();
     let details = match details.map_err(|error| link.explain(&error))? {
-        Some(details) => details,
+        Some(listed) => listed.ports,
         // The server knows the states only.
         None => {
             let states = link.client.port_states();
@@ -92,13 +92,57 @@ fn list(link: &mut Link, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Shows the drops of a switch by reason: those of its program and device, and those of its ports.
+pub(super) fn drops(link: &mut Link, as_json: bool) -> Result<(), String> {
+    let listed = link.client.port_details();
+    let listed = listed.map_err(|error| link.explain(&error))?;
+    let Some(listed) = listed else {
+        return Err("the server does not report drops; its metrics may have them".to_owned());
+    };
+    if as_json {
+        let of_port = |port: &PortDetails| {
+            let state = port.state.clone().unwrap_or_default();
+            json!({ "port": state.port, "name": state.name, "dropped": drops_json(&port.dropped) })
+        };
+        out::json(&json!({
+            "dropped": drops_json(&listed.dropped),
+            "ports": listed.ports.iter().map(of_port).collect::<Vec<_>>(),
+        }));
+        return Ok(());
+    }
+    let mut rows = Vec::new();
+    let mut add = |place: &str, all: &[Drops]| {
+        rows.extend(all.iter().map(|drops| {
+            let packets = amount::count(drops.packets, "packet");
+            vec![place.to_owned(), drops.reason.clone(), packets]
+        }));
+    };
+    add("switch", &listed.dropped);
+    for port in &listed.ports {
+        let state = port.state.clone().unwrap_or_default();
+        add(
+            &format!("port {} ({})", state.port, state.name),
+            &port.dropped,
+        );
+    }
+    if rows.is_empty() {
+        out::line("no packet was dropped");
+        return Ok(());
+    }
+    out::text(&align(&rows));
+    Ok(())
+}
+
+fn drops_json(all: &[Drops]) -> Vec<serde_json::Value> {
+    let one = |drops: &Drops| json!({ "reason": drops.reason, "packets": drops.packets });
+    all.iter().map(one).collect()
+}
+
 fn port_json(port: &PortDetails) -> serde_json::Value {
     let state = port.state.clone().unwrap_or_default();
     let traffic = |traffic: Option<Traffic>| {
         traffic.map(|traffic| json!({ "packets": traffic.packets, "bytes": traffic.bytes }))
     };
-    let dropped = port.dropped.iter();
-    let dropped = dropped.map(|drops| json!({ "reason": drops.reason, "packets": drops.packets }));
     json!({
         "port": state.port,
         "name": state.name,
@@ -106,7 +150,7 @@ fn port_json(port: &PortDetails) -> serde_json::Value {
         "driver": port.driver,
         "received": traffic(port.received),
         "sent": traffic(port.sent),
-        "dropped": dropped.collect::<Vec<_>>(),
+        "dropped": drops_json(&port.dropped),
     })
 }
 

@@ -10,7 +10,8 @@ use runtime::report::{self, DeviceReport};
 use runtime::{WorkerConfig, WorkerEvent, WorkerPool};
 use tenancy::TenantSwitch;
 
-use super::real::{Common, Switched};
+use super::real::{self, Common, Switched};
+use crate::capture::PortFile;
 
 /// Interval of the control loop.
 const TURN: Duration = Duration::from_millis(10);
@@ -23,20 +24,25 @@ const TURN: Duration = Duration::from_millis(10);
 pub(super) fn carry(
     name: String,
     mut hypervisor: TenantSwitch,
-    ports: Vec<OpenedPort>,
+    (ports, files): (Vec<OpenedPort>, Vec<PortFile>),
     (common, done): (&Common, &UnixStream),
 ) -> Result<Switched, String> {
     let mut crew = WorkerPool::new(ports, WorkerConfig::default(), |workers, _| {
         hypervisor.workers(workers)
     })?;
+    let capture = real::capture(&name, files, crew.observers())?;
     let threads = crew.take_threads();
-    threads.run(|has_ended| {
+    let ended = threads.run(|has_ended| {
         let mut poller = Poller::new();
         while !has_ended() && !is_over(&mut poller, done)? {
             turn(&mut hypervisor, &crew, (&name, common));
         }
         Ok::<_, String>(())
-    })?;
+    });
+    if let Some(capture) = capture {
+        capture.finish();
+    }
+    ended?;
     turn(&mut hypervisor, &crew, (&name, common));
     let checked = hypervisor.check_conservation();
     checked.map_err(|unbalanced| unbalanced.to_string())?;

@@ -4,6 +4,7 @@
 //! switches. This module prints reports.
 
 mod capture;
+mod editor;
 mod hosting;
 mod import;
 mod link_states;

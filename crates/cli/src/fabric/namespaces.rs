@@ -16,7 +16,6 @@ use fabric::topology::{End, HostId, HostSpec, Link, LinkSpec, NodeId, SwitchId};
 use port::{FaultPort, FaultRates, Netns, NetnsError, OpenedPort, Port, PortDriver, Rtnl};
 use support::rng::Rng;
 
-use super::capture::LinkCaptures;
 use crate::out;
 use crate::veth::{disable_ipv6_autoconf, open_port};
 
@@ -136,7 +135,6 @@ impl Namespaces {
         topology: &Topology,
         switch: SwitchId,
         io: PortDriver,
-        captures: &LinkCaptures,
     ) -> Result<Vec<OpenedPort>, String> {
         let mut opened = Vec::new();
         for (number, link) in topology.links.iter().enumerate() {
@@ -150,7 +148,6 @@ impl Namespaces {
                     .switches
                     .run(open)
                     .map_err(|error| error.to_string())??;
-                let port = captures.watch(port, (number, link), own);
                 let seed = topology.seed.wrapping_add(number as u64);
                 let seed = Rng::new(seed).bits() ^ switch.0 as u64;
                 opened.push(with_faults(port, (link.spec.faults, seed), other.node));

@@ -29,6 +29,11 @@ const PING: &str = "ping() { \"$POLYPLANE\" fabric ping \"$@\"; }\n";
 /// Commands of `polyplane ctl` that take a statement.
 const WRITES: [&str; 3] = ["add", "change", "delete"];
 
+/// Commands of the prompt, beside names of nodes.
+pub(super) const COMMANDS: [&str; 11] = [
+    "exit", "help", "iperf", "link", "links", "nodes", "pingall", "quit", "sh", "trace", "xterm",
+];
+
 const HELP: &str = "\
 HOST COMMAND      run a command in a host; names of hosts in it become addresses
 HOST COMMAND &    run it in the background, until the network ends

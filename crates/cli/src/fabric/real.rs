@@ -12,10 +12,14 @@ use std::time::{Duration, Instant};
 use fabric::Topology;
 use fabric::topology::{CommandSpec, HostId, Link, NodeId, SwitchId};
 use packet::PortId;
-use port::{OpenedPort, ProcessGroup};
+use port::{OpenedPort, PortDriver, ProcessGroup};
+use runtime::observation::PacketObservers;
 use runtime::report::{DeviceReport, PortReport, TableReport};
 use runtime::trace_filter::{PacketFilter, TraceControl, TracedPacket};
-use runtime::{Forwarder, ForwarderEvent, ForwarderOptions, ProcessSetup, StopSources};
+use runtime::{
+    Forwarder, ForwarderEvent, ForwarderOptions, PortControl, ProcessSetup, StopSources,
+    TakenInterfaces,
+};
 use serde::Serialize;
 use switch::{Change, Device, QueueConfig};
 use trace_format::PacketTrace;
@@ -26,6 +30,7 @@ use super::namespaces::{Namespaces, interface};
 use super::served::{ServedSwitch, Servers};
 use super::{hosting, routing};
 use crate::args::Io;
+use crate::capture::{PortFile, RunningCapture};
 use crate::engine::Choice;
 use crate::trace::OwnFiles;
 use crate::{Ended, amount, out};
@@ -225,10 +230,8 @@ impl Running {
         if let SwitchPlane::Alone(device) = &mut plane {
             set_queues(device, topology, switch)?;
         }
-        let captures = &self.extras.captures;
-        let ports = self
-            .namespaces
-            .open(topology, switch, io.into(), captures)?;
+        let files = self.extras.captures.files(topology, switch)?;
+        let ports = self.namespaces.open(topology, switch, io.into())?;
         let name = topology.switches[switch.0].name.clone();
         let served = match (&self.extras.servers, &plane) {
             (Some(servers), SwitchPlane::Alone(device)) => {
@@ -248,7 +251,7 @@ impl Running {
                 None => Vec::new(),
             },
         };
-        let (stream, thread) = begin(name, plane, ports, (served, common))?;
+        let (stream, thread) = begin(name, plane, (ports, files), (served, common))?;
         Ok(RunningSwitch {
             stream,
             thread,
@@ -314,7 +317,6 @@ impl Running {
         let stopped = switches.into_iter().map(RunningSwitch::stop);
         // All are stopped, also after an error.
         let stopped: Vec<Result<Switched, String>> = stopped.collect();
-        self.extras.captures.finish();
         stopped.into_iter().collect()
     }
 
@@ -434,7 +436,7 @@ fn set_queues(device: &mut Device, topology: &Topology, switch: SwitchId) -> Res
         let of_link = QueueConfig {
             depth: link.spec.queue,
             bits_per_second: Some(rate.0),
-            packets_per_second: None,
+            ..QueueConfig::default()
         };
         let queue = queue_of(device.queue(end.port), of_link);
         let set = device.apply(Change::SetQueue(end.port, queue));
@@ -452,7 +454,11 @@ fn queue_of(of_file: QueueConfig, of_link: QueueConfig) -> QueueConfig {
         false => of_file.depth,
     };
     match (of_file.bits_per_second, of_file.packets_per_second) {
-        (None, None) => QueueConfig { depth, ..of_link },
+        (None, None) => QueueConfig {
+            depth,
+            priorities: of_file.priorities,
+            ..of_link
+        },
         _ => QueueConfig { depth, ..of_file },
     }
 }
@@ -479,7 +485,7 @@ fn advice(topology: &Topology, switch: SwitchId) -> Vec<(String, String)> {
 fn begin(
     name: String,
     plane: SwitchPlane,
-    ports: Vec<OpenedPort>,
+    (ports, files): (Vec<OpenedPort>, Vec<PortFile>),
     (served, common): (Option<ServedSwitch>, Common),
 ) -> Result<(UnixStream, JoinHandle<Result<Switched, String>>), String> {
     let (running, done) =
@@ -487,11 +493,15 @@ fn begin(
     let thread = std::thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || {
         let carried = match plane {
-            SwitchPlane::Alone(device) => {
-                carry(name.clone(), *device, (ports, served), &common, &done)
-            }
+            SwitchPlane::Alone(device) => carry(
+                name.clone(),
+                *device,
+                (ports, served),
+                files,
+                (&common, &done),
+            ),
             SwitchPlane::Shared(hypervisor) => {
-                hosting::carry(name.clone(), *hypervisor, ports, (&common, &done))
+                hosting::carry(name.clone(), *hypervisor, (ports, files), (&common, &done))
             }
         };
         if let Err(why) = &carried {
@@ -508,8 +518,8 @@ fn carry(
     name: String,
     device: Device,
     (mut ports, served): (Vec<OpenedPort>, Option<ServedSwitch>),
-    common: &Common,
-    done: &UnixStream,
+    files: Vec<PortFile>,
+    (common, done): (&Common, &UnixStream),
 ) -> Result<Switched, String> {
     let sources = OwnFiles::of(device.program());
     let mut options = ForwarderOptions {
@@ -519,6 +529,15 @@ fn carry(
     let mut controllers = None;
     let mut _name = None;
     if let Some(served) = served {
+        options.ports = Some(PortControl {
+            may_change: false,
+            ports: served.ports,
+            allowed: Vec::new(),
+            io: PortDriver::default(),
+            taken: TakenInterfaces::default(),
+            known: Some(served.channel.known),
+            cpu: Vec::new(),
+        });
         options.inbox = Some(served.channel.inbox);
         ports.push(served.channel.port);
         controllers = Some(served.controllers);
@@ -528,12 +547,13 @@ fn carry(
     if let Some(controllers) = &controllers {
         controllers.observe_by(forwarder.observation());
     }
+    let capture = capture(&name, files, forwarder.observers())?;
     let early = ProcessSetup::default();
     let stop = StopSources {
         process: &early,
         done: Some(done.as_fd()),
     };
-    forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
+    let ended = forwarder.run(&stop, Duration::from_secs(1), &mut |event| match event {
         ForwarderEvent::Notice(notice) => common.note(&name, &notice),
         ForwarderEvent::Link(port, is_up) => {
             common.set_link(port, is_up);
@@ -545,13 +565,33 @@ fn carry(
         // The ports of a switch are those of its topology.
         ForwarderEvent::PortAdded(..) | ForwarderEvent::PortRemoved(_) => {}
         ForwarderEvent::Tick(_) => {}
-    })?;
+    });
+    if let Some(capture) = capture {
+        capture.finish();
+    }
+    ended?;
     forwarder.check_conservation()?;
     Ok(Switched {
         ports: forwarder.port_reports(),
         device: forwarder.device_report(),
         name,
     })
+}
+
+/// Begins to capture the links of a switch that have files.
+///
+/// # Errors
+/// The operating system provides no thread.
+pub(super) fn capture(
+    name: &str,
+    files: Vec<PortFile>,
+    observers: &Arc<PacketObservers>,
+) -> Result<Option<RunningCapture>, String> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let files_of = format!("the capture of {name}'s links");
+    RunningCapture::start_ports(files_of, files, observers).map(Some)
 }
 
 /// Prints the steps of a packet.
@@ -618,6 +658,7 @@ mod tests {
             depth,
             bits_per_second,
             packets_per_second,
+            ..QueueConfig::default()
         };
         let of_link = queue(100, Some(1_000_000), None);
         let first = QueueConfig::default();

@@ -41,6 +41,8 @@ pub(super) struct ServedSwitch {
     pub(super) controllers: ControllerChannel,
     /// The file with its address, as long as it runs. `None` if there is none, which was said.
     pub(super) name: Option<NameFile>,
+    /// Its ports, which are listed.
+    pub(super) ports: Vec<PortSpec>,
     /// Address of its server.
     pub(super) address: SocketAddr,
     /// Its device number there.
@@ -97,6 +99,8 @@ impl Servers {
             notes: device.notes(),
         };
         let (config, channel) = control::connect(link, served)?;
+        channel.inbox.take_port_requests();
+        channel.inbox.take_settings_requests();
         let listen = Listen {
             address,
             tls: None,
@@ -111,6 +115,7 @@ impl Servers {
             channel,
             controllers: ControllerChannel::new(&Arc::new(server), id),
             name: self.name(&spec.name, address),
+            ports,
             address,
             device: id,
         })

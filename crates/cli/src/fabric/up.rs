@@ -16,7 +16,8 @@ use port::{Poller, ProcessGroup, Signal};
 use runtime::ProcessSetup;
 
 use super::capture::LinkCaptures;
-use super::prompt::{Answer, Prompt};
+use super::editor::{LineEditor, Words};
+use super::prompt::{Answer, COMMANDS, Prompt};
 use super::real::{self, Extras, Running};
 use super::routing;
 use super::served::Servers;
@@ -26,6 +27,9 @@ use crate::{Ended, out};
 
 /// Time that a command which sets up a host may take.
 const MAX_SETUP: Duration = Duration::from_secs(10);
+
+/// The prompt at a terminal.
+const PROMPT: &str = "polyplane> ";
 
 /// Bytes that are read from standard input at once.
 const CHUNK: usize = 4096;
@@ -45,7 +49,7 @@ pub(super) struct UpOptions {
     /// Run these lines of the prompt, and end. May be given several times.
     #[arg(short = 'c', long = "command", value_name = "LINE")]
     commands: Vec<String>,
-    /// Write a capture of each link into this directory, as LINK.pcap.
+    /// Write a capture of each link into this directory, as LINK.pcapng.
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
     /// Packet I/O of the switches' ports.
@@ -67,7 +71,7 @@ pub(super) fn up(options: &UpOptions, early: &ProcessSetup) -> Result<Ended, Str
     let servers = Servers::new(options.choice, topology.seed);
     warn_of_keys_without_effect(&topology);
     let captures = match &options.pcap {
-        Some(directory) => LinkCaptures::create(directory, &topology)?,
+        Some(directory) => LinkCaptures::create(directory)?,
         None => LinkCaptures::default(),
     };
     let extras = Extras {
@@ -219,9 +223,13 @@ fn from_input(
     let is_terminal = stdin.is_terminal();
     let duplicate = stdin.as_fd().try_clone_to_owned();
     let input = duplicate.map_err(|error| format!("cannot read standard input: {error}"))?;
-    let mut input = Input {
-        file: File::from(input),
-        rest: Vec::new(),
+    // What is written to a file or a pipe has no escape sequences.
+    let mut input = match is_terminal && std::io::stdout().is_terminal() {
+        true => Lines::Edited(LineEditor::start(PROMPT, words(topology))?),
+        false => Lines::Plain(Input {
+            file: File::from(input),
+            rest: Vec::new(),
+        }),
     };
     match is_terminal {
         true => out::note("`help` lists the commands, `quit` ends"),
@@ -232,8 +240,8 @@ fn from_input(
     }
     let (mut ended, mut has_lines) = (Ended::Well, false);
     loop {
-        if is_terminal {
-            out::text("polyplane> ");
+        if is_terminal && let Lines::Plain(_) = input {
+            out::text(PROMPT);
             // A prompt has no line end, so it would stay in the buffer. A closed output is noticed
             // at the next line.
             let _ = std::io::stdout().flush();
@@ -251,7 +259,11 @@ fn from_input(
                 }
             }
             // At a terminal Ctrl-C ends a command, and a line that is being written.
-            Next::Signal(Signal::Interrupt) if is_terminal => out::line(""),
+            Next::Signal(Signal::Interrupt) if is_terminal => match input {
+                Lines::Plain(_) => out::line(""),
+                // The editor has written the end of the line.
+                Lines::Edited(_) => {}
+            },
             Next::Signal(_) => return Ok(ended),
             Next::End if has_lines || is_terminal => return Ok(ended),
             Next::End => {
@@ -259,6 +271,16 @@ fn from_input(
                 return Ok(ended);
             }
         }
+    }
+}
+
+/// Returns the words that lines at a terminal are completed with.
+fn words(topology: &Topology) -> Words {
+    let hosts = topology.hosts.iter().map(|host| &host.name);
+    let switches = topology.switches.iter().map(|switch| &switch.name);
+    Words {
+        commands: &COMMANDS,
+        nodes: hosts.chain(switches).cloned().collect(),
     }
 }
 
@@ -271,6 +293,22 @@ fn wait_for_signal(early: &ProcessSetup) -> Result<(), String> {
     Ok(())
 }
 
+/// The lines of standard input.
+enum Lines {
+    Plain(Input),
+    /// Those of a terminal.
+    Edited(LineEditor),
+}
+
+impl Lines {
+    fn next(&mut self, early: &ProcessSetup) -> Result<Next, String> {
+        match self {
+            Lines::Plain(input) => input.next(early),
+            Lines::Edited(editor) => editor.next(early),
+        }
+    }
+}
+
 /// Lines of standard input, read without blocking signals.
 struct Input {
     file: File,
@@ -278,7 +316,7 @@ struct Input {
 }
 
 /// A line, or another event of the input.
-enum Next {
+pub(super) enum Next {
     Line(String),
     Signal(Signal),
     End,

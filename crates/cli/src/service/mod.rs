@@ -13,6 +13,7 @@ use p4rt::Certificates;
 use runtime::{DeviceReload, LoopTurns, ProcessSetup, Reloaded};
 use support::amount;
 
+use crate::config::ConfigWatch;
 use crate::listen::Guard;
 use crate::out;
 pub(crate) use files::DeviceFiles;
@@ -23,6 +24,14 @@ use notify::{Notifier, watchdog};
 pub(crate) struct Reload {
     certificates: Option<CertificateFiles>,
     device: Option<(DeviceFiles, DeviceReload)>,
+    config: Option<ConfigWatch>,
+}
+
+/// Outcome of a reload, as lines for people.
+struct ReloadLines {
+    done: String,
+    /// The changed options that a reload does not apply.
+    ignored: Option<String>,
 }
 
 /// Certificates of a server, and the options that name their files.
@@ -36,10 +45,12 @@ impl Reload {
     pub(crate) fn new(
         certificates: Option<CertificateFiles>,
         device: Option<(DeviceFiles, DeviceReload)>,
+        config: Option<ConfigWatch>,
     ) -> Reload {
         Reload {
             certificates,
             device,
+            config,
         }
     }
 
@@ -47,8 +58,10 @@ impl Reload {
     ///
     /// # Errors
     /// A file has an error, or the switch refuses a part. Nothing is changed then.
-    fn run(&self) -> Result<String, String> {
+    fn run(&self) -> Result<ReloadLines, String> {
         let mut done = Vec::new();
+        let config = self.config.as_ref().map(ConfigWatch::changed);
+        let ignored = config.transpose()?.flatten();
         let certificates = self.certificates.as_ref().filter(|one| one.guard.has_tls());
         let checked = certificates.map(|files| {
             let listen = files.guard.listen(files.address)?;
@@ -68,7 +81,10 @@ impl Reload {
         if done.is_empty() {
             done.push("there is nothing to read again".to_owned());
         }
-        Ok(done.join("; "))
+        Ok(ReloadLines {
+            done: done.join("; "),
+            ignored,
+        })
     }
 }
 
@@ -164,10 +180,24 @@ fn reload_always(asked: &Receiver<()>, reload: &Reload, notifier: &Notifier, sta
         notifier.reloading();
         let begin = Instant::now();
         let line = match reload.run() {
-            Ok(done) => format!("reloaded in {}: {done}", amount::time(begin.elapsed())),
-            Err(error) => format!("not reloaded, nothing is changed: {error}"),
+            Ok(ReloadLines { done, ignored }) => {
+                let line = format!("reloaded in {}: {done}", amount::time(begin.elapsed()));
+                out::note(&line);
+                if let Some(ignored) = &ignored {
+                    out::note(&format!("warning: {ignored}"));
+                }
+                [Some(line), ignored]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join("; ")
+            }
+            Err(error) => {
+                let line = format!("not reloaded, nothing is changed: {error}");
+                out::error(&line);
+                line
+            }
         };
-        out::note(&line);
         notifier.ready(&format!("{status}; {line}"));
     }
 }

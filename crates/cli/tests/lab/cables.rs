@@ -44,6 +44,11 @@ impl Cables {
         self.ends[n as usize] = self.renewed(n);
     }
 
+    /// Creates a cable again that was removed.
+    pub(crate) fn lay(&mut self, n: u32) {
+        self.ends[n as usize] = lay(&self.switch, &self.far, n);
+    }
+
     /// Removes a cable and creates it again. Returns its far end.
     pub(crate) fn renewed(&self, n: u32) -> AfPacketPort {
         let name = format!("port{n}");

@@ -40,6 +40,8 @@ pub(super) struct DeviceCommands {
     value_sets: BTreeMap<ValueSetId, (Vec<ValueSetMember>, (usize, usize))>,
     all_queues: Option<QueueWish>,
     queues: BTreeMap<u32, QueueWish>,
+    /// Queues of one priority, by port and priority.
+    own_queues: BTreeMap<(u32, u8), QueueWish>,
     hashes: Vec<HashWish>,
 }
 
@@ -220,7 +222,7 @@ impl DeviceCommands {
         }
     }
 
-    /// Changes the queues of a port, or of all ports.
+    /// Changes the queue of a priority of a port, the queues of a port, or of all ports.
     fn set_queue(
         &mut self,
         schema: &Schema,
@@ -237,10 +239,19 @@ impl DeviceCommands {
                 queue.at = line.at();
                 Ok(())
             }
-            [_, _, priority, ..] => {
-                let message = "a queue of one priority has no rate and no depth of its own";
-                let error = EntriesError::new(priority.at(), message);
-                Err(error.hint("leave the priority out: the port's queues get the value"))
+            [_, port, priority] => {
+                let id = number(port, "a port")?;
+                ports::check_copy(schema.arch, id, port.at())?;
+                let own = number(priority, "a priority")?;
+                let own = ports::check_priority(own, priority.at())?;
+                let queue = self.own_queues.entry((id, own)).or_default();
+                change(queue);
+                queue.at = line.at();
+                Ok(())
+            }
+            [_, _, _, more, ..] => {
+                let message = "a queue is that of a port and a priority";
+                Err(EntriesError::new(more.at(), message))
             }
             _ if schema.arch != Some(Arch::V1model) => {
                 let message = "all ports are only those of a v1model program";
@@ -349,9 +360,14 @@ impl DeviceCommands {
                 queues.entry(port).or_insert(all);
             }
         }
-        for (port, queue) in queues {
+        let of_ports = queues.into_iter();
+        let of_ports = of_ports.map(|(port, queue)| ((port, None), queue));
+        let own = self.own_queues.into_iter();
+        let own = own.map(|((port, priority), queue)| ((port, Some(priority)), queue));
+        for ((port, priority), queue) in of_ports.chain(own) {
             let setting = QueueSetting {
                 port,
+                priority,
                 packets_per_second: queue.packets_per_second,
                 bits_per_second: None,
                 depth: queue.depth,

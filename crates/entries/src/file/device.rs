@@ -6,7 +6,7 @@ use crate::ports;
 use crate::update::{CrcSetting, QueueSetting, Update};
 
 impl Reader<'_> {
-    /// Reads `queue port 1 rate 100 depth 64`, after `port`.
+    /// Reads `queue port 1 priority 3 rate 100 depth 64`, after `port`.
     pub(super) fn queue(&mut self) -> Result<Update, EntriesError> {
         let (port, at) = self.placed("a port")?;
         ports::check_copy(self.schema.arch, port, at)?;
@@ -14,6 +14,10 @@ impl Reader<'_> {
             port,
             ..QueueSetting::default()
         };
+        if self.keyword("priority") {
+            let (priority, at) = self.placed("a priority")?;
+            queue.priority = Some(ports::check_priority(priority, at)?);
+        }
         loop {
             if self.keyword("rate") {
                 queue.packets_per_second = Some(self.rate("a number of packets a second")?);

@@ -19,7 +19,7 @@ use p4info::p4::v1::stream_message_request::Update as Ask;
 use p4info::p4::v1::stream_message_response::Update as Told;
 use p4info::p4::v1::write_request::Atomicity;
 use p4info::polyplane::ports::v1::{
-    ChangeRequest, ListRequest, PortDetails, PortState, WatchRequest, change_request,
+    ChangeRequest, ListRequest, ListResponse, PortDetails, PortState, WatchRequest, change_request,
 };
 use p4info::polyplane::settings::v1::{GetRequest, SetRequest};
 use tokio::io::Interest;
@@ -163,16 +163,17 @@ impl Client {
         }
     }
 
-    /// Returns the device's ports with their counts; `None` if the server does not list them.
+    /// Returns the device's ports with their counts, and its drops; `None` if the server does not
+    /// list them.
     ///
     /// # Errors
     /// Any error that the server returns.
-    pub fn port_details(&mut self) -> Result<Option<Vec<PortDetails>>, ClientError> {
+    pub fn port_details(&mut self) -> Result<Option<ListResponse>, ClientError> {
         let request = ListRequest {
             device_id: self.device,
         };
         match self.runtime.block_on(self.ports.list(request)) {
-            Ok(answer) => Ok(Some(answer.into_inner().ports)),
+            Ok(answer) => Ok(Some(answer.into_inner())),
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(status.into()),
         }

@@ -1,6 +1,8 @@
 //! Observation of the packets of a device.
 
+use std::future::pending;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use p4info::polyplane::observation::v1 as wire;
 use tonic::Streaming;
@@ -16,7 +18,7 @@ pub struct Observation(Streaming<wire::ObserveResponse>);
 pub enum Observed {
     /// A message.
     Message(wire::ObserveResponse),
-    /// The stop descriptor became readable.
+    /// The stop descriptor became readable, or the time is over.
     Stopped,
     /// The server has ended it.
     Ended,
@@ -44,7 +46,8 @@ impl Client {
         Ok(Observation(answer.into_inner()))
     }
 
-    /// Returns the next message of an observation. Waits until `stop` becomes readable.
+    /// Returns the next message of an observation. Waits until `stop` becomes readable, or until a
+    /// point in time.
     ///
     /// # Errors
     /// Any error that the server returns.
@@ -52,16 +55,26 @@ impl Client {
         &mut self,
         observation: &mut Observation,
         stop: Option<BorrowedFd<'_>>,
+        until: Option<Instant>,
     ) -> Result<Observed, ClientError> {
         self.runtime.block_on(async {
             tokio::select! {
                 biased;
                 _ = readable(stop) => Ok(Observed::Stopped),
+                () = over(until) => Ok(Observed::Stopped),
                 message = observation.0.message() => Ok(match message? {
                     Some(message) => Observed::Message(message),
                     None => Observed::Ended,
                 }),
             }
         })
+    }
+}
+
+/// Completes at a point in time; never without one.
+async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => pending().await,
     }
 }

@@ -28,12 +28,43 @@ const OPENING_CHECK: Duration = Duration::from_millis(1);
 /// # Errors
 /// Those of [`open_interface`], [`TapPort::open`] or [`RingPort::open`].
 pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<OpenedPort, PortError> {
-    let name = spec.name().to_owned();
     let opened = open(spec, io, workers)?;
     if let PortTarget::Ring(_) = spec.target {
         // It is no interface, and recovers by itself.
         return Ok(opened);
     }
+    let shares = opened.shares.into_iter().map(Some).collect();
+    keep((spec, io, workers), shares, opened.how, Vec::new())
+}
+
+/// As [`open_kept`], but a port without an interface of its name is open, too: it waits for the
+/// interface as for one that comes back, and [`PortError::Awaited`] is its first error.
+///
+/// # Errors
+/// Those of [`open_kept`], without [`PortError::NoSuchInterface`].
+pub fn open_awaited(
+    spec: &PortSpec,
+    io: PortDriver,
+    workers: usize,
+) -> Result<OpenedPort, PortError> {
+    match open_kept(spec, io, workers) {
+        Err(PortError::NoSuchInterface { existing, .. }) => {
+            let shares = (0..workers.max(1)).map(|_| None).collect();
+            keep((spec, io, workers), shares, String::new(), existing)
+        }
+        opened => opened,
+    }
+}
+
+/// Returns the port with these shares, which are `None` if there is no interface yet: `existing`
+/// are the names of those that there are.
+fn keep(
+    (spec, io, workers): (&PortSpec, PortDriver, usize),
+    shares: Vec<Option<Box<dyn Port>>>,
+    how: String,
+    existing: Vec<String>,
+) -> Result<OpenedPort, PortError> {
+    let name = spec.name().to_owned();
     let control = link::control_socket().map_err(|source| PortError::System {
         doing: format!("asking about {name}"),
         source,
@@ -44,16 +75,17 @@ pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<Open
         workers,
         netns: Netns::current().ok(),
         control,
-        held: AtomicUsize::new(opened.shares.len()),
+        held: AtomicUsize::new(shares.iter().flatten().count()),
         is_opening: AtomicBool::new(false),
         fresh: Mutex::default(),
         closed: Mutex::default(),
     });
-    let kept = |(place, port)| {
+    let kept = |(place, port): (usize, Option<Box<dyn Port>>)| {
         let kept = KeptPort {
+            awaits: port.is_none().then(|| existing.clone()),
             common: Arc::clone(&common),
             place,
-            port: Some(port),
+            port,
             past: PortStats::default(),
             next_look: Nanos::ZERO,
             pause: FIRST_PAUSE,
@@ -61,8 +93,8 @@ pub fn open_kept(spec: &PortSpec, io: PortDriver, workers: usize) -> Result<Open
         Box::new(kept) as Box<dyn Port>
     };
     Ok(OpenedPort {
-        shares: opened.shares.into_iter().enumerate().map(kept).collect(),
-        how: opened.how,
+        shares: shares.into_iter().enumerate().map(kept).collect(),
+        how,
     })
 }
 
@@ -173,6 +205,9 @@ struct KeptPort {
     place: usize,
     /// `None` while the interface is gone.
     port: Option<Box<dyn Port>>,
+    /// The interfaces that there were when the port was opened, if its own was not among them and
+    /// that was not reported.
+    awaits: Option<Vec<String>>,
     /// Counters of earlier incarnations of the interface.
     past: PortStats,
     next_look: Nanos,
@@ -245,7 +280,11 @@ impl Port for KeptPort {
 
     fn rx(&mut self, batch: &mut Batch, now: Nanos) -> Result<usize, PortError> {
         let Some(port) = &mut self.port else {
-            return Err(self.gone());
+            let name = self.name().to_owned();
+            return Err(match self.awaits.take() {
+                Some(existing) => PortError::Awaited { name, existing },
+                None => self.gone(),
+            });
         };
         let received = port.rx(batch, now);
         if let Err(PortError::Gone { .. }) = received {

@@ -29,7 +29,7 @@ pub use core::{Cores, pin_to_core};
 pub use datagram::bind_datagrams;
 pub use driver_selection::{OpenedPort, PortDriver, open_interface};
 pub use echo::EchoSocket;
-pub use keep::open_kept;
+pub use keep::{open_awaited, open_kept};
 pub use link::{Interface, interfaces};
 pub use netns::{Netns, NetnsError, Privilege, enter_private};
 pub use poll::Poller;

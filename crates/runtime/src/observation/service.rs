@@ -14,7 +14,7 @@ use packet::PortId;
 use port::FrameDirection;
 use switch::Device;
 use tenancy::VpdpId;
-use trace_format::{PacketTrace, WorkerPacket, entry_statement};
+use trace_format::{PacketTrace, WorkerPacket, default_action_text, entry_statement};
 
 use super::budget::PacketBudget;
 use super::paths::{LookedUp, PacketPath, PathCount, PathCounts, PathEnd};
@@ -234,11 +234,14 @@ fn lookup_of(lookup: &LookedUp, program: &Arc<Program>, device: &Device) -> wire
     let entry = lookup.entry.filter(|_| is_present);
     let entry = entry.and_then(|id| entry_statement(device.configuration(), lookup.table, id));
     let action = lookup.action.map(|id| &program.actions[id]);
+    let ran = lookup.action.filter(|_| is_present && !lookup.is_hit);
+    let default = ran.and_then(|id| default_action_text(device.configuration(), lookup.table, id));
     wire::Lookup {
         table: program.tables[lookup.table].name.clone(),
         is_hit: lookup.is_hit,
         entry: entry.unwrap_or_default(),
         action: action.map_or(String::new(), |action| action.control_plane_name.clone()),
+        default_action: default.unwrap_or_default(),
     }
 }
 

@@ -247,8 +247,13 @@ fn a_directory_has_one_owner_at_a_time() {
         .to_string();
     assert!(error.contains("is in use by another switch"), "{error}");
     assert!(error.contains(&std::process::id().to_string()), "{error}");
-    drop(kept);
-    let again = Directory::open(at.path()).expect("it is free");
+    // An owner that is about to end is waited for, as after a kill.
+    let again = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| Directory::open(at.path()));
+        scope.spawn(|| drop(kept));
+        opening.join().expect("it does not panic")
+    });
+    let again = again.expect("it is free");
     assert_eq!(again.devices(), Ok(vec![1]));
 }
 

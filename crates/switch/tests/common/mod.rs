@@ -163,5 +163,6 @@ pub fn slow(packets_per_second: u64, depth: usize) -> QueueConfig {
         depth,
         bits_per_second: None,
         packets_per_second: Some(packets_per_second),
+        ..QueueConfig::default()
     }
 }
