@@ -8,6 +8,7 @@ use telemetry::{IntNodeId, ReportedPath};
 
 use crate::decision::{DecisionRefusal, Subject};
 use crate::loops::{ChangeSpec, KeyPart, ReflexIndex, ReflexSpec};
+use crate::settings::PermissionLimit;
 use crate::write::{ElementWrite, EntryKey, Setting, WritePlace};
 
 /// Credit of one change, in billionths.
@@ -119,6 +120,18 @@ impl Permission {
             ends: VecDeque::new(),
             credit: CHANGE,
             credited: Nanos::ZERO,
+        }
+    }
+
+    /// Sets a limit from now on.
+    pub(crate) fn set(&mut self, limit: PermissionLimit, value: u64) {
+        match limit {
+            PermissionLimit::Rate => self.spec.rate = value,
+            PermissionLimit::Entries => {
+                self.spec.entries = usize::try_from(value).unwrap_or(usize::MAX);
+            }
+            PermissionLimit::Hold => self.spec.hold = Nanos(value),
+            PermissionLimit::Life => self.spec.life = Some(Nanos(value)),
         }
     }
 

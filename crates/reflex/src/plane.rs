@@ -1,11 +1,15 @@
 //! The plane: reports in, commands to elements out.
 
+mod outputs;
+mod settings;
 mod updates;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use consensus::{ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term};
+use consensus::{
+    ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term, is_reserved,
+};
 use fabric::Topology;
 use fabric::topology::SwitchId;
 use packet::Nanos;
@@ -23,9 +27,12 @@ use crate::monitor::microburst::Burst;
 use crate::monitor::program::ProgramMonitor;
 use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
+use crate::settings::Settings;
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 use crate::write::ElementWrite;
 
+use self::outputs::PassedReports;
+pub use self::settings::SetError;
 pub use self::updates::ElementUpdate;
 use self::updates::Updates;
 
@@ -143,6 +150,9 @@ struct Pending {
 struct Routes {
     check: DetourCheck,
     switches: Vec<SwitchId>,
+    topology: Topology,
+    /// Links that a setting takes out of use.
+    down: BTreeSet<usize>,
 }
 
 /// A reflex plane without threads, clock and I/O. Times never decrease.
@@ -178,6 +188,8 @@ pub struct ReflexPlane {
     last_refused: Option<Ipv4Addr>,
     /// Decisions with a newer outcome that were not taken: at most [`MAX_UPDATED`].
     updated: Vec<DecisionId>,
+    settings: Settings,
+    passed: PassedReports,
     /// Findings of one report: kept, so that a report needs no allocation.
     findings: Vec<Finding>,
 }
@@ -228,6 +240,8 @@ impl ReflexPlane {
             counts: PlaneCounts::default(),
             last_refused: None,
             updated: Vec::new(),
+            settings: Settings::new(&loops),
+            passed: PassedReports::default(),
             findings: Vec::new(),
             loops,
         }
@@ -254,7 +268,10 @@ impl ReflexPlane {
         self.routes = Some(Routes {
             switches: switches.collect::<Result<_, _>>()?,
             check: DetourCheck::new(topology),
+            topology: topology.clone(),
+            down: BTreeSet::new(),
         });
+        self.settings.add_links(topology);
         Ok(())
     }
 
@@ -315,9 +332,11 @@ impl ReflexPlane {
                 queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
                 drop_reason: individual.drop_record().map(|record| record.reason),
             };
+            self.passed.look(&facts);
             let report = MonitoredReport::new(facts, &view, individual.packet_bytes());
             self.classify(now, &report);
         }
+        self.passed.end(payload);
     }
 
     /// Gives a report to all monitors that it concerns.
@@ -525,6 +544,7 @@ impl ReflexPlane {
         self.stepped = now;
         self.end_lives(now);
         self.store.step(now);
+        self.look_at_settings(now);
         while let Some(event) = self.store.next_event() {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
@@ -824,11 +844,22 @@ impl ReflexPlane {
         self.leading.take()
     }
 
-    /// Requests an operation on a key of the store. [`ReflexPlane::next_answer`] has the answer.
+    /// Requests an operation of a user on a key of the store. [`ReflexPlane::next_answer`] has the
+    /// answer.
     ///
     /// # Errors
-    /// The store takes no request now.
+    /// The store takes no request now, or the key is one of the plane's own.
     pub fn request(&mut self, operation: Operation) -> Result<RequestId, StoreRefusal> {
+        let key = match &operation {
+            Operation::Get(key)
+            | Operation::Put(key, _)
+            | Operation::Delete(key)
+            | Operation::CompareAndSet { key, .. } => Some(key),
+            _ => None,
+        };
+        if key.is_some_and(is_reserved) {
+            return Err(StoreRefusal::Reserved);
+        }
         self.store.request(operation)
     }
 
@@ -938,7 +969,8 @@ impl From<StoreRefusal> for DecisionRefusal {
         match refusal {
             StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
             StoreRefusal::Busy => DecisionRefusal::Busy,
-            StoreRefusal::Disk => DecisionRefusal::Disk,
+            // Decisions have no keys of users.
+            StoreRefusal::Disk | StoreRefusal::Reserved => DecisionRefusal::Disk,
         }
     }
 }

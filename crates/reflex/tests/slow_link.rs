@@ -205,3 +205,51 @@ fn a_replay_of_the_reports_repeats_the_decisions() {
         assert_eq!(replayed, live);
     }
 }
+
+/// Gives a setting a value, and runs until it is in force.
+fn set(bed: &mut Bed, name: &str, value: Option<&str>) {
+    let id = bed.plane.get_mut().plane_mut().set(name, value).unwrap();
+    let now = bed.simulation.now() + Nanos::from_millis(2);
+    bed.simulation.run_until(now).unwrap();
+    let mut driver = bed.plane.get_mut();
+    let answer = std::iter::from_fn(|| driver.plane_mut().next_answer()).last();
+    assert_eq!(answer.map(|(id, _)| id), Some(id));
+    let mut settings = driver.plane().settings();
+    let found = settings.find(|setting| setting.name == name);
+    assert_eq!(found.unwrap().value.as_deref(), value);
+}
+
+#[test]
+fn settings_in_the_store_are_in_force_while_the_plane_runs() {
+    // The link is 50 us slower, so a threshold of 100 us finds nothing.
+    let mut high = bed("slow_link", |fabric, loops| (fabric, loops));
+    high.simulation.run_until(Nanos::from_millis(15)).unwrap();
+    set(&mut high, "monitor/slow paths/above", Some("100 us"));
+    high.simulation.run_until(Nanos::from_millis(24)).unwrap();
+    assert_eq!(decisions(&high).len(), 0);
+    // No detour goes by the other spine if its link is out of use.
+    let mut bed = bed("slow_link", |fabric, loops| (fabric, loops));
+    bed.simulation.run_until(Nanos::from_millis(15)).unwrap();
+    set(&mut bed, "monitor/slow paths/above", Some("100 us"));
+    set(&mut bed, "link/leaf2:4/state", Some("down"));
+    set(&mut bed, "monitor/slow paths/above", None);
+    bed.simulation.run_until(Nanos::from_millis(24)).unwrap();
+    let unsafe_path = Outcome::Refused(DecisionRefusal::UnsafePath);
+    let all = decisions(&bed);
+    assert!(!all.is_empty() && all.iter().all(|it| it.outcome == unsafe_path));
+    // A permission with fewer entries.
+    set(&mut bed, "reflex/detour/entries", Some("10"));
+    set(&mut bed, "link/leaf2:4/state", Some("up"));
+    bed.simulation.run_until(END).unwrap();
+    assert_eq!(bed.plane.get().plane().entries(ReflexIndex(0)), 10);
+    check_counts(bed.plane.get().plane());
+    let mut driver = bed.plane.get_mut();
+    let refused = |driver: &mut PlaneDriver, name: &str, value: &str| {
+        let error = driver.plane_mut().set(name, Some(value)).unwrap_err();
+        error.to_string()
+    };
+    let words = refused(&mut driver, "monitor/slow paths/window", "5");
+    assert!(words.contains("monitor/slow paths/above"), "{words}");
+    let words = refused(&mut driver, "monitor/slow paths/above", "fast");
+    assert!(words.contains("write a time with its unit"), "{words}");
+}

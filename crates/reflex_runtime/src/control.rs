@@ -2,8 +2,9 @@
 //!
 //! A request is one line: `"show"`, `"watch"`, `{"key": {"get": KEY}}`,
 //! `{"key": {"put": [KEY, VALUE]}}`, `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}`,
-//! `{"key": {"delete": KEY}}`, or `{"replace": [OLD, NEW]}` with two nodes. An answer is one line,
-//! an object with `error` if the request was refused.
+//! `{"key": {"delete": KEY}}`, `{"replace": [OLD, NEW]}` with two nodes, `{"set": [NAME, VALUE]}`
+//! with a setting and its value or null, or `"settings"`. An answer is one line, an object with
+//! `error` if the request was refused.
 //! After `"watch"` each event is a line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use consensus::{Key, Operation, RequestAnswer, StoredValue};
 use packet::Nanos;
-use reflex::{PlaneDriver, ReplaceProgress, RequestId, StoreRefusal};
+use reflex::{PlaneDriver, ReplaceProgress, RequestId, SetError, StoreRefusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -92,8 +93,18 @@ enum ControlRequest {
     Key(KeyOperation),
     /// Replaces a node by another one.
     Replace(String, String),
+    /// Gives a setting a value; without one, that of the file.
+    Set(String, Option<String>),
+    /// All settings that differ from the file, and the names of the others.
+    Settings,
     Show,
     Watch,
+}
+
+/// An operation that waits for a leader.
+enum WaitingOperation {
+    Key(Operation),
+    Set(String, Option<String>),
 }
 
 struct Client {
@@ -107,7 +118,7 @@ struct Client {
     /// The operation under way, and the time at which it is given up.
     operation: Option<(RequestId, Nanos)>,
     /// The operation that waits for a leader, and the time at which it is given up.
-    waits: Option<(Operation, Nanos)>,
+    waits: Option<(WaitingOperation, Nanos)>,
     /// The replacement under way: the old and the new node, and the time at which it is given up.
     replaces: Option<(usize, usize, Nanos)>,
 }
@@ -232,7 +243,7 @@ impl ControlSocket {
     pub(crate) fn next_time(&self) -> Option<Nanos> {
         let ends = |client: &Client| {
             let operation = client.operation.map(|(_, end)| end);
-            let waits = client.waits.map(|(_, end)| end);
+            let waits = client.waits.as_ref().map(|(_, end)| *end);
             let replaces = client.replaces.map(|(_, _, end)| end);
             [operation, waits, replaces]
         };
@@ -319,9 +330,20 @@ impl Client {
             }
             ControlRequest::Key(operation) => {
                 let operation = operation.operation()?;
-                self.waits = Some((operation, now + TIMEOUT));
+                self.waits = Some((WaitingOperation::Key(operation), now + TIMEOUT));
                 self.go_on(now, driver);
                 Ok(None)
+            }
+            ControlRequest::Set(name, value) => {
+                self.waits = Some((WaitingOperation::Set(name, value), now + TIMEOUT));
+                self.go_on(now, driver);
+                Ok(None)
+            }
+            ControlRequest::Settings => {
+                let settings = driver.plane().settings();
+                let settings = settings.map(|it| (it.name, it.value.into()));
+                let settings: serde_json::Map<String, Value> = settings.collect();
+                Ok(Some(json!({ "settings": settings })))
             }
             ControlRequest::Replace(old, new) => {
                 let store = &driver.plane().loops().store;
@@ -350,18 +372,21 @@ impl Client {
 
     /// Goes on with an operation that waits for a leader, or with a replacement.
     fn go_on(&mut self, now: Nanos, driver: &mut PlaneDriver) {
-        if let Some((operation, end)) = self.waits {
-            match driver.plane_mut().request(operation) {
-                Ok(id) => {
-                    self.waits = None;
-                    self.operation = Some((id, end));
+        if let Some((operation, end)) = self.waits.take() {
+            let plane = driver.plane_mut();
+            let requested = match &operation {
+                WaitingOperation::Key(operation) => {
+                    plane.request(*operation).map_err(SetError::Store)
                 }
+                WaitingOperation::Set(name, value) => plane.set(name, value.as_deref()),
+            };
+            match requested {
+                Ok(id) => self.operation = Some((id, end)),
                 // An election takes less.
-                Err(StoreRefusal::NoLeader) if now < end => {}
-                Err(refusal) => {
-                    self.waits = None;
-                    self.send(&json!({ "error": refusal.to_string() }));
+                Err(SetError::Store(StoreRefusal::NoLeader)) if now < end => {
+                    self.waits = Some((operation, end));
                 }
+                Err(refusal) => self.send(&json!({ "error": refusal.to_string() })),
             }
         }
         if let Some((old, new, end)) = self.replaces {
@@ -468,6 +493,25 @@ impl ControlClient {
     pub fn replace(&mut self, old: &str, new: &str) -> Result<(), ProcessError> {
         let request = ControlRequest::Replace(old.to_owned(), new.to_owned());
         self.ask(&request).map(|_| ())
+    }
+
+    /// Gives a setting a value in the store; without one, that of the file.
+    ///
+    /// # Errors
+    /// There is no such setting or value, the store took no request, or the plane ended.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), ProcessError> {
+        let value = value.map(str::to_owned);
+        self.ask(&ControlRequest::Set(name.to_owned(), value))
+            .map(|_| ())
+    }
+
+    /// Returns all settings with their values in the store; null is that of the file.
+    ///
+    /// # Errors
+    /// The plane ended.
+    pub fn settings(&mut self) -> Result<Value, ProcessError> {
+        let mut answer = self.ask(&ControlRequest::Settings)?;
+        Ok(answer["settings"].take())
     }
 
     /// Returns the state of the plane.

@@ -23,6 +23,7 @@ use crate::control::ControlSocket;
 use crate::error::ProcessError;
 use crate::log_thread::LogThread;
 use crate::members::MemberLinks;
+use crate::output::Outputs;
 use crate::p4runtime_element::P4RuntimeElement;
 use crate::source::OpenSource;
 
@@ -89,6 +90,10 @@ pub struct ProcessCounts {
     /// Messages to members that were not taken: by the kernel, or by a ring that is full or has no
     /// other end.
     pub unsent: u64,
+    /// Datagrams sent to outputs.
+    pub output_datagrams: u64,
+    /// Datagrams for outputs that were not taken by the kernel, or had no room.
+    pub unsent_output_datagrams: u64,
 }
 
 /// Clock of the process: nanoseconds since 1970, without steps backwards.
@@ -132,6 +137,7 @@ pub struct PlaneProcess {
     driver: PlaneDriver,
     sources: Vec<OpenSource>,
     members: Option<MemberLinks>,
+    outputs: Outputs,
     control: Option<ControlSocket>,
     wake: Arc<WakeupFd>,
     spin: Duration,
@@ -162,6 +168,7 @@ impl PlaneProcess {
         let (folder, store) = (&options.folder, &loops.store);
         let members = options.node.map(|at| MemberLinks::open(store, at, folder));
         let members = members.transpose()?;
+        let outputs = Outputs::open(&loops)?;
         let store = open_store(&loops, options, clock.now(), &wake)?;
         // Terms of a store in memory begin again at each start: the time makes them greater.
         let base = match loops.store.dir {
@@ -194,10 +201,13 @@ impl PlaneProcess {
             removed: vec![0; elements.len()],
             ..Observed::default()
         };
+        let mut plane = ReflexPlane::with_store(loops, store);
+        plane.pass_reports();
         Ok(PlaneProcess {
-            driver: PlaneDriver::new(ReflexPlane::with_store(loops, store), elements),
+            driver: PlaneDriver::new(plane, elements),
             sources,
             members,
+            outputs,
             control,
             wake,
             spin: options.spin,
@@ -240,6 +250,8 @@ impl PlaneProcess {
             strangers: members.map_or(0, |members| members.strangers),
             forged: members.map_or(0, |members| members.forged),
             unsent: members.map_or(0, |members| members.unsent),
+            output_datagrams: self.outputs.sent,
+            unsent_output_datagrams: self.outputs.unsent + self.driver.plane().unpassed(),
         }
     }
 
@@ -372,6 +384,9 @@ impl PlaneProcess {
             });
             members.flush();
         }
+        let outputs = &mut self.outputs;
+        let plane = self.driver.plane_mut();
+        plane.drain_passed(|output, datagram| outputs.pass(output, datagram));
         count += self.observe(observer);
         count > 0
     }
@@ -455,6 +470,11 @@ impl PlaneProcess {
         }
         for event in &events {
             let shown = observer.event(&self.driver, event);
+            let decision = match event {
+                PlaneEvent::Decision(decision) => Some(decision),
+                _ => None,
+            };
+            self.outputs.event(&shown, decision);
             if let Some(control) = &mut self.control {
                 control.event(&shown);
             }
@@ -474,6 +494,7 @@ impl PlaneProcess {
         let control = self.control.as_ref();
         let times = times
             .chain(control.and_then(ControlSocket::next_time))
+            .chain(self.members.as_ref().and_then(MemberLinks::next_time))
             .chain(end);
         let next = times.fold(self.driver.next_time(), Nanos::min);
         let left = Duration::from_nanos(next.0.saturating_sub(now.0)).min(MAX_WAIT);

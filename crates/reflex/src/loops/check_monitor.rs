@@ -186,7 +186,7 @@ impl Check {
         rules.collect()
     }
 
-    fn rule(&mut self, at: &Text, text: &str) -> Option<ReportRule> {
+    pub(super) fn rule(&mut self, at: &Text, text: &str) -> Option<ReportRule> {
         let rule = ReportRule::parse(text);
         if let Err(error) = &rule {
             self.mistakes.at(at, error.to_string(), error.mend());

@@ -16,6 +16,7 @@ use crate::classify::ReportFacts;
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::MonitorKind;
 use crate::permission::Wish;
+use crate::settings::Threshold;
 use microburst::MicroburstMonitor;
 use path_latency::PathLatencyMonitor;
 use program::ProgramMonitor;
@@ -151,6 +152,18 @@ impl Detector {
             MonitorKind::Microburst(spec) => {
                 Detector::Microburst(MicroburstMonitor::new(spec.clone(), seed))
             }
+        }
+    }
+
+    /// Sets a threshold from now on. A monitor has those of its kind.
+    pub(crate) fn set(&mut self, threshold: Threshold, value: u64) {
+        match self {
+            Detector::PathLatency(monitor) => monitor.set_above(Nanos(value)),
+            Detector::Spreader(monitor) => monitor.set_limit(value),
+            Detector::RateLimit(monitor) => monitor.set_limit(value),
+            Detector::Microburst(monitor) => monitor.set(threshold, value),
+            Detector::Tuning(monitor) => monitor.set(threshold, value),
+            Detector::Loops(_) | Detector::Program(_) => {}
         }
     }
 

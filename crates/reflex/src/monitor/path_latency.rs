@@ -227,6 +227,11 @@ pub(crate) fn bytes_of(spec: &PathLatencySpec) -> usize {
 }
 
 impl PathLatencyMonitor {
+    /// Sets the amount above the average that is an alarm.
+    pub(crate) fn set_above(&mut self, above: Nanos) {
+        self.spec.above = above;
+    }
+
     /// Creates a monitor. All its memory is allocated at once.
     pub fn new(spec: PathLatencySpec, seed: u64) -> PathLatencyMonitor {
         let flows = FlowTable::new(spec.flows, spec.forget, seed);

@@ -44,8 +44,10 @@ pub(crate) struct SpreaderMonitor {
     hosts: FlowTable<IpAddr>,
     /// Time of each host's last report.
     last: Box<[Nanos]>,
-    /// [`SpreaderSpec::limit`] for each host.
+    /// [`SpreaderMonitor::room`] for each host.
     peers: Box<[Peer]>,
+    /// The greatest limit: that of the file.
+    room: usize,
 }
 
 impl FlowTableKey for IpAddr {
@@ -65,8 +67,15 @@ impl SpreaderMonitor {
             hosts,
             last: vec![Nanos::ZERO; places].into(),
             peers: vec![Peer::default(); places * spec.limit].into(),
+            room: spec.limit,
             spec,
         }
+    }
+
+    /// Sets the number of peers that a host may have, up to that of the file.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.spec.limit = limit.clamp(1, self.room);
     }
 
     pub(crate) fn take(
@@ -115,7 +124,7 @@ impl SpreaderMonitor {
             return Observation::NoRoom;
         };
         let limit = self.spec.limit;
-        let peers = &mut self.peers[place.index * limit..][..limit];
+        let peers = &mut self.peers[place.index * self.room..][..limit];
         let last = &mut self.last[place.index];
         if place.is_new || now > *last + self.spec.window {
             peers.fill(Peer::default());

@@ -9,16 +9,23 @@ fn group(nodes: usize) -> ReplicaGroup {
     group_with(nodes, ReadMode::Index)
 }
 
-fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
-    let spec = StoreSpec {
+fn group_spec(nodes: usize) -> StoreSpec {
+    StoreSpec {
         nodes: (0..nodes).map(|node| node.to_string()).collect(),
         voters: nodes,
         ack: Ack::Majority,
         transport: MemberTransport::OneProcess,
         key_file: None,
-        reads,
+        reads: ReadMode::Index,
         dir: None,
         election_timeout: Nanos::from_millis(10),
+    }
+}
+
+fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
+    let spec = StoreSpec {
+        reads,
+        ..group_spec(nodes)
     };
     ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes")
 }
@@ -290,4 +297,44 @@ fn a_store_without_room_for_sessions_is_asked_once_a_heartbeat() {
         assert!(asked <= 1, "{asked} entries in one step");
     }
     assert_eq!(group.waiting.len(), 0);
+}
+
+#[test]
+fn a_node_is_replaced_in_a_full_store() {
+    let spec = StoreSpec {
+        nodes: (0..4).map(|node| node.to_string()).collect(),
+        voters: 3,
+        ..group_spec(3)
+    };
+    let mut group = ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes");
+    let mut now = elect(&mut group, Nanos::ZERO);
+    let value = StoredValue::new(b"1").unwrap();
+    let key = |number: u64| {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        key
+    };
+    let (mut number, mut is_full) = (0, false);
+    while !is_full {
+        for _ in 0..1000 {
+            group.request(Operation::Put(key(number), value)).unwrap();
+            number += 1;
+        }
+        now = group.next_time().max(now);
+        group.step(now);
+        while let Some(event) = group.next_event() {
+            is_full |= matches!(event, StoreEvent::Answered(_, RequestAnswer::Full));
+        }
+    }
+    assert!(number < 2 * CAPACITY.keys as u64);
+    let old = (0..3).find(|at| group.leader() != Some(*at)).unwrap();
+    for _ in 0..1000 {
+        now = group.next_time();
+        group.step(now);
+        if group.replace(now, old, 3) == ReplaceProgress::Done {
+            assert!(!group.voters().contains(&old));
+            return;
+        }
+    }
+    panic!("the replacement does not end");
 }
