@@ -442,6 +442,18 @@ impl Permission {
         }
     }
 
+    /// Returns the write that gives the store what the element has at a place, after it refused a
+    /// change. The place is held until that is done.
+    pub(crate) fn repair(&mut self, place: WritePlace) -> Option<ElementWrite> {
+        let state = self.places.get_mut(&place)?;
+        state.is_pending = true;
+        Some(ElementWrite {
+            reflex: self.index,
+            place,
+            setting: state.is_made.then_some(state.setting),
+        })
+    }
+
     /// Notes that a place does not count any more. It is held as after a change.
     fn gone(&mut self, place: WritePlace) {
         if let Some(state) = self.places.get_mut(&place) {

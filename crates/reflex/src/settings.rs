@@ -14,6 +14,7 @@ use support::rng::mix;
 use toml_file::Quantity;
 
 use crate::loops::{Loops, MonitorIndex, MonitorKind, ReflexIndex};
+use crate::monitor::instances::most_instances;
 
 /// Bytes of a setting's value at most.
 pub const MAX_SETTING: usize = 64;
@@ -54,6 +55,8 @@ pub(crate) enum PermissionLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingTarget {
     Monitor(MonitorIndex, Threshold),
+    /// Number of a monitor's instances, which grows only.
+    Instances(MonitorIndex),
     Reflex(ReflexIndex, PermissionLimit),
     /// Use of a link of the topology, by its place in the list.
     Link(usize),
@@ -233,6 +236,14 @@ impl Settings {
                     add(Threshold::Most, "most", room, spec.most.into());
                 }
                 MonitorKind::Loops(_) | MonitorKind::Program(_) => {}
+            }
+            let most = most_instances(&monitor.kind) as u64;
+            if most > 1 {
+                settings.add(
+                    format!("monitor/{}/instances", monitor.name),
+                    SettingTarget::Instances(MonitorIndex(at)),
+                    (Form::Number(1, most), monitor.instances as u64),
+                );
             }
         }
         for (at, reflex) in loops.reflexes.iter().enumerate() {

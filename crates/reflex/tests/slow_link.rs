@@ -10,7 +10,7 @@ use reflex::{
     AcceptingElement, CommandTarget, Decision, DecisionRefusal, ElementIndex, Measured,
     MonitorIndex, Outcome, PlaneDriver, ReflexIndex, ReflexPlane, Setting, datagram,
 };
-use telemetry::FlowKey;
+use telemetry::{EqualClocks, FlowKey, ReportView, ReportedHops, TelemetryReport};
 
 /// Time at which the link becomes slow.
 const FAULT: Nanos = Nanos::from_millis(20);
@@ -79,6 +79,36 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
     assert_eq!(monitor.reports, 20_000);
 }
 
+/// Returns the 99th percentile of the latencies of all packets that were reported in a time.
+fn p99(bed: &Bed, time: std::ops::Range<Nanos>) -> u64 {
+    let driver = bed.plane.get();
+    let domain = &driver.plane().loops().sources[0].domain;
+    let mut latencies = Vec::new();
+    for (at, _, frame) in &*bed.reports.borrow() {
+        let (_, _, payload) = datagram(frame).expect("all frames are reports");
+        let report = TelemetryReport::parse(payload).expect("it is a report");
+        for individual in report.individuals().filter(|_| time.contains(at)) {
+            let view = ReportView::new(report.header.exporter, &individual, domain);
+            let ReportedHops::Path(path) = view.hops else {
+                panic!("the report has a path");
+            };
+            latencies.push(path.first_to_last_ingress(EqualClocks).unwrap().0);
+        }
+    }
+    latencies.sort_unstable();
+    latencies[latencies.len() * 99 / 100]
+}
+
+#[test]
+fn packets_are_as_fast_as_before_soon_after_the_fault() {
+    let bed = run(|fabric, loops| (fabric, loops));
+    let before = p99(&bed, Nanos::from_millis(5)..FAULT);
+    let during = p99(&bed, FAULT..Nanos::from_millis(21));
+    let after = p99(&bed, Nanos::from_millis(22)..END);
+    assert!(during > 5 * before, "{before} {during}");
+    assert!(after * 10 <= before * 11, "{before} {after}");
+}
+
 #[test]
 fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
     // Another owner has the entry of one flow.
@@ -111,6 +141,11 @@ fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
     let refused = monitor.refused[DecisionRefusal::SwitchRefused as usize];
     assert_eq!(refused as usize, times.len());
     assert!(driver.last_refusal(ElementIndex(0)).is_some());
+    // The store has what the switch has.
+    let store = driver.plane().store();
+    let changes = store.changes_of(consensus::ElementId(1)).into_iter();
+    let there = changes.filter(|change| change.change.is_some());
+    assert_eq!(there.count(), 63);
 }
 
 #[test]

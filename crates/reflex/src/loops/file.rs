@@ -95,6 +95,7 @@ pub(super) struct Monitor {
     pub(super) program: Option<Text>,
     /// File of the program's entries.
     pub(super) entries: Option<Text>,
+    pub(super) instances: Option<Spanned<i64>>,
     #[serde(rename = "match")]
     pub(super) matches: Spanned<Vec<Text>>,
     pub(super) window: Option<Spanned<i64>>,

@@ -221,6 +221,8 @@ pub struct MonitorSpec {
     pub rules: Vec<ReportRule>,
     /// Its detector.
     pub kind: MonitorKind,
+    /// Number of instances at the start, each with the state of whole keys.
+    pub instances: usize,
     /// Its permissions to change elements; without one it reports only.
     pub reflexes: Vec<ReflexIndex>,
 }

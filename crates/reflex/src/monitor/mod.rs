@@ -1,6 +1,7 @@
 //! Monitors: detectors over reports.
 
 pub(crate) mod flow_table;
+pub(crate) mod instances;
 pub(crate) mod microburst;
 pub(crate) mod path_latency;
 pub(crate) mod program;
@@ -164,6 +165,19 @@ impl Detector {
             Detector::Microburst(monitor) => monitor.set(threshold, value),
             Detector::Tuning(monitor) => monitor.set(threshold, value),
             Detector::Loops(_) | Detector::Program(_) => {}
+        }
+    }
+
+    /// Returns true if it has state of the key of a report.
+    pub(crate) fn knows(&self, report: &MonitoredReport<'_>, now: Nanos) -> bool {
+        match self {
+            Detector::PathLatency(monitor) => monitor.knows(report, now),
+            Detector::Spreader(monitor) => monitor.knows(report, now),
+            Detector::Loops(_)
+            | Detector::RateLimit(_)
+            | Detector::Microburst(_)
+            | Detector::Tuning(_)
+            | Detector::Program(_) => false,
         }
     }
 

@@ -56,6 +56,12 @@ impl FlowTableKey for IpAddr {
     }
 }
 
+/// Returns the bytes of a monitor.
+pub(crate) fn bytes_of(spec: &SpreaderSpec) -> usize {
+    let state = size_of::<Nanos>() + spec.limit * size_of::<Peer>();
+    FlowTable::<IpAddr>::bytes_for(spec.hosts, state)
+}
+
 impl SpreaderMonitor {
     /// Creates a monitor. All its memory is allocated at once.
     pub(crate) fn new(spec: SpreaderSpec, seed: u64) -> SpreaderMonitor {
@@ -70,6 +76,12 @@ impl SpreaderMonitor {
             room: spec.limit,
             spec,
         }
+    }
+
+    /// Returns true if it has peers of a report's host.
+    pub(crate) fn knows(&self, report: &MonitoredReport<'_>, now: Nanos) -> bool {
+        let host = report.facts.flow.map(|flow| self.host(&flow));
+        host.is_some_and(|host| self.hosts.knows(&host, now))
     }
 
     /// Sets the number of peers that a host may have, up to that of the file.

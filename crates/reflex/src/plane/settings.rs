@@ -61,7 +61,11 @@ impl ReflexPlane {
         self.settings
             .look(now, store.heartbeat(), read, |target, value| match target {
                 SettingTarget::Monitor(at, threshold) => {
-                    monitors[at.0].detector.set(threshold, value);
+                    monitors[at.0].instances.set(threshold, value);
+                }
+                SettingTarget::Instances(at) => {
+                    let count = usize::try_from(value).unwrap_or(usize::MAX);
+                    monitors[at.0].instances.grow(count);
                 }
                 SettingTarget::Reflex(at, limit) => permissions[at.0].set(limit, value),
                 SettingTarget::Link(link) => {
