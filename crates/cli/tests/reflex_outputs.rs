@@ -1,4 +1,5 @@
-//! What a running plane sends to others, and its settings: `[[output]]` and `polyplane reflex set`.
+//! What a running plane sends to others, its settings, and a program that is loaded again:
+//! `[[output]]`, `polyplane reflex set` and `reload`.
 
 mod lab;
 
@@ -137,4 +138,52 @@ fn settings_are_changed_and_reset_by_the_command_line() {
     assert!(wrong.err.contains(above), "{}", wrong.err);
     let wrong = set(&[above]);
     assert!(wrong.err.contains("--reset"), "{}", wrong.err);
+}
+
+#[test]
+fn a_program_that_is_loaded_again_keeps_its_state_and_a_wrong_one_is_refused() {
+    let dir = Directory::new("reflex-reload");
+    let [reports] = free_ports();
+    let folder = lab::example("reflex/p4_burst");
+    let program = std::fs::read_to_string(format!("{folder}/burst.p4")).unwrap();
+    dir.with("burst.p4", program.clone());
+    // Five packets of a host in an hour are no burst.
+    let limit = "limit(packets: 5, nanoseconds: 3600000000000)";
+    let entries = format!("limits {{ host: 10.0.0.0/16; }} -> {limit}\n");
+    dir.with("burst.entries", entries);
+    let text = format!(
+        "[[source]]\nlisten = \"udp:127.0.0.1:{reports}\"\n\
+         from = [{{ node = 9, address = \"127.0.0.1\" }}]\nint_dscp = 23\n\
+         [[monitor]]\nname = \"bursts\"\nprogram = \"burst.p4\"\nentries = \"burst.entries\"\n\
+         match = [\"any\"]\n[store]\nnodes = [\"a\"]\n"
+    );
+    let file = dir.with("loops.toml", text);
+    let plane = Plane::start(&["run", &file], dir.file("sock"));
+    let socket = dir.file("sock");
+    let mut sender = Sender::new(reports);
+    let alarms = || plane.show()["monitors"][0]["alarms"].as_u64().unwrap();
+    let send = |sender: &mut Sender, count: u64, flow: u16| {
+        let before = plane.show()["counts"]["reports"].as_u64().unwrap();
+        for _ in 0..count {
+            sender.send(flow, 100);
+        }
+        wait_for("all reports", || {
+            (plane.show()["counts"]["reports"] == before + count).then_some(())
+        });
+    };
+    let reload = |name: &str| said(&["reflex", "reload", name, "--control", &socket]);
+    send(&mut sender, 3, 1000);
+    let done = reload("bursts");
+    assert!(done.err.contains("loaded again"), "{}", done.err);
+    send(&mut sender, 2, 1000);
+    assert_eq!(alarms(), 0);
+    // A program with an error leaves the one before.
+    dir.with("burst.p4", format!("{program}\nno program"));
+    let wrong = reload("bursts");
+    assert_eq!(wrong.status, Some(1), "{}", wrong.err);
+    assert!(wrong.err.contains("cannot be loaded"), "{}", wrong.err);
+    send(&mut sender, 1, 1000);
+    assert_eq!(alarms(), 1);
+    let wrong = reload("slow paths");
+    assert!(wrong.err.contains("name one of: bursts"), "{}", wrong.err);
 }

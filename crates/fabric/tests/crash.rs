@@ -3,13 +3,14 @@
 mod common;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use common::{examples, make, topology};
-use fabric::topology::{PlaneSpec, SwitchSpec};
+use fabric::topology::{HostId, NodeId, PlaneSpec, SwitchId, SwitchSpec};
 use fabric::{FabricError, LoadDevice, Node, Simulation, SwitchNode};
 use interp::Interp;
 use packet::Nanos;
-use switch::Device;
+use switch::{Device, DeviceConfig};
 
 /// Two hosts at a router, and pings each 10 ms from 5 ms on.
 fn routed(faults: &str) -> String {
@@ -55,8 +56,8 @@ fn load(spec: &SwitchSpec) -> Result<Device, String> {
         return Err("the switch has tenants".to_owned());
     };
     let program: PathBuf = examples().join("router/router.p4");
-    let program = std::sync::Arc::new(common::compile(&program)?);
-    let device = Device::new(program, &Interp, &switch::DeviceConfig::default());
+    let program = Arc::new(common::compile(&program)?);
+    let device = Device::new(program, &Interp, &DeviceConfig::default());
     let mut device = device.map_err(|error| error.to_string())?;
     for path in &function.entries {
         common::add_entries(&mut device, path)?;
@@ -83,7 +84,6 @@ fn run(faults: &str) -> (usize, [Vec<(&'static str, u64)>; 2]) {
         drops.retain(|(_, packets)| *packets > 0);
         drops
     };
-    use fabric::topology::{HostId, NodeId, SwitchId};
     (
         report.pings[0].microseconds.len(),
         [

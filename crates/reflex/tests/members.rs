@@ -4,6 +4,7 @@
 mod common;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use common::{check_counts, device, example, read};
 use fabric::topology::{HostId, NodeId, SwitchId};
@@ -45,7 +46,7 @@ impl Members {
         });
         let mut simulation = simulation.unwrap_or_else(|error| panic!("{error}"));
         let leaf1 = leaf1.expect("the topology has the switch");
-        let program = leaf1.with(|device| Rc::new(device.program().as_ref().clone()));
+        let program = leaf1.with(|device| Arc::clone(device.program()));
         let managed = ManagedElement::new(&loops, ElementIndex(0), &program);
         let managed = managed.unwrap_or_else(|error| panic!("{error}"));
         let element = FabricElement::new(leaf1.clone(), managed);
@@ -93,7 +94,7 @@ impl Members {
     /// Returns the number of entries of the detour table.
     fn entries(&self) -> usize {
         self.leaf1.with(|device| {
-            let program = std::sync::Arc::clone(device.program());
+            let program = Arc::clone(device.program());
             let mut tables = program.tables.iter();
             let (table, _) = tables
                 .find(|(_, table)| &*table.name == "IntIngress.detour")

@@ -3,8 +3,8 @@
 //! A request is one line: `"show"`, `"watch"`, `{"key": {"get": KEY}}`,
 //! `{"key": {"put": [KEY, VALUE]}}`, `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}`,
 //! `{"key": {"delete": KEY}}`, `{"replace": [OLD, NEW]}` with two nodes, `{"set": [NAME, VALUE]}`
-//! with a setting and its value or null, or `"settings"`. An answer is one line, an object with
-//! `error` if the request was refused.
+//! with a setting and its value or null, `"settings"`, or `{"reload": MONITOR}`. An answer is one
+//! line, an object with `error` if the request was refused.
 //! After `"watch"` each event is a line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -16,11 +16,14 @@ use std::time::Duration;
 
 use consensus::{Key, Operation, RequestAnswer, StoredValue};
 use packet::Nanos;
-use reflex::{PlaneDriver, ReplaceProgress, RequestId, SetError, StoreRefusal};
+use reflex::{
+    MonitorIndex, MonitorKind, PlaneDriver, ReplaceProgress, RequestId, SetError, StoreRefusal,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::ProcessError;
+use crate::process::{PlaneObserver, ProcessCounts};
 
 /// Connections at most.
 const MAX_CLIENTS: usize = 64;
@@ -97,6 +100,8 @@ enum ControlRequest {
     Set(String, Option<String>),
     /// All settings that differ from the file, and the names of the others.
     Settings,
+    /// Loads the program of a monitor again.
+    Reload(String),
     Show,
     Watch,
 }
@@ -105,6 +110,33 @@ enum ControlRequest {
 enum WaitingOperation {
     Key(Operation),
     Set(String, Option<String>),
+}
+
+/// The process as requests need it.
+pub(crate) struct ControlHost<'a> {
+    pub(crate) observer: &'a mut dyn PlaneObserver,
+    pub(crate) counts: ProcessCounts,
+}
+
+impl ControlHost<'_> {
+    /// Loads the program of a monitor again.
+    fn reload(&mut self, driver: &mut PlaneDriver, name: &str) -> Result<Value, String> {
+        let monitors = driver.plane().loops().monitors.iter().enumerate();
+        let mut programs = monitors.filter(|(_, it)| matches!(it.kind, MonitorKind::Program(_)));
+        let found = programs.clone().find(|(_, monitor)| monitor.name == name);
+        let Some((at, _)) = found else {
+            let names: Vec<&str> = programs.by_ref().map(|(_, it)| it.name.as_str()).collect();
+            return Err(match &names[..] {
+                [] => "no monitor of this plane is a P4 program".to_owned(),
+                names => format!(
+                    "no monitor \"{name}\" is a P4 program; name one of: {}",
+                    names.join(", ")
+                ),
+            });
+        };
+        self.observer.reload(driver.plane_mut(), MonitorIndex(at))?;
+        Ok(json!({ "done": true }))
+    }
 }
 
 struct Client {
@@ -159,13 +191,13 @@ impl ControlSocket {
         })
     }
 
-    /// Takes connections and requests. `show` makes the answer to `"show"`. Returns the number of
+    /// Takes connections and requests, and answers some of them by `host`. Returns the number of
     /// requests.
     pub(crate) fn serve(
         &mut self,
         now: Nanos,
         driver: &mut PlaneDriver,
-        mut show: impl FnMut(&PlaneDriver) -> Value,
+        host: &mut ControlHost<'_>,
     ) -> usize {
         while self.clients.len() < MAX_CLIENTS
             && let Ok((stream, _)) = self.listener.accept()
@@ -193,7 +225,7 @@ impl ControlSocket {
                 && let Some(line) = client.next_line()
             {
                 count += 1;
-                client.request(now, &line, driver, &mut show);
+                client.request(now, &line, driver, host);
             }
             if let Some((id, deadline)) = client.operation
                 && now >= deadline
@@ -319,11 +351,12 @@ impl Client {
         now: Nanos,
         line: &[u8],
         driver: &mut PlaneDriver,
-        show: &mut impl FnMut(&PlaneDriver) -> Value,
+        host: &mut ControlHost<'_>,
     ) {
         let request = serde_json::from_slice(line).map_err(|error| error.to_string());
         let answer = request.and_then(|request| match request {
-            ControlRequest::Show => Ok(Some(show(driver))),
+            ControlRequest::Show => Ok(Some(host.observer.state(driver, host.counts, now))),
+            ControlRequest::Reload(name) => host.reload(driver, &name).map(Some),
             ControlRequest::Watch => {
                 self.watches = true;
                 Ok(Some(json!({ "watching": true })))
@@ -502,6 +535,15 @@ impl ControlClient {
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), ProcessError> {
         let value = value.map(str::to_owned);
         self.ask(&ControlRequest::Set(name.to_owned(), value))
+            .map(|_| ())
+    }
+
+    /// Has the program of a monitor loaded again, with its state.
+    ///
+    /// # Errors
+    /// The program has errors or would lose state, so the one before stays, or the plane ended.
+    pub fn reload(&mut self, monitor: &str) -> Result<(), ProcessError> {
+        self.ask(&ControlRequest::Reload(monitor.to_owned()))
             .map(|_| ())
     }
 

@@ -11,15 +11,15 @@ use p4rt::client::{Endpoint, Tls};
 use packet::Nanos;
 use port::Poller;
 use reflex::{
-    CommandTarget, Decision, DecisionId, ElementDevice, ElementIndex, LogDiskError, Loops, Outcome,
-    PlaneDriver, ReflexPlane, ReplicaGroup, SourceIndex, cluster_name,
+    CommandTarget, Decision, DecisionId, ElementDevice, ElementIndex, LogDiskError, Loops,
+    MonitorIndex, Outcome, PlaneDriver, ReflexPlane, ReplicaGroup, SourceIndex, cluster_name,
 };
 use serde_json::Value;
 use store::LogOwner;
 use support::rng::mix;
 use support::wakeup::WakeupFd;
 
-use crate::control::ControlSocket;
+use crate::control::{ControlHost, ControlSocket};
 use crate::error::ProcessError;
 use crate::log_thread::LogThread;
 use crate::members::MemberLinks;
@@ -71,6 +71,15 @@ pub trait PlaneObserver {
 
     /// Returns the state of the plane for a client.
     fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value;
+
+    /// Loads the program of a monitor again, from its file, with its state.
+    ///
+    /// # Errors
+    /// The program has errors, or would lose state: the one before stays.
+    fn reload(&mut self, plane: &mut ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
+        let _ = (plane, monitor);
+        Err("this plane loads no programs".to_owned())
+    }
 
     /// Takes the notice that the loop goes round, about ten times a second.
     fn progress(&mut self, driver: &PlaneDriver) {
@@ -367,8 +376,11 @@ impl PlaneProcess {
         }
         if let Some(mut control) = self.control.take() {
             let counts = self.counts();
-            let show = |driver: &PlaneDriver| observer.state(driver, counts, now);
-            count += control.serve(now, &mut self.driver, show);
+            let mut host = ControlHost {
+                observer: &mut *observer,
+                counts,
+            };
+            count += control.serve(now, &mut self.driver, &mut host);
             self.control = Some(control);
         }
         if count > 0 {

@@ -1,5 +1,5 @@
-//! `polyplane reflex show`, `watch`, `kv`, `set` and `replace`: a running plane by its control
-//! socket.
+//! `polyplane reflex show`, `watch`, `kv`, `set`, `reload` and `replace`: a running plane by its
+//! control socket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,6 +87,25 @@ enum KeyCommand {
         /// The key.
         key: String,
     },
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The program keeps its tables, registers, counters and meters; one that would lose some is refused, and its entries file is not read again. Reports \
+                  wait while it is compiled."
+)]
+pub(super) struct ReloadOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// The monitor: one that is a P4 program.
+    monitor: String,
+}
+
+pub(super) fn reload(options: &ReloadOptions) -> Result<Ended, String> {
+    let loaded = options.plane.connect()?.reload(&options.monitor);
+    loaded.map_err(|error| error.to_string())?;
+    out::note(&format!("{}: its program is loaded again", options.monitor));
+    Ok(Ended::Well)
 }
 
 #[derive(Args)]

@@ -59,6 +59,8 @@ enum Command {
     Kv(control::KeyOptions),
     /// Read or change thresholds, limits and links of a running plane, in its store.
     Set(control::SetOptions),
+    /// Load the P4 program of a monitor of a running plane again, with its state.
+    Reload(control::ReloadOptions),
     /// Replace a node of a store in several processes while it runs.
     Replace(control::ReplaceOptions),
 }
@@ -92,6 +94,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Watch(options) => control::watch(options, early),
         Command::Kv(options) => control::key(options),
         Command::Set(options) => control::set(options),
+        Command::Reload(options) => control::reload(options),
         Command::Replace(options) => control::replace(options),
         Command::Replay(options) => replay::run(options, early),
     }
