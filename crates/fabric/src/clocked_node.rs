@@ -105,6 +105,10 @@ impl Node for ClockedNode {
         self.node.resume(from, now);
     }
 
+    fn has_clock(&self) -> bool {
+        self.node.has_clock()
+    }
+
     fn crash(&mut self) {
         self.node.crash();
     }

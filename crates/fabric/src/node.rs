@@ -43,6 +43,11 @@ pub trait Node {
         false
     }
 
+    /// Returns true if the node has a clock of its own, which may deviate.
+    fn has_clock(&self) -> bool {
+        false
+    }
+
     /// Sets the node's clock ahead from `now` on, and lets it gain these billionths of the time. A
     /// node without a clock of its own does nothing.
     fn set_clock(&mut self, now: Nanos, ahead: Nanos, drift: i64) {

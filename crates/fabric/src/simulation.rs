@@ -69,6 +69,11 @@ pub enum FabricError {
         /// The error message.
         why: String,
     },
+    /// A host with a clock that deviates takes no times.
+    NoClock {
+        /// Its name.
+        name: String,
+    },
     /// A nanoPU has no image.
     NoImage {
         /// Its name.
@@ -102,6 +107,11 @@ impl fmt::Display for FabricError {
             FabricError::Restart { name, why } => {
                 write!(f, "{name} cannot be started again after its crash: {why}")
             }
+            FabricError::NoClock { name } => write!(
+                f,
+                "the clock of {name} deviates, and this host takes no times; name a switch, or the \
+                 host of a member of a reflex plane"
+            ),
             FabricError::NoImage { name } => write!(
                 f,
                 "nanoPU {name} has no image loaded; `polyplane fabric run` and `polyplane nanopu run \
@@ -254,7 +264,7 @@ pub struct Simulation {
     /// Frames that arrived at nodes after their crash.
     unreceived: BTreeMap<NodeId, u64>,
     /// Changes of clocks so far, which a switch that is loaded again gets, too.
-    clock_changes: BTreeMap<SwitchId, Vec<ClockChange>>,
+    clock_changes: BTreeMap<NodeId, Vec<ClockChange>>,
     flows: Vec<Flow>,
     /// Flows that are not known to be complete.
     open: Vec<usize>,
@@ -278,7 +288,8 @@ impl Simulation {
                 why,
             })?;
             servers.extend(switch.take_servers());
-            switches.push(with_clock(&topology, SwitchId(switches.len()), switch));
+            let id = NodeId::Switch(SwitchId(switches.len()));
+            switches.push(with_clock(&topology, id, switch));
         }
         debug_assert_eq!(
             servers.len(),
@@ -376,8 +387,9 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Simulation::run_until`].
-    pub fn replace_host(&mut self, id: HostId, mut node: Box<dyn Node>) -> Result<(), FabricError> {
+    pub fn replace_host(&mut self, id: HostId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Host(id);
+        let mut node = with_clock(&self.topology, own, node);
         self.wires.attach(own, node.as_mut());
         self.replaced.insert(id, node);
         self.settle(own, None)
@@ -390,8 +402,8 @@ impl Simulation {
     /// As [`Simulation::run_until`].
     pub fn replace_switch(&mut self, id: SwitchId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Switch(id);
-        let mut node = with_clock(&self.topology, id, node);
-        for (time, ahead, drift) in self.clock_changes.get(&id).into_iter().flatten() {
+        let mut node = with_clock(&self.topology, own, node);
+        for (time, ahead, drift) in self.clock_changes.get(&own).into_iter().flatten() {
             node.set_clock(*time, *ahead, *drift);
         }
         self.wires.attach(own, node.as_mut());
@@ -883,10 +895,10 @@ impl Wires {
     }
 }
 
-/// Gives a switch a clock of its own if a fault lets it deviate.
-fn with_clock(topology: &Topology, id: SwitchId, node: Box<dyn Node>) -> Box<dyn Node> {
+/// Gives a node a clock of its own if a fault lets it deviate.
+fn with_clock(topology: &Topology, id: NodeId, node: Box<dyn Node>) -> Box<dyn Node> {
     let is_own =
-        |fault: &FaultSpec| matches!(fault.kind, FaultKind::Clock { switch, .. } if switch == id);
+        |fault: &FaultSpec| matches!(fault.kind, FaultKind::Clock { node, .. } if node == id);
     match topology.faults.iter().any(is_own) {
         true => Box::new(ClockedNode::new(node)),
         false => node,

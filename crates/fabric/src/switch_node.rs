@@ -159,6 +159,10 @@ impl<P: Plane> Node for SwitchNode<P> {
         self.plane.split_counts()
     }
 
+    fn has_clock(&self) -> bool {
+        true
+    }
+
     fn crash(&mut self) {
         self.plane.crash();
     }

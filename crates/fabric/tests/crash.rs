@@ -1,4 +1,4 @@
-//! Tests of nodes that crash and are started again.
+//! Tests of nodes that crash and are started again, and of hosts without a clock.
 
 mod common;
 
@@ -147,4 +147,13 @@ fn a_node_without_a_way_to_start_again_is_an_error_with_its_name() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn a_host_without_times_of_its_own_has_no_clock_that_deviates() {
+    let fault = "[[fault]]\nclock = \"h1\"\nahead = \"1 ms\"\nat = \"1 ms\"\n";
+    let simulation = Simulation::new(topology(&routed(fault)), &mut |spec| make(spec, &Interp));
+    let error = simulation.unwrap().run_until(Nanos::from_secs(1));
+    let message = error.expect_err("a host takes no times").to_string();
+    assert!(message.contains("the clock of h1 deviates"), "{message}");
 }

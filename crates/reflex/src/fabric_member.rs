@@ -347,6 +347,10 @@ impl Node for MemberNode {
         }
     }
 
+    fn has_clock(&self) -> bool {
+        true
+    }
+
     fn restart(&mut self, disk: DiskFate, now: Nanos) -> Result<(), String> {
         self.starts += 1;
         match disk {

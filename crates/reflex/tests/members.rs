@@ -188,3 +188,28 @@ fn equal_seeds_give_equal_members() {
     assert!(!first.0.is_empty());
     assert!(first == run());
 }
+
+#[test]
+fn members_with_clocks_that_deviate_decide_as_before() {
+    let clocks = "
+[[fault]]
+clock = \"m2\"
+ahead = \"3 ms\"
+drift = 0.2
+at = \"2 ms\"
+
+[[fault]]
+clock = \"m3\"
+drift = -0.2
+at = \"2 ms\"
+until = \"30 ms\"
+";
+    let mut members = Members::new(
+        |fabric| fabric + clocks,
+        |loops| loops.replace("[store]", "[store]\nreads = \"lease\"\nclock_drift = 200"),
+    );
+    members.run_until(Nanos::from_millis(45));
+    assert_eq!(members.entries(), FLOWS);
+    let (leader, _) = members.leader().expect("a member leads");
+    assert!(members.planes[leader].get().is_settled());
+}

@@ -9,18 +9,17 @@ impl Simulation {
     pub(super) fn set_fault(&mut self, number: usize, begins: bool) -> Result<(), FabricError> {
         let fault = &self.topology.faults[number];
         match &fault.kind {
-            FaultKind::Clock {
-                switch,
-                ahead,
-                drift,
-            } => {
+            FaultKind::Clock { node, ahead, drift } => {
                 let (ahead, drift) = match begins {
                     true => (*ahead, *drift),
                     false => (Nanos::ZERO, 0),
                 };
-                let (now, switch) = (self.now, *switch);
-                let node = NodeId::Switch(switch);
-                let changes = self.clock_changes.entry(switch).or_default();
+                let (now, node) = (self.now, *node);
+                if !self.node(node).has_clock() {
+                    let name = self.topology.name_of(node).to_owned();
+                    return Err(FabricError::NoClock { name });
+                }
+                let changes = self.clock_changes.entry(node).or_default();
                 changes.push((now, ahead, drift));
                 self.node(node).set_clock(now, ahead, drift);
                 // What is due by the new time is due now.

@@ -53,9 +53,7 @@ impl Check<'_> {
                 format!("the link {} to {}", ends[0], ends[1])
             }
             FaultKind::Pause(node) | FaultKind::Crash(node, _) => self.name_of(*node).to_owned(),
-            FaultKind::Clock { switch, .. } => {
-                format!("the clock of {}", self.name_of(NodeId::Switch(*switch)))
-            }
+            FaultKind::Clock { node, .. } => format!("the clock of {}", self.name_of(*node)),
         }
     }
 
@@ -213,7 +211,7 @@ impl Check<'_> {
         Some(FaultKind::Crash(node, disk))
     }
 
-    /// Reads the deviation of a switch's clock.
+    /// Reads the deviation of a clock.
     fn clock(
         &mut self,
         fault: &Spanned<file::Fault>,
@@ -221,12 +219,13 @@ impl Check<'_> {
         split: Option<SwitchId>,
     ) -> Option<FaultKind> {
         let given = fault.get_ref();
-        let NodeId::Switch(switch) = self.node(name, name.get_ref())? else {
-            let mend = "name a switch: other nodes take no times";
-            self.mistake(name, format!("{} is no switch", name.get_ref()), mend);
+        let node = self.node(name, name.get_ref())?;
+        if !matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
+            let message = format!("{} is neither a switch nor a host", name.get_ref());
+            self.mistake(name, message, "name a switch, or the host of a member");
             return None;
-        };
-        if split == Some(switch) {
+        }
+        if split.is_some_and(|split| node == NodeId::Switch(split)) {
             let message = format!("{} runs a split program", name.get_ref());
             let mend = "name a switch without servers: both halves of a split take one time";
             self.mistake(name, message, mend);
@@ -247,7 +246,7 @@ impl Check<'_> {
             self.mistake(given, format!("{drift} is no drift of a clock"), mend);
         }
         Some(FaultKind::Clock {
-            switch,
+            node,
             ahead: Nanos(ahead.unwrap_or(0)),
             drift: (drift.clamp(-0.5, 0.5) * 1e9).round() as i64,
         })

@@ -367,10 +367,10 @@ pub enum FaultKind {
     /// A switch or host that stops at once. Frames that come meanwhile are lost. At the end it is
     /// started again with what its disk has.
     Crash(NodeId, DiskFate),
-    /// A switch with a clock that deviates. After the fault it runs true, and stays ahead.
+    /// A switch or host with a clock that deviates. After the fault it runs true, and stays ahead.
     Clock {
-        /// The switch.
-        switch: SwitchId,
+        /// The node.
+        node: NodeId,
         /// Time that the clock is set ahead at the begin.
         ahead: Nanos,
         /// Billionths of the time that it gains meanwhile.
@@ -396,9 +396,7 @@ impl FaultKind {
             ) => {
                 link == other_link && (from.is_none() || other_from.is_none() || from == other_from)
             }
-            (FaultKind::Clock { switch, .. }, FaultKind::Clock { switch: other, .. }) => {
-                switch == other
-            }
+            (FaultKind::Clock { node, .. }, FaultKind::Clock { node: other, .. }) => node == other,
             _ => false,
         }
     }
