@@ -114,6 +114,7 @@ impl Cluster {
             max_reads: 16,
             capacity: Capacity {
                 keys: 64,
+                reserved: 0,
                 sessions: 4,
                 session_life: u64::MAX,
             },

@@ -255,8 +255,8 @@ fn median_of(program: &Path) -> Result<f64, String> {
 
 #[derive(clap::Args)]
 pub(crate) struct SoakOptions {
-    /// Number of kills, and of stops, for each way of messages: UDP and rings. A disk is filled for
-    /// each twenty of them.
+    /// Number of kills, and of stops, for each way of messages: UDP, rings and AF_XDP. A disk is
+    /// filled for each twenty of them.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     faults: u32,
 }

@@ -275,3 +275,20 @@ fn drops_that_switches_report_reach_monitors_by_their_reason() {
     assert_eq!(monitors[1]["no_path"], dropped);
     assert_eq!(json["counts"]["malformed"], 0);
 }
+
+#[test]
+fn members_at_hosts_of_a_fabric_have_a_report_each() {
+    let loops = lab::example("reflex/members/loops.toml");
+    let fabric = lab::example("reflex/members/fabric.toml");
+    let run = said(&["reflex", "run", &loops, "--fabric", &fabric, "--json"]).json();
+    let members = run["members"].as_array().expect("a list");
+    let names: Vec<(&str, &str)> = members
+        .iter()
+        .map(|it| (it["member"].as_str().unwrap(), it["host"].as_str().unwrap()))
+        .collect();
+    assert_eq!(names, [("a", "collector"), ("b", "m2"), ("d", "m3")]);
+    let first = &members[0]["report"];
+    assert_eq!(first["decisions"].as_array().map(Vec::len), Some(64));
+    // The switch was loaded again, and got the entries of all flows twice.
+    assert_eq!(first["elements"][0]["applied"], 128);
+}

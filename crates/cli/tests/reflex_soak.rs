@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use lab::{Directory, Running, polyplane};
 use linear::{Effect, Operation, Verdict};
+use port::Netns;
 use reflex_runtime::{ControlClient, KeyOperation};
 use support::rng::Rng;
 
@@ -38,6 +39,8 @@ const ELECTION: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time within which something must happen: a failure, and no measurement.
 const SOON: Duration = Duration::from_secs(60);
+/// Bytes of a packet on interfaces between members: a whole message with its headers.
+const MTU: u32 = 2_100;
 /// Bytes of each node's disk.
 const DISK: &str = "size=67108864";
 
@@ -83,10 +86,46 @@ impl Faults {
 enum Way {
     Udp,
     Rings,
+    /// AF_XDP on the ends of cables to a bridge, in a namespace of its own.
+    Xdp,
+}
+
+/// Creates a namespace with an interface for each node, all at one bridge. Returns `None`, and
+/// prints the reason, if the machine forbids namespaces.
+fn network() -> Option<Netns> {
+    let netns = match Netns::create() {
+        Ok(netns) => netns,
+        Err(error) => {
+            println!("skipped: {error}");
+            return None;
+        }
+    };
+    let quiet = || std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let _ = netns.run(quiet).unwrap();
+    let mut links = netns.rtnl().unwrap();
+    links.add_bridge("bridge").unwrap();
+    links.set_mtu("bridge", MTU).unwrap();
+    links.set_up("bridge").unwrap();
+    for node in NODES {
+        let (near, far) = (interface(node), format!("far{node}"));
+        links.add_veth(&near, &far, None).unwrap();
+        for end in [&near, &far] {
+            links.set_mtu(end, MTU).unwrap();
+            links.set_up(end).unwrap();
+        }
+        links.join_bridge(&far, "bridge").unwrap();
+    }
+    drop(links);
+    Some(netns)
+}
+
+fn interface(node: &str) -> String {
+    format!("node{node}")
 }
 
 /// The members and their files.
 struct Cluster {
+    netns: Option<Netns>,
     dir: Directory,
     file: String,
     members: Vec<Option<Running>>,
@@ -95,7 +134,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(test: &str, way: Way) -> Cluster {
+    fn start(test: &str, way: Way, netns: Option<Netns>) -> Cluster {
         let dir = Directory::new(test);
         let nodes = match way {
             Way::Udp => {
@@ -107,9 +146,19 @@ impl Cluster {
                 nodes.collect::<Vec<_>>()
             }
             Way::Rings => NODES.map(|name| format!("\"{name}\"")).to_vec(),
+            Way::Xdp => {
+                let nodes = NODES.iter().zip(1..).map(|(name, number)| {
+                    let interface = interface(name);
+                    format!(
+                        "{{ name = \"{name}\", address = \"10.9.0.{number}:7000\", \
+                         interface = \"xdp:{interface}\" }}"
+                    )
+                });
+                nodes.collect()
+            }
         };
         let ring = match way {
-            Way::Udp => String::new(),
+            Way::Udp | Way::Xdp => String::new(),
             Way::Rings => format!("ring = \"soak.{}\"\n", std::process::id()),
         };
         let mut has_disks = true;
@@ -139,6 +188,7 @@ impl Cluster {
         );
         let file = dir.with("loops.toml", text);
         let mut cluster = Cluster {
+            netns,
             dir,
             file,
             members: Vec::new(),
@@ -156,7 +206,10 @@ impl Cluster {
             "reflex", "member", &self.file, "--name", NODES[at], "--json",
         ]);
         command.arg("--control").arg(socket);
-        let mut running = Running::start(&mut command);
+        let mut running = match &self.netns {
+            None => Running::start(&mut command),
+            Some(netns) => netns.run(|| Running::start(&mut command)).unwrap(),
+        };
         // Full pipes would stop it.
         let err = BufReader::new(running.0.stderr.take().expect("it is piped"));
         std::thread::spawn(move || {
@@ -453,7 +506,14 @@ fn replace_all(cluster: &mut Cluster, load: &Load) {
 
 /// Runs the faults under load, and judges the histories.
 fn soak(test: &str, way: Way, faults: Faults) {
-    let mut cluster = Cluster::start(test, way);
+    let netns = match way {
+        Way::Udp | Way::Rings => None,
+        Way::Xdp => match network() {
+            Some(netns) => Some(netns),
+            None => return,
+        },
+    };
+    let mut cluster = Cluster::start(test, way, netns);
     let all: Vec<usize> = (0..FIRST).collect();
     wait_for("a leader", || cluster.leader(&all));
     let load = Arc::new(Load::default());
@@ -558,4 +618,21 @@ fn members_over_rings_lose_no_write_and_stay_linearizable_under_faults() {
 #[ignore = "cargo xtask reflex-soak runs it; `reflex_process` kills members over UDP"]
 fn members_over_udp_lose_no_write_and_stay_linearizable_under_faults() {
     soak("reflex-soak-udp", Way::Udp, Faults::chosen());
+}
+
+#[test]
+#[ignore = "cargo xtask reflex-soak runs it"]
+fn members_over_xdp_lose_no_write_and_stay_linearizable_under_faults() {
+    soak("reflex-soak-xdp", Way::Xdp, Faults::chosen());
+}
+
+#[test]
+fn messages_by_af_xdp_on_veth_carry_a_store_through_a_kill_a_stop_and_replacements() {
+    let faults = Faults {
+        kills: 1,
+        pauses: 1,
+        fills: 0,
+        is_long: false,
+    };
+    soak("reflex-short-xdp", Way::Xdp, faults);
 }

@@ -10,7 +10,7 @@ use fabric::topology::{
     FunctionSpec, PlaneSpec, ProgramSpec, ServiceSpec, SharedSpec, SplitSpec, SwitchId, SwitchSpec,
     Topology, VpdpSpec,
 };
-use fabric::{Node, SplitFabric, SwitchNode, Tenants};
+use fabric::{LoadDevice, Node, SplitFabric, SwitchNode, Tenants};
 use packet::Nanos;
 use passes::split::{SplitOptions, split};
 use switch::{Device, DeviceConfig};
@@ -105,12 +105,34 @@ impl Maker {
             return self.split(split, spec.service);
         }
         Ok(match self.plane(spec)? {
-            SwitchPlane::Alone(device) => Box::new(SwitchNode::new(*device, spec.service)),
+            SwitchPlane::Alone(device) => {
+                let node = SwitchNode::new(*device, spec.service);
+                Box::new(match self.loader(spec)? {
+                    Some(load) => node.with_loader(load),
+                    None => node,
+                })
+            }
             SwitchPlane::Shared(hypervisor) => {
                 let tenants = Tenants::new(*hypervisor).ok_or("it has workers already")?;
                 Box::new(SwitchNode::new(tenants, spec.service))
             }
         })
+    }
+
+    /// Returns the function that loads the device of a switch again, after a crash. `None` if the
+    /// switch is not one device with a program of its own.
+    ///
+    /// # Errors
+    /// The program is wrong.
+    pub fn loader(&mut self, spec: &SwitchSpec) -> Result<Option<LoadDevice>, String> {
+        let PlaneSpec::Alone(function) = &spec.plane else {
+            return Ok(None);
+        };
+        let program = self.program(function)?;
+        let (engine, seed) = (Arc::clone(&self.engine), self.seed);
+        let entries = function.entries.clone();
+        let load = move || load(engine.as_ref(), &program, seed, &entries);
+        Ok(Some(Box::new(load)))
     }
 
     /// Creates a switch for simulated time. If it has no program of its own, it gets the given
@@ -216,15 +238,7 @@ impl Maker {
 
     fn device(&mut self, function: &FunctionSpec) -> Result<Device, String> {
         let program = self.program(function)?;
-        let setup = Setup {
-            entries: None,
-            host_ports: Vec::new(),
-            seed: self.seed,
-        };
-        let device = configure::load_on(self.engine.as_ref(), &program, &setup, Nanos::ZERO)?;
-        let mut device = device.ok_or_else(|| WRONG_ENTRIES.to_owned())?;
-        add_files(&mut device, &function.entries)?;
-        Ok(device)
+        load(self.engine.as_ref(), &program, self.seed, &function.entries)
     }
 
     fn hypervisor(&mut self, shared: &SharedSpec) -> Result<TenantSwitch, String> {
@@ -293,6 +307,24 @@ impl Maker {
         self.programs.insert(spec.clone(), Arc::clone(&program));
         Ok(program)
     }
+}
+
+/// Loads a device with its entries.
+fn load(
+    engine: &dyn Engine,
+    program: &Arc<ir::Program>,
+    seed: u64,
+    entries: &[PathBuf],
+) -> Result<Device, String> {
+    let setup = Setup {
+        entries: None,
+        host_ports: Vec::new(),
+        seed,
+    };
+    let device = configure::load_on(engine, program, &setup, Nanos::ZERO)?;
+    let mut device = device.ok_or_else(|| WRONG_ENTRIES.to_owned())?;
+    add_files(&mut device, entries)?;
+    Ok(device)
 }
 
 /// Reads entries files and applies them, in this order.

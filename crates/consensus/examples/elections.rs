@@ -51,6 +51,7 @@ fn config(id: NodeId, start: u64) -> Config {
         max_reads: 8,
         capacity: Capacity {
             keys: 16,
+            reserved: 0,
             sessions: 8,
             session_life: u64::MAX,
         },

@@ -4,7 +4,7 @@
 //! the client repeats its request in its session, which gets its first answer.
 
 use crate::entry::{Request, decode_request, encode_request};
-use crate::ids::NodeId;
+use crate::ids::{NodeId, Term};
 use crate::message::{MessageError, MessageHeader};
 use crate::state::RequestAnswer;
 use crate::wire::Write;
@@ -86,7 +86,8 @@ impl ClientMessage {
                 }
                 _ => return None,
             };
-            from.is_empty().then_some((token, body))
+            // They have no term.
+            (from.is_empty() && header.term == Term(0)).then_some((token, body))
         };
         let (token, body) = fields().ok_or(MessageError::Fields)?;
         Ok(ClientMessage {
@@ -103,6 +104,22 @@ mod tests {
     use super::*;
     use crate::entry::{Operation, StoredValue};
     use crate::ids::ClientId;
+
+    #[test]
+    fn a_message_with_a_term_is_refused() {
+        let message = ClientMessage {
+            from: NodeId(1),
+            to: NodeId(2),
+            token: 77,
+            body: ClientBody::NotLeader(None),
+        };
+        let mut bytes = Vec::new();
+        message.encode(5, &mut bytes);
+        bytes[32] = 4;
+        let checksum = crate::message::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(ClientMessage::decode(5, &bytes), Err(MessageError::Fields));
+    }
 
     #[test]
     fn a_message_is_the_same_after_its_bytes_and_a_damaged_one_is_refused() {

@@ -62,4 +62,4 @@ pub use message::{
 pub use node::{
     Ack, Config, Counts, Keep, NodeEvent, Persist, RaftNode, RaftRole, ReadMode, Refusal, Saved,
 };
-pub use state::{Capacity, ElementChange, MAX_SESSIONS, RequestAnswer, Snapshot};
+pub use state::{Capacity, ElementChange, MAX_SESSIONS, RequestAnswer, Snapshot, is_reserved};

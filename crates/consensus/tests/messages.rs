@@ -89,6 +89,7 @@ fn node() -> RaftNode {
         max_reads: 8,
         capacity: Capacity {
             keys: 16,
+            reserved: 0,
             sessions: 8,
             session_life: 1000,
         },

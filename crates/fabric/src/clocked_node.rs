@@ -4,7 +4,7 @@ use packet::{Nanos, PortId};
 
 use crate::halves::SplitCounts;
 use crate::node::{Node, NodeCounts};
-use crate::topology::LinkSpec;
+use crate::topology::{DiskFate, LinkSpec};
 
 /// Parts of one.
 const BILLION: i128 = 1_000_000_000;
@@ -103,6 +103,18 @@ impl Node for ClockedNode {
     fn resume(&mut self, from: Nanos, now: Nanos) {
         let [from, now] = [from, now].map(|time| self.clock.shown_at(time));
         self.node.resume(from, now);
+    }
+
+    fn has_clock(&self) -> bool {
+        self.node.has_clock()
+    }
+
+    fn crash(&mut self) {
+        self.node.crash();
+    }
+
+    fn restart(&mut self, disk: DiskFate, now: Nanos) -> Result<(), String> {
+        self.node.restart(disk, self.clock.shown_at(now))
     }
 
     fn set_clock(&mut self, now: Nanos, ahead: Nanos, drift: i64) {

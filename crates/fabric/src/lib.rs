@@ -45,5 +45,5 @@ pub use report::{
     SplitReport, StreamReport, SwitchReport, distribution,
 };
 pub use simulation::{FabricError, MakeSwitch, Progress, Simulation, UnbalancedError};
-pub use switch_node::{OVERLOADED, SwitchNode, WorkerOf};
+pub use switch_node::{LoadDevice, OVERLOADED, SwitchNode, WorkerOf};
 pub use topology::{Topology, TopologyError};

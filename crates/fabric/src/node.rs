@@ -3,7 +3,7 @@
 use packet::{Nanos, PortId};
 
 use crate::halves::SplitCounts;
-use crate::topology::LinkSpec;
+use crate::topology::{DiskFate, LinkSpec};
 
 /// A node of the fabric, such as a switch or a host. It receives and sends packets at ports. It
 /// has no thread and no clock.
@@ -43,6 +43,11 @@ pub trait Node {
         false
     }
 
+    /// Returns true if the node has a clock of its own, which may deviate.
+    fn has_clock(&self) -> bool {
+        false
+    }
+
     /// Sets the node's clock ahead from `now` on, and lets it gain these billionths of the time. A
     /// node without a clock of its own does nothing.
     fn set_clock(&mut self, now: Nanos, ahead: Nanos, drift: i64) {
@@ -53,6 +58,21 @@ pub trait Node {
     /// calls makes up for nothing of the pause.
     fn resume(&mut self, from: Nanos, now: Nanos) {
         let _ = (from, now);
+    }
+
+    /// Stops the node at once: it is not called before [`Node::restart`].
+    fn crash(&mut self) {}
+
+    /// Starts the node again after a crash. Packets that were inside are lost.
+    ///
+    /// # Errors
+    /// The node has no such start. The message says why, and what to do.
+    fn restart(&mut self, disk: DiskFate, now: Nanos) -> Result<(), String> {
+        let _ = now;
+        match disk {
+            DiskFate::Kept => Ok(()),
+            DiskFate::Lost => Err("it has no disk to lose; take `disk` away".to_owned()),
+        }
     }
 
     /// Returns the counters of a split program, if this node is its switch.

@@ -8,6 +8,7 @@ use tenancy::{Connection, TenantSwitch, VpdpId, Worker};
 
 use crate::halves::SplitCounts;
 use crate::node::Node;
+use crate::topology::DiskFate;
 
 /// A data plane that forwards packets and queues them at its ports. Times passed to it never
 /// decrease.
@@ -50,7 +51,25 @@ pub trait Plane {
     fn split_counts(&self) -> Option<SplitCounts> {
         None
     }
+
+    /// As [`Node::crash`].
+    fn crash(&mut self) {}
+
+    /// Goes on as a device that was loaded again, with the tables of the former one if the disk
+    /// kept them. Packets inside are lost.
+    ///
+    /// # Errors
+    /// The data plane is not one device, or its tables do not fit.
+    fn restart(&mut self, fresh: Device, disk: DiskFate) -> Result<(), String> {
+        let _ = (fresh, disk);
+        Err(NO_RESTART.to_owned())
+    }
 }
+
+/// Message for a switch that cannot be loaded again.
+pub(crate) const NO_RESTART: &str = "it is not one device with a program of its own, and cannot \
+                                     be started again; let another switch crash, or take `until` \
+                                     away";
 
 impl Plane for Device {
     fn set_queue(&mut self, port: PortId, queue: QueueConfig) {
@@ -82,6 +101,18 @@ impl Plane for Device {
 
     fn held(&self) -> usize {
         Device::held(self)
+    }
+
+    fn restart(&mut self, mut fresh: Device, disk: DiskFate) -> Result<(), String> {
+        if disk == DiskFate::Kept {
+            // The second time, new entries get their metadata.
+            for _ in 0..2 {
+                let kept = fresh.synchronise(self, &[]);
+                kept.map_err(|error| error.to_string())?;
+            }
+        }
+        *self = fresh;
+        Ok(())
     }
 }
 

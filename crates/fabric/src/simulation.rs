@@ -1,6 +1,8 @@
 //! Discrete event simulation of a fabric, in one thread.
 
-use std::collections::BTreeMap;
+mod faults;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,7 +31,10 @@ pub type MakeSwitch<'a> = dyn FnMut(&SwitchSpec) -> Result<Box<dyn Node>, String
 const LOOK: Nanos = Nanos::from_millis(1);
 
 /// Name of the drop reason for packets inside a switch that is loaded again.
-const RESTARTED: &str = "restart";
+pub(crate) const RESTARTED: &str = "restart";
+
+/// Name of the drop reason for packets that arrive at a node that crashed.
+const CRASHED: &str = "crashed";
 
 /// Time for the last packets of a stream to arrive.
 const LINGER: Nanos = Nanos::from_millis(100);
@@ -56,6 +61,18 @@ pub enum FabricError {
         name: String,
         /// The error message.
         why: String,
+    },
+    /// A node cannot be started again after a crash.
+    Restart {
+        /// Its name.
+        name: String,
+        /// The error message.
+        why: String,
+    },
+    /// A host with a clock that deviates takes no times.
+    NoClock {
+        /// Its name.
+        name: String,
     },
     /// A nanoPU has no image.
     NoImage {
@@ -87,6 +104,14 @@ impl fmt::Display for FabricError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FabricError::Switch { name, why } => write!(f, "switch {name}: {why}"),
+            FabricError::Restart { name, why } => {
+                write!(f, "{name} cannot be started again after its crash: {why}")
+            }
+            FabricError::NoClock { name } => write!(
+                f,
+                "the clock of {name} deviates, and this host takes no times; name a switch, or the \
+                 host of a member of a reflex plane"
+            ),
             FabricError::NoImage { name } => write!(
                 f,
                 "nanoPU {name} has no image loaded; `polyplane fabric run` and `polyplane nanopu run \
@@ -235,8 +260,11 @@ pub struct Simulation {
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
     paused: BTreeMap<NodeId, Pause>,
+    crashed: BTreeSet<NodeId>,
+    /// Frames that arrived at nodes after their crash.
+    unreceived: BTreeMap<NodeId, u64>,
     /// Changes of clocks so far, which a switch that is loaded again gets, too.
-    clock_changes: BTreeMap<SwitchId, Vec<ClockChange>>,
+    clock_changes: BTreeMap<NodeId, Vec<ClockChange>>,
     flows: Vec<Flow>,
     /// Flows that are not known to be complete.
     open: Vec<usize>,
@@ -260,7 +288,8 @@ impl Simulation {
                 why,
             })?;
             servers.extend(switch.take_servers());
-            switches.push(with_clock(&topology, SwitchId(switches.len()), switch));
+            let id = NodeId::Switch(SwitchId(switches.len()));
+            switches.push(with_clock(&topology, id, switch));
         }
         debug_assert_eq!(
             servers.len(),
@@ -287,6 +316,8 @@ impl Simulation {
             wires: Wires::default(),
             wakes: BTreeMap::new(),
             paused: BTreeMap::new(),
+            crashed: BTreeSet::new(),
+            unreceived: BTreeMap::new(),
             clock_changes: BTreeMap::new(),
             flows: Vec::new(),
             open: Vec::new(),
@@ -356,8 +387,9 @@ impl Simulation {
     ///
     /// # Errors
     /// As [`Simulation::run_until`].
-    pub fn replace_host(&mut self, id: HostId, mut node: Box<dyn Node>) -> Result<(), FabricError> {
+    pub fn replace_host(&mut self, id: HostId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Host(id);
+        let mut node = with_clock(&self.topology, own, node);
         self.wires.attach(own, node.as_mut());
         self.replaced.insert(id, node);
         self.settle(own, None)
@@ -370,8 +402,8 @@ impl Simulation {
     /// As [`Simulation::run_until`].
     pub fn replace_switch(&mut self, id: SwitchId, node: Box<dyn Node>) -> Result<(), FabricError> {
         let own = NodeId::Switch(id);
-        let mut node = with_clock(&self.topology, id, node);
-        for (time, ahead, drift) in self.clock_changes.get(&id).into_iter().flatten() {
+        let mut node = with_clock(&self.topology, own, node);
+        for (time, ahead, drift) in self.clock_changes.get(&own).into_iter().flatten() {
             node.set_clock(*time, *ahead, *drift);
         }
         self.wires.attach(own, node.as_mut());
@@ -385,12 +417,12 @@ impl Simulation {
     }
 
     /// Schedules a node again, after its next action was changed from outside. A node that pauses
-    /// is scheduled at the end of its pause.
+    /// is scheduled at the end of its pause, and one that crashed at its restart.
     ///
     /// # Errors
     /// As [`Simulation::run_until`].
     pub fn wake(&mut self, node: NodeId) -> Result<(), FabricError> {
-        if self.paused.contains_key(&node) {
+        if self.paused.contains_key(&node) || self.crashed.contains(&node) {
             return Ok(());
         }
         let now = self.now;
@@ -465,7 +497,11 @@ impl Simulation {
             }
             match event {
                 Event::Arrival(line, _) if self.pause_of(line).is_some() => self.defer(line),
+                Event::Arrival(line, _) if self.is_crashed(line) => self.lose(line),
                 Event::Arrival(line, hops) => self.arrive(line, hops)?,
+                Event::Wake(node) if self.crashed.contains(&node) => {
+                    self.wakes.remove(&node);
+                }
                 Event::Wake(node) if self.paused.contains_key(&node) => self.defer_wake(node, now),
                 Event::Wake(node) if self.wakes.get(&node) == Some(&now) => {
                     self.wakes.remove(&node);
@@ -502,80 +538,6 @@ impl Simulation {
             }
         }
         self.catch_up()
-    }
-
-    fn set_fault(&mut self, number: usize, begins: bool) -> Result<(), FabricError> {
-        let fault = &self.topology.faults[number];
-        match &fault.kind {
-            FaultKind::Clock {
-                switch,
-                ahead,
-                drift,
-            } => {
-                let (ahead, drift) = match begins {
-                    true => (*ahead, *drift),
-                    false => (Nanos::ZERO, 0),
-                };
-                let (now, switch) = (self.now, *switch);
-                let node = NodeId::Switch(switch);
-                let changes = self.clock_changes.entry(switch).or_default();
-                changes.push((now, ahead, drift));
-                self.node(node).set_clock(now, ahead, drift);
-                // What is due by the new time is due now.
-                self.wake(node)?;
-            }
-            FaultKind::Link { link, from, during } => {
-                let spec = match begins {
-                    true => during,
-                    false => &self.topology.links[*link].spec,
-                };
-                // Each link is laid in both directions, that of its first end first.
-                let lines = self.wires.lines[2 * link..][..2].iter_mut().enumerate();
-                for (_, line) in lines.filter(|(at, _)| from.is_none_or(|from| from == *at)) {
-                    line.line.set(spec);
-                }
-            }
-            FaultKind::Pause(node) if begins => {
-                // A pause without an end: after all events.
-                let until = fault.until.unwrap_or(Nanos(u64::MAX));
-                let (node, since) = (*node, self.now);
-                // What is due by now is done.
-                self.wake(node)?;
-                self.paused.insert(node, Pause { since, until });
-            }
-            FaultKind::Pause(node) => {
-                let (node, now) = (*node, self.now);
-                if let Some(Pause { since, .. }) = self.paused.remove(&node) {
-                    self.node(node).resume(since, now);
-                    self.schedule(node);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the end of the pause of the node that a link direction leads to.
-    fn pause_of(&self, line: LineId) -> Option<Nanos> {
-        let pause = self.paused.get(&self.wires.lines[line.0].to.node);
-        pause.map(|pause| pause.until)
-    }
-
-    /// Lets a frame arrive after the pause of its node. Frames stay in order.
-    fn defer(&mut self, line: LineId) {
-        self.moment.coming = self.moment.coming.saturating_sub(1);
-        if let Some(until) = self.pause_of(line) {
-            self.wires.events.push(until, Event::Arrival(line, 0));
-        }
-    }
-
-    /// Lets a node do after its pause what is due now.
-    fn defer_wake(&mut self, node: NodeId, now: Nanos) {
-        if self.wakes.get(&node) == Some(&now)
-            && let Some(Pause { until, .. }) = self.paused.get(&node).copied()
-        {
-            self.wakes.insert(node, until);
-            self.wires.events.push(until, Event::Wake(node));
-        }
     }
 
     fn arrive(&mut self, id: LineId, hops: usize) -> Result<(), FabricError> {
@@ -799,6 +761,10 @@ impl Simulation {
             NodeId::Server(id) => self.servers[id.0].tally(),
             NodeId::Nanopu(id) => self.nanopus[id.0].tally(),
         };
+        if let Some(lost) = self.unreceived.get(&node) {
+            tally.received += lost;
+            tally.dropped.push((CRASHED, *lost));
+        }
         // The node counted these frames as sent, but there was no link.
         if let Some(nowhere) = self.wires.nowhere.get(&node) {
             tally.sent -= nowhere;
@@ -929,10 +895,10 @@ impl Wires {
     }
 }
 
-/// Gives a switch a clock of its own if a fault lets it deviate.
-fn with_clock(topology: &Topology, id: SwitchId, node: Box<dyn Node>) -> Box<dyn Node> {
+/// Gives a node a clock of its own if a fault lets it deviate.
+fn with_clock(topology: &Topology, id: NodeId, node: Box<dyn Node>) -> Box<dyn Node> {
     let is_own =
-        |fault: &FaultSpec| matches!(fault.kind, FaultKind::Clock { switch, .. } if switch == id);
+        |fault: &FaultSpec| matches!(fault.kind, FaultKind::Clock { node, .. } if node == id);
     match topology.faults.iter().any(is_own) {
         true => Box::new(ClockedNode::new(node)),
         false => node,

@@ -3,18 +3,22 @@
 use std::collections::VecDeque;
 
 use packet::{Frame, FramePool, Nanos, PortId};
-use switch::QueueConfig;
+use switch::{Device, QueueConfig};
 
 use crate::halves::SplitCounts;
 use crate::node::{Node, NodeCounts};
-use crate::plane::Plane;
-use crate::topology::{LinkSpec, ServiceSpec};
+use crate::plane::{NO_RESTART, Plane};
+use crate::simulation::RESTARTED;
+use crate::topology::{DiskFate, LinkSpec, ServiceSpec};
 
 /// Name of the drop reason for packets that find the processor's queue full.
 pub const OVERLOADED: &str = "processor_overload";
 
 /// Function from a packet to the number of its worker.
 pub type WorkerOf = Box<dyn Fn(&Frame) -> u32>;
+
+/// Function that loads the device of a switch again.
+pub type LoadDevice = Box<dyn FnMut() -> Result<Device, String>>;
 
 /// A packet that the processor works on, or that is queued for it.
 struct Served {
@@ -39,6 +43,11 @@ pub struct SwitchNode<P> {
     pool: FramePool,
     overloaded: u64,
     too_long: u64,
+    load: Option<LoadDevice>,
+    /// Queues by port, which a device that is loaded again gets.
+    queues: Vec<(PortId, QueueConfig)>,
+    /// Counters before the last restart.
+    before: NodeCounts,
 }
 
 impl<P: Plane> SwitchNode<P> {
@@ -54,7 +63,17 @@ impl<P: Plane> SwitchNode<P> {
             pool: FramePool::default(),
             overloaded: 0,
             too_long: 0,
+            load: None,
+            queues: Vec::new(),
+            before: NodeCounts::default(),
         }
+    }
+
+    /// Sets the function that loads the device again after a crash.
+    #[must_use]
+    pub fn with_loader(mut self, load: LoadDevice) -> SwitchNode<P> {
+        self.load = Some(load);
+        self
     }
 
     /// Sets the number of workers. A packet's worker is the result of `worker_of`, modulo this
@@ -88,6 +107,8 @@ impl<P: Plane> Node for SwitchNode<P> {
             bits_per_second: link.rate.map(|rate| rate.0),
             ..QueueConfig::default()
         };
+        self.queues.retain(|(known, _)| *known != port);
+        self.queues.push((port, queue));
         self.plane.set_queue(port, queue);
     }
 
@@ -138,6 +159,34 @@ impl<P: Plane> Node for SwitchNode<P> {
         self.plane.split_counts()
     }
 
+    fn has_clock(&self) -> bool {
+        true
+    }
+
+    fn crash(&mut self) {
+        self.plane.crash();
+    }
+
+    fn restart(&mut self, disk: DiskFate, now: Nanos) -> Result<(), String> {
+        let load = self.load.as_mut().ok_or(NO_RESTART)?;
+        let fresh = load()?;
+        let mut counts = self.tally();
+        self.plane.restart(fresh, disk)?;
+        counts
+            .dropped
+            .push((RESTARTED, std::mem::take(&mut counts.held)));
+        self.before = counts;
+        while let Some(served) = self.served.pop_front() {
+            self.pool.put(served.frame);
+        }
+        self.free_at.fill(now);
+        (self.busy, self.overloaded, self.too_long) = (Nanos::ZERO, 0, 0);
+        for (port, queue) in &self.queues {
+            self.plane.set_queue(*port, *queue);
+        }
+        Ok(())
+    }
+
     fn tally(&self) -> NodeCounts {
         let ledger = self.plane.ledger();
         let waiting = self.served.len() as u64;
@@ -146,7 +195,7 @@ impl<P: Plane> Node for SwitchNode<P> {
             ("frame_too_long", self.too_long),
         ];
         let dropped = ledger.drops().map(|(reason, n)| (reason.name(), n));
-        NodeCounts {
+        let mut counts = NodeCounts {
             received: ledger.received + waiting + self.overloaded + self.too_long,
             made: ledger.generated + ledger.replicated,
             delivered: 0,
@@ -156,6 +205,8 @@ impl<P: Plane> Node for SwitchNode<P> {
                 .collect(),
             held: self.plane.held() as u64 + waiting,
             busy: self.busy,
-        }
+        };
+        counts.add(self.before.clone());
+        counts
     }
 }

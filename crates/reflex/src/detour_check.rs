@@ -5,7 +5,7 @@
 //! by any of the shortest paths, each link with cost 1. So a detour is refused unless its neighbor
 //! is loop-free for the destination (RFC 5286, section 3.1), and so are all switches after it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use fabric::Topology;
@@ -45,8 +45,14 @@ enum Visit {
 impl DetourCheck {
     /// Creates the check of a topology.
     pub fn new(topology: &Topology) -> DetourCheck {
+        DetourCheck::without(topology, &BTreeSet::new())
+    }
+
+    /// Creates the check of a topology without some of its links, by their places.
+    pub fn without(topology: &Topology, down: &BTreeSet<usize>) -> DetourCheck {
         let mut peers = vec![BTreeMap::new(); topology.switches.len()];
-        for link in &topology.links {
+        let links = topology.links.iter().enumerate();
+        for (_, link) in links.filter(|(at, _)| !down.contains(at)) {
             let [a, b] = link.ends;
             for (from, to) in [(a, b), (b, a)] {
                 if let End {

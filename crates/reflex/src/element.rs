@@ -1,6 +1,6 @@
 //! Elements: switches that apply the writes of a reflex plane.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use bits::value::Value;
@@ -220,13 +220,16 @@ struct ManagedTable {
     owner: Box<[u8]>,
 }
 
+/// Former action, time-out and metadata of an entry.
+type FormerEntry = Box<(Action, Option<Nanos>, Box<[u8]>)>;
+
 /// Way to restore a place.
 #[derive(Clone, Debug)]
 enum Installed {
     /// Removes an entry.
     Entry(TableId, EntryId),
     /// Gives an entry its former action, time-out and metadata.
-    Replaced(TableId, EntryId, Box<(Action, Option<Nanos>, Box<[u8]>)>),
+    Replaced(TableId, EntryId, FormerEntry),
     /// Gives a meter its former rates.
     Meter(ExternId, u32, Option<MeterConfig>),
     /// Gives a cell its former value.
@@ -276,6 +279,8 @@ pub struct ManagedElement {
     keys: Vec<String>,
     /// Places with what loops wrote, by their names in the store.
     installed: HashMap<Key, Installed>,
+    /// Content of entries before loops replaced them, when their device was started again.
+    former: HashMap<Key, FormerEntry>,
     counts: ElementCounts,
     /// Result of the last change that was let through.
     last_result: WriteResult,
@@ -307,6 +312,7 @@ impl ManagedElement {
             keys: keys.collect(),
             managed,
             installed: HashMap::new(),
+            former: HashMap::new(),
             counts: ElementCounts::default(),
             last_result: WriteResult::Applied,
             last_refusal: None,
@@ -336,6 +342,58 @@ impl ManagedElement {
         ElementAnswer::of(admission, change, self.last_result)
     }
 
+    /// Takes the notice that the device was started again: with its tables if they are kept. It
+    /// gets all changes again.
+    pub fn restart(&mut self, keeps_tables: bool) {
+        self.fence = Fence::default();
+        self.last_result = WriteResult::Applied;
+        self.former.clear();
+        if !keeps_tables {
+            self.installed.clear();
+            return;
+        }
+        // Entries have other numbers.
+        let entries = self.installed.extract_if(|_, installed| {
+            matches!(installed, Installed::Entry(..) | Installed::Replaced(..))
+        });
+        let former = entries.filter_map(|(key, installed)| match installed {
+            Installed::Replaced(_, _, former) => Some((key, former)),
+            _ => None,
+        });
+        self.former = former.collect();
+    }
+
+    /// Removes the entries of loops that the store does not have, after the device has all of its
+    /// changes.
+    pub fn remove_others(&mut self, device: &mut Device) {
+        let entry_of = |installed: &Installed| match installed {
+            Installed::Entry(table, entry) | Installed::Replaced(table, entry, _) => {
+                Some((*table, *entry))
+            }
+            _ => None,
+        };
+        let known: HashSet<(TableId, EntryId)> =
+            self.installed.values().filter_map(entry_of).collect();
+        let mut others = Vec::new();
+        for managed in self.managed.iter().flatten() {
+            let Managed::Table(managed) = managed else {
+                continue;
+            };
+            let entries = device.configuration().tables[managed.table].iter();
+            let own = entries.filter(|entry| entry.metadata == managed.owner);
+            let own = own.map(|entry| (managed.table, entry.id));
+            others.extend(own.filter(|entry| !known.contains(entry)));
+        }
+        for (table, entry) in others {
+            match device.apply(Change::Delete(table, entry)) {
+                Ok(_) => self.counts.removed += 1,
+                Err(error) => self.last_refusal = Some(error),
+            }
+        }
+        self.former.clear();
+        device.publish();
+    }
+
     fn apply(
         &mut self,
         device: &mut Device,
@@ -361,7 +419,8 @@ impl ManagedElement {
         let before = self.installed.get(&change.key);
         let written = match (managed, write.place, write.setting) {
             (Managed::Table(table), WritePlace::Entry(key), Some(Setting::Action(argument))) => {
-                write_entry(device, table, &key, argument, before)?
+                let former = self.former.remove(&change.key);
+                write_entry(device, table, &key, argument, (before, former))?
             }
             (Managed::Meter(meter, burst), WritePlace::Cell(cell), Some(Setting::Rate(rate))) => {
                 Some(write_meter(device, (*meter, cell), (rate, *burst), before)?)
@@ -441,7 +500,7 @@ fn write_entry(
     managed: &ManagedTable,
     key: &EntryKey,
     argument: Option<u32>,
-    before: Option<&Installed>,
+    (before, former): (Option<&Installed>, Option<FormerEntry>),
 ) -> Result<Option<Installed>, ControlError> {
     let parts = key.parts();
     let fits = parts.len() == managed.keys.len()
@@ -488,22 +547,30 @@ fn write_entry(
             )
         });
     let table = managed.table;
-    if managed.replace {
-        let matches = values.clone().map(|(value, prefix)| match prefix {
-            Some(prefix_len) => FieldMatch::Lpm { value, prefix_len },
-            None => FieldMatch::Exact(value),
-        });
-        let matches: Vec<FieldMatch> = matches.collect();
-        let found = device.configuration().tables[table].find(&matches, None);
-        if let Some(entry) = found.cloned()
-            && let Some(former) = device.written(table, &entry)
-        {
-            let former = (former.action, former.idle_timeout, entry.metadata.clone());
-            device.apply(Change::Modify(table, entry.id, action, former.1))?;
-            device.apply(Change::SetMetadata(table, entry.id, managed.owner.clone()))?;
-            let former = Box::new(former);
-            return Ok(Some(Installed::Replaced(table, entry.id, former)));
-        }
+    let matches = values.clone().map(|(value, prefix)| match prefix {
+        Some(prefix_len) => FieldMatch::Lpm { value, prefix_len },
+        None => FieldMatch::Exact(value),
+    });
+    let matches: Vec<FieldMatch> = matches.collect();
+    let found = device.configuration().tables[table].find(&matches, None);
+    let found = found.cloned();
+    if let Some(entry) = found.as_ref().filter(|it| it.metadata == managed.owner) {
+        // A device that was started again kept it.
+        let timeout = former.as_ref().and_then(|former| former.1);
+        device.apply(Change::Modify(table, entry.id, action, timeout))?;
+        return Ok(Some(match former {
+            Some(former) => Installed::Replaced(table, entry.id, former),
+            None => Installed::Entry(table, entry.id),
+        }));
+    }
+    if let Some(entry) = found.filter(|_| managed.replace)
+        && let Some(former) = device.written(table, &entry)
+    {
+        let former = (former.action, former.idle_timeout, entry.metadata.clone());
+        device.apply(Change::Modify(table, entry.id, action, former.1))?;
+        device.apply(Change::SetMetadata(table, entry.id, managed.owner.clone()))?;
+        let former = Box::new(former);
+        return Ok(Some(Installed::Replaced(table, entry.id, former)));
     }
     let keys = values.map(|(value, prefix)| match prefix {
         Some(prefix) => KeyMatch::Lpm(value, prefix),

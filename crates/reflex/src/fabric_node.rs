@@ -1,11 +1,10 @@
 //! The plane in a simulated fabric: in the place of the hosts that reports are sent to.
 
-use std::cell::{Ref, RefCell, RefMut};
-use std::net::Ipv4Addr;
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::rc::Rc;
 
 use consensus::{ElementChange, Term};
-use fabric::topology::LinkSpec;
+use fabric::topology::{DiskFate, LinkSpec};
 use fabric::{Node, NodeCounts, Plane};
 use packet::{Frame, FrameError, Nanos, PortId};
 use switch::{Device, Ledger, QueueConfig};
@@ -13,85 +12,155 @@ use switch::{Device, Ledger, QueueConfig};
 use crate::element::{ElementAnswer, ElementCounts, ManagedElement};
 use crate::loops::SourceIndex;
 use crate::plane_driver::{CommandTarget, PlaneDriver};
+use crate::udp_frame::datagram;
 
 /// A device of a simulated switch that a plane changes, too.
 #[derive(Clone)]
-pub struct SharedDevice(Rc<RefCell<Device>>);
+pub struct SharedDevice(Rc<Shared>);
+
+struct Shared {
+    device: RefCell<Device>,
+    /// Number of starts after a crash, and the state of the disk at the last one.
+    restarts: Cell<(u64, DiskFate)>,
+    is_down: Cell<bool>,
+}
 
 impl SharedDevice {
     /// Shares a device.
     pub fn new(device: Device) -> SharedDevice {
-        SharedDevice(Rc::new(RefCell::new(device)))
+        SharedDevice(Rc::new(Shared {
+            device: RefCell::new(device),
+            restarts: Cell::default(),
+            is_down: Cell::new(false),
+        }))
     }
 
     /// Calls a function with the device.
     pub fn with<T>(&self, work: impl FnOnce(&mut Device) -> T) -> T {
-        work(&mut self.0.borrow_mut())
+        work(&mut self.0.device.borrow_mut())
     }
 }
 
 impl Plane for SharedDevice {
     fn set_queue(&mut self, port: PortId, queue: QueueConfig) {
-        Plane::set_queue(&mut *self.0.borrow_mut(), port, queue);
+        Plane::set_queue(&mut *self.0.device.borrow_mut(), port, queue);
     }
 
     fn forward(&mut self, port: PortId, frame: &mut Frame, now: Nanos) -> Result<(), FrameError> {
-        Plane::forward(&mut *self.0.borrow_mut(), port, frame, now)
+        Plane::forward(&mut *self.0.device.borrow_mut(), port, frame, now)
     }
 
     fn step(&mut self, now: Nanos) {
-        Plane::step(&mut *self.0.borrow_mut(), now);
+        Plane::step(&mut *self.0.device.borrow_mut(), now);
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        Plane::next_time(&*self.0.borrow())
+        Plane::next_time(&*self.0.device.borrow())
     }
 
     fn drain_sent(&mut self, take: &mut dyn FnMut(PortId, &[u8], Nanos)) {
-        Plane::drain_sent(&mut *self.0.borrow_mut(), take);
+        Plane::drain_sent(&mut *self.0.device.borrow_mut(), take);
     }
 
     fn ledger(&self) -> Ledger {
-        Plane::ledger(&*self.0.borrow())
+        Plane::ledger(&*self.0.device.borrow())
     }
 
     fn held(&self) -> usize {
-        Plane::held(&*self.0.borrow())
+        Plane::held(&*self.0.device.borrow())
+    }
+
+    fn crash(&mut self) {
+        self.0.is_down.set(true);
+    }
+
+    fn restart(&mut self, fresh: Device, disk: DiskFate) -> Result<(), String> {
+        Plane::restart(&mut *self.0.device.borrow_mut(), fresh, disk)?;
+        let (restarts, _) = self.0.restarts.get();
+        self.0.restarts.set((restarts + 1, disk));
+        self.0.is_down.set(false);
+        Ok(())
     }
 }
 
-/// An element of a fabric: a guard and its device.
+/// An element of a fabric: a guard and its device. A copy is the same element, for another plane.
+#[derive(Clone)]
 pub struct FabricElement {
     device: SharedDevice,
+    guard: Rc<RefCell<Guard>>,
+    /// Number of the device's restarts that this plane knows.
+    known: u64,
+}
+
+struct Guard {
     element: ManagedElement,
+    /// Number of the device's restarts that the guard knows.
+    known: u64,
 }
 
 impl FabricElement {
     /// Joins a guard with its device.
     pub fn new(device: SharedDevice, element: ManagedElement) -> FabricElement {
-        FabricElement { device, element }
+        let (known, _) = device.0.restarts.get();
+        FabricElement {
+            device,
+            guard: Rc::new(RefCell::new(Guard { element, known })),
+            known,
+        }
+    }
+
+    /// Returns the guard as the device's last restart left it.
+    fn guard(&self) -> RefMut<'_, Guard> {
+        let mut guard = self.guard.borrow_mut();
+        let (restarts, disk) = self.device.0.restarts.get();
+        if guard.known != restarts {
+            guard.known = restarts;
+            guard.element.restart(disk == DiskFate::Kept);
+        }
+        guard
     }
 }
 
 impl CommandTarget for FabricElement {
     fn take(&mut self, term: Term, change: &ElementChange) -> Option<ElementAnswer> {
-        let element = &mut self.element;
+        if !self.is_connected() {
+            // The plane sends it again.
+            return None;
+        }
+        let element = &mut self.guard().element;
         let answer = self
             .device
             .with(|device| element.take(device, term, change));
         Some(answer)
     }
 
+    fn next_answer(&mut self) -> Option<ElementAnswer> {
+        let (restarts, _) = self.device.0.restarts.get();
+        let is_new = restarts != self.known;
+        self.known = restarts;
+        is_new.then_some(ElementAnswer::Restarted)
+    }
+
+    fn settled(&mut self) {
+        let element = &mut self.guard().element;
+        self.device.with(|device| element.remove_others(device));
+    }
+
+    fn is_connected(&self) -> bool {
+        !self.device.0.is_down.get()
+    }
+
     fn counts(&self) -> ElementCounts {
-        self.element.counts()
+        self.guard().element.counts()
     }
 
     fn keys(&self) -> Vec<String> {
-        self.element.keys().to_vec()
+        self.guard().element.keys().to_vec()
     }
 
     fn last_refusal(&self) -> Option<String> {
-        self.element.last_refusal().map(ToString::to_string)
+        let guard = self.guard();
+        guard.element.last_refusal().map(ToString::to_string)
     }
 }
 
@@ -169,6 +238,14 @@ impl Node for SourceNode {
 
     fn drain_sent(&mut self, _: &mut dyn FnMut(PortId, &[u8], Nanos)) {}
 
+    fn restart(&mut self, _: DiskFate, _: Nanos) -> Result<(), String> {
+        Err(
+            "the plane of one process keeps its store in memory; give the store's nodes addresses \
+             of hosts, as docs/reference/reflex.md has it, or let the host pause"
+                .to_owned(),
+        )
+    }
+
     fn tally(&self) -> NodeCounts {
         NodeCounts {
             received: self.received,
@@ -177,25 +254,4 @@ impl Node for SourceNode {
             ..NodeCounts::default()
         }
     }
-}
-
-/// Reads an Ethernet frame with an IPv4 UDP datagram: source address, destination port and payload.
-/// `None` for other frames, fragments, and lengths that contradict each other.
-pub fn datagram(frame: &[u8]) -> Option<(Ipv4Addr, u16, &[u8])> {
-    let (ethernet, ip) = frame.split_first_chunk::<14>()?;
-    if ethernet[12..] != [0x08, 0x00] {
-        return None;
-    }
-    let header: &[u8; 20] = ip.first_chunk()?;
-    let header_length = usize::from(header[0] & 0x0f) * 4;
-    let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
-    if header[0] >> 4 != 4 || header_length < 20 || header[9] != 17 || is_fragment {
-        return None;
-    }
-    let (udp, payload) = ip.get(header_length..total)?.split_first_chunk::<8>()?;
-    let length = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
-    let payload = payload.get(..length.checked_sub(8)?)?;
-    let from = Ipv4Addr::new(header[12], header[13], header[14], header[15]);
-    Some((from, u16::from_be_bytes([udp[2], udp[3]]), payload))
 }

@@ -10,7 +10,8 @@
 //! - [`ReplicaGroup`] is the store: nodes of `consensus` with messages in memory.
 //! - [`ManagedElement`] stands before a device: it applies committed changes in order, once, from
 //!   the newest leader.
-//! - [`PlaneDriver`] joins them; [`FabricPlane`] is one in a simulated fabric.
+//! - [`PlaneDriver`] joins them; [`FabricPlane`] is one in a simulated fabric, and
+//!   [`MemberNode`] a node with one member of a store and its plane.
 //!
 //! - A monitor is built in, or a P4 program on a device ([`ProgramMonitor`]).
 //!
@@ -28,13 +29,17 @@ mod classify;
 mod decision;
 mod detour_check;
 mod element;
+mod event_report;
+mod fabric_member;
 mod fabric_node;
 mod loops;
 mod monitor;
 mod permission;
 mod plane;
 mod plane_driver;
+mod settings;
 mod store;
+mod udp_frame;
 mod write;
 
 pub use classify::{ReportFacts, ReportRule, RuleError};
@@ -46,25 +51,28 @@ pub use detour_check::{DetourCheck, DetourFault};
 pub use element::{
     BindError, BindReason, ElementAnswer, ElementCounts, ManagedElement, WriteResult,
 };
-pub use fabric_node::{
-    FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode, datagram,
-};
+pub use event_report::write_event_report;
+pub use fabric_member::{MEMBER_WRITE_TIME, MakeMember, MemberNode};
+pub use fabric_node::{FabricElement, FabricPlane, FrameObserver, SharedDevice, SourceNode};
 pub use loops::{
     BurstFlows, ChangeSpec, Compare, DetourNode, ElementDevice, ElementIndex, ElementSpec,
-    EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MemberTransport, MicroburstSpec,
-    MonitorIndex, MonitorKind, MonitorSpec, P4RuntimeDevice, PathLatencySpec, ProgramSpec,
-    RateLimitSpec, ReflexIndex, ReflexSpec, RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec,
-    SpreaderSpec, StoreSpec, TlsFiles, TuningSpec,
+    EntrySpec, KeyPart, LatencyMeasure, Loops, MAX_FILE_BYTES, MemberInterface, MemberTransport,
+    MicroburstSpec, MonitorIndex, MonitorKind, MonitorSpec, OutputContent, OutputIndex, OutputSpec,
+    P4RuntimeDevice, PathLatencySpec, ProgramSpec, RateLimitSpec, ReflexIndex, ReflexSpec,
+    RoutingLoopSpec, SourceIndex, SourcePlace, SourceSpec, SpreaderSpec, StoreSpec, TlsFiles,
+    TuningSpec,
 };
 pub use monitor::microburst::{Burst, QueueName};
 pub use monitor::path_latency::{LatencyAlarm, LatencyOutcome, PathLatencyMonitor, PathSample};
 pub use monitor::program::ProgramMonitor;
-pub use plane::{ElementCommand, ElementUpdate, MonitorCounts, PlaneCounts, ReflexPlane};
+pub use plane::{ElementCommand, ElementUpdate, MonitorCounts, PlaneCounts, ReflexPlane, SetError};
 pub use plane_driver::{AcceptingElement, CommandTarget, PlaneDriver};
+pub use settings::{MAX_SETTING, PlaneSetting, SettingError};
 pub use store::{
     CAPACITY, LogDisk, LogDiskError, ReplaceProgress, ReplicaGroup, ReplicaState, RequestId,
     StoreEvent, StoreRefusal, StoredNode, cluster_name,
 };
+pub use udp_frame::{DATAGRAM_HEADERS, DatagramEnd, datagram, write_datagram};
 pub use write::{
     ElementWrite, EntryKey, KeyBytes, Setting, WritePlace, controller_change, controller_message,
 };

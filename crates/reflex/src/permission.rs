@@ -8,6 +8,7 @@ use telemetry::{IntNodeId, ReportedPath};
 
 use crate::decision::{DecisionRefusal, Subject};
 use crate::loops::{ChangeSpec, KeyPart, ReflexIndex, ReflexSpec};
+use crate::settings::PermissionLimit;
 use crate::write::{ElementWrite, EntryKey, Setting, WritePlace};
 
 /// Credit of one change, in billionths.
@@ -119,6 +120,18 @@ impl Permission {
             ends: VecDeque::new(),
             credit: CHANGE,
             credited: Nanos::ZERO,
+        }
+    }
+
+    /// Sets a limit from now on.
+    pub(crate) fn set(&mut self, limit: PermissionLimit, value: u64) {
+        match limit {
+            PermissionLimit::Rate => self.spec.rate = value,
+            PermissionLimit::Entries => {
+                self.spec.entries = usize::try_from(value).unwrap_or(usize::MAX);
+            }
+            PermissionLimit::Hold => self.spec.hold = Nanos(value),
+            PermissionLimit::Life => self.spec.life = Some(Nanos(value)),
         }
     }
 
@@ -427,6 +440,18 @@ impl Permission {
         } else {
             self.gone(write.place);
         }
+    }
+
+    /// Returns the write that gives the store what the element has at a place, after it refused a
+    /// change. The place is held until that is done.
+    pub(crate) fn repair(&mut self, place: WritePlace) -> Option<ElementWrite> {
+        let state = self.places.get_mut(&place)?;
+        state.is_pending = true;
+        Some(ElementWrite {
+            reflex: self.index,
+            place,
+            setting: state.is_made.then_some(state.setting),
+        })
     }
 
     /// Notes that a place does not count any more. It is held as after a change.

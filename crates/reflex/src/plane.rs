@@ -1,11 +1,16 @@
 //! The plane: reports in, commands to elements out.
 
+mod outputs;
+mod restoration;
+mod settings;
 mod updates;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use consensus::{ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term};
+use consensus::{
+    ElementChange, ElementId, Key, LogIndex, Operation, RequestAnswer, Term, is_reserved,
+};
 use fabric::Topology;
 use fabric::topology::SwitchId;
 use packet::Nanos;
@@ -19,13 +24,17 @@ use crate::decision::{DecidedChange, Decision, DecisionId, DecisionRefusal, Outc
 use crate::detour_check::DetourCheck;
 use crate::element::{ElementAnswer, WriteResult};
 use crate::loops::{ElementDevice, ElementIndex, Loops, MonitorIndex, ReflexIndex, SourceIndex};
+use crate::monitor::instances::Instances;
 use crate::monitor::microburst::Burst;
 use crate::monitor::program::ProgramMonitor;
 use crate::monitor::{Detector, Finding, MonitoredReport, Observation, Targets};
 use crate::permission::{Permission, Wish};
+use crate::settings::Settings;
 use crate::store::{ReplicaGroup, RequestId, StoreEvent, StoreRefusal};
 use crate::write::ElementWrite;
 
+use self::outputs::PassedReports;
+pub use self::settings::SetError;
 pub use self::updates::ElementUpdate;
 use self::updates::Updates;
 
@@ -109,7 +118,7 @@ struct Source {
 
 struct Monitor {
     rules: RuleSet,
-    detector: Detector,
+    instances: Instances,
     counts: MonitorCounts,
 }
 
@@ -143,6 +152,9 @@ struct Pending {
 struct Routes {
     check: DetourCheck,
     switches: Vec<SwitchId>,
+    topology: Topology,
+    /// Links that a setting takes out of use.
+    down: BTreeSet<usize>,
 }
 
 /// A reflex plane without threads, clock and I/O. Times never decrease.
@@ -178,6 +190,10 @@ pub struct ReflexPlane {
     last_refused: Option<Ipv4Addr>,
     /// Decisions with a newer outcome that were not taken: at most [`MAX_UPDATED`].
     updated: Vec<DecisionId>,
+    /// Writes that give the store what elements have, where they refused a change.
+    repairs: Vec<ElementWrite>,
+    settings: Settings,
+    passed: PassedReports,
     /// Findings of one report: kept, so that a report needs no allocation.
     findings: Vec<Finding>,
 }
@@ -198,7 +214,7 @@ impl ReflexPlane {
         });
         let monitors = (1..).zip(&loops.monitors).map(|(number, monitor)| Monitor {
             rules: RuleSet::new(&monitor.rules),
-            detector: Detector::new(&monitor.kind, mix(seed ^ number)),
+            instances: Instances::new(monitor, mix(seed ^ number)),
             counts: MonitorCounts::default(),
         });
         let permissions = loops.reflexes.iter().enumerate();
@@ -228,6 +244,9 @@ impl ReflexPlane {
             counts: PlaneCounts::default(),
             last_refused: None,
             updated: Vec::new(),
+            repairs: Vec::new(),
+            settings: Settings::new(&loops),
+            passed: PassedReports::default(),
             findings: Vec::new(),
             loops,
         }
@@ -254,13 +273,16 @@ impl ReflexPlane {
         self.routes = Some(Routes {
             switches: switches.collect::<Result<_, _>>()?,
             check: DetourCheck::new(topology),
+            topology: topology.clone(),
+            down: BTreeSet::new(),
         });
+        self.settings.add_links(topology);
         Ok(())
     }
 
     /// Returns a monitor that is a P4 program. `None`: it is built in.
     pub fn program_mut(&mut self, monitor: MonitorIndex) -> Option<&mut ProgramMonitor> {
-        match &mut self.monitors[monitor.0].detector {
+        match self.monitors[monitor.0].instances.first_mut() {
             Detector::Program(program) => Some(program),
             _ => None,
         }
@@ -315,9 +337,11 @@ impl ReflexPlane {
                 queue: local.and_then(|hop| hop.queue).map(|queue| queue.id),
                 drop_reason: individual.drop_record().map(|record| record.reason),
             };
+            self.passed.look(&facts);
             let report = MonitoredReport::new(facts, &view, individual.packet_bytes());
             self.classify(now, &report);
         }
+        self.passed.end(payload);
     }
 
     /// Gives a report to all monitors that it concerns.
@@ -340,7 +364,7 @@ impl ReflexPlane {
         let counts = &mut monitor.counts;
         counts.reports += 1;
         let mut findings = std::mem::take(&mut self.findings);
-        match monitor.detector.observe(report, now, &mut findings) {
+        match monitor.instances.observe(report, now, &mut findings) {
             Observation::Normal => counts.normal += 1,
             Observation::Alarm => counts.alarms += 1,
             Observation::NoPath => counts.no_path += 1,
@@ -426,7 +450,7 @@ impl ReflexPlane {
                 if refusal == DecisionRefusal::Same {
                     return;
                 }
-                self.monitors[index.0].detector.refused();
+                self.monitors[index.0].instances.refused();
                 if refusal == DecisionRefusal::Held {
                     // An alarm lasts: one decision of each subject is kept, and not each packet's.
                     return;
@@ -505,26 +529,13 @@ impl ReflexPlane {
         Ok(())
     }
 
-    /// Restores the places at the end of their life, if a node of this process leads.
-    fn end_lives(&mut self, now: Nanos) {
-        if self.store.leading().is_none() {
-            return;
-        }
-        for at in 0..self.permissions.len() {
-            while let Some(write) = self.permissions[at].next_end(now) {
-                match self.request_write(&write, None) {
-                    Ok(()) => self.counts.ended += 1,
-                    Err(_) => self.permissions[at].retry(write.place, now),
-                }
-            }
-        }
-    }
-
     /// Does all work that is due at `now`.
     pub fn step(&mut self, now: Nanos) {
         self.stepped = now;
         self.end_lives(now);
+        self.repair();
         self.store.step(now);
+        self.look_at_settings(now);
         while let Some(event) = self.store.next_event() {
             match event {
                 StoreEvent::Change(term, change) => self.changed(now, term, change),
@@ -607,6 +618,10 @@ impl ReflexPlane {
             self.left(&pending);
         }
         self.permissions.iter_mut().for_each(Permission::follow);
+        for write in self.repairs.drain(..) {
+            // The leader knows what the element has.
+            self.permissions[write.reflex.0].left(&write);
+        }
     }
 
     /// Counts the entries of the store in their permissions.
@@ -777,8 +792,13 @@ impl ReflexPlane {
         let Some((decision, monitor)) = pending.decision else {
             return;
         };
+        if refusal != DecisionRefusal::StoreFull {
+            // The store has it, and the element does not.
+            self.repairs
+                .extend(self.permissions[reflex].repair(pending.write.place));
+        }
         let monitor = &mut self.monitors[monitor.0];
-        monitor.detector.refused();
+        monitor.instances.refused();
         monitor.counts.made -= 1;
         monitor.counts.refused[refusal as usize] += 1;
         if let Some(outcome) = self.outcome(decision) {
@@ -824,11 +844,22 @@ impl ReflexPlane {
         self.leading.take()
     }
 
-    /// Requests an operation on a key of the store. [`ReflexPlane::next_answer`] has the answer.
+    /// Requests an operation of a user on a key of the store. [`ReflexPlane::next_answer`] has the
+    /// answer.
     ///
     /// # Errors
-    /// The store takes no request now.
+    /// The store takes no request now, or the key is one of the plane's own.
     pub fn request(&mut self, operation: Operation) -> Result<RequestId, StoreRefusal> {
+        let key = match &operation {
+            Operation::Get(key)
+            | Operation::Put(key, _)
+            | Operation::Delete(key)
+            | Operation::CompareAndSet { key, .. } => Some(key),
+            _ => None,
+        };
+        if key.is_some_and(is_reserved) {
+            return Err(StoreRefusal::Reserved);
+        }
         self.store.request(operation)
     }
 
@@ -882,7 +913,7 @@ impl ReflexPlane {
     /// Returns a monitor's counts.
     pub fn monitor_counts(&self, monitor: MonitorIndex) -> MonitorCounts {
         let monitor = &self.monitors[monitor.0];
-        let malformed = match &monitor.detector {
+        let malformed = match monitor.instances.first() {
             Detector::Program(program) => program.malformed(),
             _ => 0,
         };
@@ -892,10 +923,14 @@ impl ReflexPlane {
         }
     }
 
+    /// Returns the number of instances of a monitor.
+    pub fn instances(&self, monitor: MonitorIndex) -> usize {
+        self.monitors[monitor.0].instances.count()
+    }
+
     /// Returns the bursts that a monitor of kind `microburst` found, oldest first.
     pub fn bursts(&self, monitor: MonitorIndex) -> impl Iterator<Item = &Burst> {
-        let detector = &self.monitors[monitor.0].detector;
-        let bursts = match detector {
+        let bursts = match self.monitors[monitor.0].instances.first() {
             Detector::Microburst(monitor) => Some(monitor.bursts()),
             _ => None,
         };
@@ -938,7 +973,8 @@ impl From<StoreRefusal> for DecisionRefusal {
         match refusal {
             StoreRefusal::NoLeader => DecisionRefusal::NoQuorum,
             StoreRefusal::Busy => DecisionRefusal::Busy,
-            StoreRefusal::Disk => DecisionRefusal::Disk,
+            // Decisions have no keys of users.
+            StoreRefusal::Disk | StoreRefusal::Reserved => DecisionRefusal::Disk,
         }
     }
 }

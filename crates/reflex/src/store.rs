@@ -27,6 +27,8 @@ const SESSIONS: usize = 64;
 const MAX_WAITING: usize = 4096;
 /// Keys, changes and elements.
 const KEYS: usize = 65_536;
+/// Keys that only the plane's own notes take: nodes that left, and settings.
+const RESERVED_KEYS: usize = 512;
 /// Entries of a log in memory.
 const LOG_ENTRIES: usize = 8192;
 /// Rounds of messages in one step at most: an end for the case that nodes never agree.
@@ -41,6 +43,7 @@ const MAX_FOREIGN: usize = 4096;
 /// restarts opens new ones.
 pub const CAPACITY: Capacity = Capacity {
     keys: KEYS,
+    reserved: RESERVED_KEYS,
     sessions: 1024,
     session_life: Nanos::from_secs(60).0,
 };
@@ -82,6 +85,8 @@ pub enum StoreRefusal {
     Busy,
     /// The leader cannot keep entries on its disk.
     Disk,
+    /// The key is one of the plane's own.
+    Reserved,
 }
 
 impl std::fmt::Display for StoreRefusal {
@@ -90,6 +95,9 @@ impl std::fmt::Display for StoreRefusal {
             StoreRefusal::NoLeader => "no_quorum: the store has no leader; ask again soon",
             StoreRefusal::Busy => "busy: too many requests wait at the store; ask again soon",
             StoreRefusal::Disk => "disk: the store cannot keep entries; make room on its disk",
+            StoreRefusal::Reserved => {
+                "reserved: keys that begin with the bytes ff ff are the plane's own; take another key"
+            }
         })
     }
 }

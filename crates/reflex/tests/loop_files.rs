@@ -6,8 +6,9 @@ use common::{bed, example, read};
 use reflex::{ChangeSpec, ElementIndex, Loops, ManagedElement};
 
 /// Names of the examples.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "slow_link",
+    "members",
     "spreader",
     "routing_loop",
     "rate_limit",
@@ -473,4 +474,62 @@ fn a_part_that_the_program_lacks_is_named_with_the_permission() {
     let loops = read(&example("tuning").join("loops.toml"));
     let loops = Loops::read("loops.toml", &loops).unwrap();
     assert_eq!(loops.reflexes[0].change, ChangeSpec::Queue(3));
+}
+
+#[test]
+fn wrong_outputs_instances_and_interfaces_are_named() {
+    let unused = (0, "no reflex changes the element \"leaf1\"");
+    check(
+        r#"[[monitor]]
+name = "a"
+kind = "rate_limit"
+match = ["any"]
+limit = "1 Gbit/s"
+instances = 2
+[[monitor]]
+name = "b"
+kind = "spreader"
+match = ["any"]
+peers = 8
+instances = 65
+[[output]]
+to = "10.0.0.9:32766"
+events = "json"
+[[output]]
+to = "udp:10.0.0.9:32766"
+events = "report"
+[[output]]
+to = "udp:10.0.0.9:32766"
+events = "json"
+node = 9
+[[output]]
+to = "udp:10.0.0.9:32766"
+[[output]]
+to = "udp:10.0.0.9:32766"
+reports = ["colour red"]
+[store]
+keep = "disk"
+dir = "store"
+nodes = [
+    { name = "a", address = "10.0.0.1:7000", interface = "xdp:eth1" },
+    { name = "b", address = "10.0.0.2:7000", interface = "eth1" },
+    { name = "c", interface = "packet:eth1" },
+]
+"#,
+        &[
+            unused,
+            (
+                6,
+                "a monitor of kind rate_limit has one state for all reports",
+            ),
+            (12, "65 is too large"),
+            (14, "\"10.0.0.9:32766\" is no place that a plane sends to"),
+            (18, "reports name their node"),
+            (22, "only events that are reports have a node"),
+            (23, "an output gets events or reports"),
+            (27, "\"colour\" is no fact of a report"),
+            (33, "node \"b\" has no interface that is understood"),
+            (34, "node \"c\" has no address that is understood"),
+        ],
+    );
 }

@@ -10,7 +10,7 @@ use reflex::{
     AcceptingElement, CommandTarget, Decision, DecisionRefusal, ElementIndex, Measured,
     MonitorIndex, Outcome, PlaneDriver, ReflexIndex, ReflexPlane, Setting, datagram,
 };
-use telemetry::FlowKey;
+use telemetry::{EqualClocks, FlowKey, ReportView, ReportedHops, TelemetryReport};
 
 /// Time at which the link becomes slow.
 const FAULT: Nanos = Nanos::from_millis(20);
@@ -79,6 +79,36 @@ fn each_flow_of_a_slow_link_gets_another_way_once() {
     assert_eq!(monitor.reports, 20_000);
 }
 
+/// Returns the 99th percentile of the latencies of all packets that were reported in a time.
+fn p99(bed: &Bed, time: std::ops::Range<Nanos>) -> u64 {
+    let driver = bed.plane.get();
+    let domain = &driver.plane().loops().sources[0].domain;
+    let mut latencies = Vec::new();
+    for (at, _, frame) in &*bed.reports.borrow() {
+        let (_, _, payload) = datagram(frame).expect("all frames are reports");
+        let report = TelemetryReport::parse(payload).expect("it is a report");
+        for individual in report.individuals().filter(|_| time.contains(at)) {
+            let view = ReportView::new(report.header.exporter, &individual, domain);
+            let ReportedHops::Path(path) = view.hops else {
+                panic!("the report has a path");
+            };
+            latencies.push(path.first_to_last_ingress(EqualClocks).unwrap().0);
+        }
+    }
+    latencies.sort_unstable();
+    latencies[latencies.len() * 99 / 100]
+}
+
+#[test]
+fn packets_are_as_fast_as_before_soon_after_the_fault() {
+    let bed = run(|fabric, loops| (fabric, loops));
+    let before = p99(&bed, Nanos::from_millis(5)..FAULT);
+    let during = p99(&bed, FAULT..Nanos::from_millis(21));
+    let after = p99(&bed, Nanos::from_millis(22)..END);
+    assert!(during > 5 * before, "{before} {during}");
+    assert!(after * 10 <= before * 11, "{before} {after}");
+}
+
 #[test]
 fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
     // Another owner has the entry of one flow.
@@ -111,6 +141,11 @@ fn a_change_that_the_switch_refuses_is_a_refused_decision_and_does_not_count() {
     let refused = monitor.refused[DecisionRefusal::SwitchRefused as usize];
     assert_eq!(refused as usize, times.len());
     assert!(driver.last_refusal(ElementIndex(0)).is_some());
+    // The store has what the switch has.
+    let store = driver.plane().store();
+    let changes = store.changes_of(consensus::ElementId(1)).into_iter();
+    let there = changes.filter(|change| change.change.is_some());
+    assert_eq!(there.count(), 63);
 }
 
 #[test]
@@ -204,4 +239,52 @@ fn a_replay_of_the_reports_repeats_the_decisions() {
     for (replayed, live) in replayed.iter().zip(&live) {
         assert_eq!(replayed, live);
     }
+}
+
+/// Gives a setting a value, and runs until it is in force.
+fn set(bed: &mut Bed, name: &str, value: Option<&str>) {
+    let id = bed.plane.get_mut().plane_mut().set(name, value).unwrap();
+    let now = bed.simulation.now() + Nanos::from_millis(2);
+    bed.simulation.run_until(now).unwrap();
+    let mut driver = bed.plane.get_mut();
+    let answer = std::iter::from_fn(|| driver.plane_mut().next_answer()).last();
+    assert_eq!(answer.map(|(id, _)| id), Some(id));
+    let mut settings = driver.plane().settings();
+    let found = settings.find(|setting| setting.name == name);
+    assert_eq!(found.unwrap().value.as_deref(), value);
+}
+
+#[test]
+fn settings_in_the_store_are_in_force_while_the_plane_runs() {
+    // The link is 50 us slower, so a threshold of 100 us finds nothing.
+    let mut high = bed("slow_link", |fabric, loops| (fabric, loops));
+    high.simulation.run_until(Nanos::from_millis(15)).unwrap();
+    set(&mut high, "monitor/slow paths/above", Some("100 us"));
+    high.simulation.run_until(Nanos::from_millis(24)).unwrap();
+    assert_eq!(decisions(&high).len(), 0);
+    // No detour goes by the other spine if its link is out of use.
+    let mut bed = bed("slow_link", |fabric, loops| (fabric, loops));
+    bed.simulation.run_until(Nanos::from_millis(15)).unwrap();
+    set(&mut bed, "monitor/slow paths/above", Some("100 us"));
+    set(&mut bed, "link/leaf2:4/state", Some("down"));
+    set(&mut bed, "monitor/slow paths/above", None);
+    bed.simulation.run_until(Nanos::from_millis(24)).unwrap();
+    let unsafe_path = Outcome::Refused(DecisionRefusal::UnsafePath);
+    let all = decisions(&bed);
+    assert!(!all.is_empty() && all.iter().all(|it| it.outcome == unsafe_path));
+    // A permission with fewer entries.
+    set(&mut bed, "reflex/detour/entries", Some("10"));
+    set(&mut bed, "link/leaf2:4/state", Some("up"));
+    bed.simulation.run_until(END).unwrap();
+    assert_eq!(bed.plane.get().plane().entries(ReflexIndex(0)), 10);
+    check_counts(bed.plane.get().plane());
+    let mut driver = bed.plane.get_mut();
+    let refused = |driver: &mut PlaneDriver, name: &str, value: &str| {
+        let error = driver.plane_mut().set(name, Some(value)).unwrap_err();
+        error.to_string()
+    };
+    let words = refused(&mut driver, "monitor/slow paths/window", "5");
+    assert!(words.contains("monitor/slow paths/above"), "{words}");
+    let words = refused(&mut driver, "monitor/slow paths/above", "fast");
+    assert!(words.contains("write a time with its unit"), "{words}");
 }

@@ -2,8 +2,9 @@
 //!
 //! A request is one line: `"show"`, `"watch"`, `{"key": {"get": KEY}}`,
 //! `{"key": {"put": [KEY, VALUE]}}`, `{"key": {"compare_and_set": [KEY, VALUE or null, NEW]}}`,
-//! `{"key": {"delete": KEY}}`, or `{"replace": [OLD, NEW]}` with two nodes. An answer is one line,
-//! an object with `error` if the request was refused.
+//! `{"key": {"delete": KEY}}`, `{"replace": [OLD, NEW]}` with two nodes, `{"set": [NAME, VALUE]}`
+//! with a setting and its value or null, `"settings"`, or `{"reload": MONITOR}`. An answer is one
+//! line, an object with `error` if the request was refused.
 //! After `"watch"` each event is a line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -15,11 +16,14 @@ use std::time::Duration;
 
 use consensus::{Key, Operation, RequestAnswer, StoredValue};
 use packet::Nanos;
-use reflex::{PlaneDriver, ReplaceProgress, RequestId, StoreRefusal};
+use reflex::{
+    MonitorIndex, MonitorKind, PlaneDriver, ReplaceProgress, RequestId, SetError, StoreRefusal,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::ProcessError;
+use crate::process::{PlaneObserver, ProcessCounts};
 
 /// Connections at most.
 const MAX_CLIENTS: usize = 64;
@@ -92,8 +96,47 @@ enum ControlRequest {
     Key(KeyOperation),
     /// Replaces a node by another one.
     Replace(String, String),
+    /// Gives a setting a value; without one, that of the file.
+    Set(String, Option<String>),
+    /// All settings that differ from the file, and the names of the others.
+    Settings,
+    /// Loads the program of a monitor again.
+    Reload(String),
     Show,
     Watch,
+}
+
+/// An operation that waits for a leader.
+enum WaitingOperation {
+    Key(Operation),
+    Set(String, Option<String>),
+}
+
+/// The process as requests need it.
+pub(crate) struct ControlHost<'a> {
+    pub(crate) observer: &'a mut dyn PlaneObserver,
+    pub(crate) counts: ProcessCounts,
+}
+
+impl ControlHost<'_> {
+    /// Loads the program of a monitor again.
+    fn reload(&mut self, driver: &mut PlaneDriver, name: &str) -> Result<Value, String> {
+        let monitors = driver.plane().loops().monitors.iter().enumerate();
+        let mut programs = monitors.filter(|(_, it)| matches!(it.kind, MonitorKind::Program(_)));
+        let found = programs.clone().find(|(_, monitor)| monitor.name == name);
+        let Some((at, _)) = found else {
+            let names: Vec<&str> = programs.by_ref().map(|(_, it)| it.name.as_str()).collect();
+            return Err(match &names[..] {
+                [] => "no monitor of this plane is a P4 program".to_owned(),
+                names => format!(
+                    "no monitor \"{name}\" is a P4 program; name one of: {}",
+                    names.join(", ")
+                ),
+            });
+        };
+        self.observer.reload(driver.plane_mut(), MonitorIndex(at))?;
+        Ok(json!({ "done": true }))
+    }
 }
 
 struct Client {
@@ -107,7 +150,7 @@ struct Client {
     /// The operation under way, and the time at which it is given up.
     operation: Option<(RequestId, Nanos)>,
     /// The operation that waits for a leader, and the time at which it is given up.
-    waits: Option<(Operation, Nanos)>,
+    waits: Option<(WaitingOperation, Nanos)>,
     /// The replacement under way: the old and the new node, and the time at which it is given up.
     replaces: Option<(usize, usize, Nanos)>,
 }
@@ -148,13 +191,13 @@ impl ControlSocket {
         })
     }
 
-    /// Takes connections and requests. `show` makes the answer to `"show"`. Returns the number of
+    /// Takes connections and requests, and answers some of them by `host`. Returns the number of
     /// requests.
     pub(crate) fn serve(
         &mut self,
         now: Nanos,
         driver: &mut PlaneDriver,
-        mut show: impl FnMut(&PlaneDriver) -> Value,
+        host: &mut ControlHost<'_>,
     ) -> usize {
         while self.clients.len() < MAX_CLIENTS
             && let Ok((stream, _)) = self.listener.accept()
@@ -182,7 +225,7 @@ impl ControlSocket {
                 && let Some(line) = client.next_line()
             {
                 count += 1;
-                client.request(now, &line, driver, &mut show);
+                client.request(now, &line, driver, host);
             }
             if let Some((id, deadline)) = client.operation
                 && now >= deadline
@@ -232,7 +275,7 @@ impl ControlSocket {
     pub(crate) fn next_time(&self) -> Option<Nanos> {
         let ends = |client: &Client| {
             let operation = client.operation.map(|(_, end)| end);
-            let waits = client.waits.map(|(_, end)| end);
+            let waits = client.waits.as_ref().map(|(_, end)| *end);
             let replaces = client.replaces.map(|(_, _, end)| end);
             [operation, waits, replaces]
         };
@@ -308,20 +351,32 @@ impl Client {
         now: Nanos,
         line: &[u8],
         driver: &mut PlaneDriver,
-        show: &mut impl FnMut(&PlaneDriver) -> Value,
+        host: &mut ControlHost<'_>,
     ) {
         let request = serde_json::from_slice(line).map_err(|error| error.to_string());
         let answer = request.and_then(|request| match request {
-            ControlRequest::Show => Ok(Some(show(driver))),
+            ControlRequest::Show => Ok(Some(host.observer.state(driver, host.counts, now))),
+            ControlRequest::Reload(name) => host.reload(driver, &name).map(Some),
             ControlRequest::Watch => {
                 self.watches = true;
                 Ok(Some(json!({ "watching": true })))
             }
             ControlRequest::Key(operation) => {
                 let operation = operation.operation()?;
-                self.waits = Some((operation, now + TIMEOUT));
+                self.waits = Some((WaitingOperation::Key(operation), now + TIMEOUT));
                 self.go_on(now, driver);
                 Ok(None)
+            }
+            ControlRequest::Set(name, value) => {
+                self.waits = Some((WaitingOperation::Set(name, value), now + TIMEOUT));
+                self.go_on(now, driver);
+                Ok(None)
+            }
+            ControlRequest::Settings => {
+                let settings = driver.plane().settings();
+                let settings = settings.map(|it| (it.name, it.value.into()));
+                let settings: serde_json::Map<String, Value> = settings.collect();
+                Ok(Some(json!({ "settings": settings })))
             }
             ControlRequest::Replace(old, new) => {
                 let store = &driver.plane().loops().store;
@@ -350,18 +405,21 @@ impl Client {
 
     /// Goes on with an operation that waits for a leader, or with a replacement.
     fn go_on(&mut self, now: Nanos, driver: &mut PlaneDriver) {
-        if let Some((operation, end)) = self.waits {
-            match driver.plane_mut().request(operation) {
-                Ok(id) => {
-                    self.waits = None;
-                    self.operation = Some((id, end));
+        if let Some((operation, end)) = self.waits.take() {
+            let plane = driver.plane_mut();
+            let requested = match &operation {
+                WaitingOperation::Key(operation) => {
+                    plane.request(*operation).map_err(SetError::Store)
                 }
+                WaitingOperation::Set(name, value) => plane.set(name, value.as_deref()),
+            };
+            match requested {
+                Ok(id) => self.operation = Some((id, end)),
                 // An election takes less.
-                Err(StoreRefusal::NoLeader) if now < end => {}
-                Err(refusal) => {
-                    self.waits = None;
-                    self.send(&json!({ "error": refusal.to_string() }));
+                Err(SetError::Store(StoreRefusal::NoLeader)) if now < end => {
+                    self.waits = Some((operation, end));
                 }
+                Err(refusal) => self.send(&json!({ "error": refusal.to_string() })),
             }
         }
         if let Some((old, new, end)) = self.replaces {
@@ -468,6 +526,34 @@ impl ControlClient {
     pub fn replace(&mut self, old: &str, new: &str) -> Result<(), ProcessError> {
         let request = ControlRequest::Replace(old.to_owned(), new.to_owned());
         self.ask(&request).map(|_| ())
+    }
+
+    /// Gives a setting a value in the store; without one, that of the file.
+    ///
+    /// # Errors
+    /// There is no such setting or value, the store took no request, or the plane ended.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), ProcessError> {
+        let value = value.map(str::to_owned);
+        self.ask(&ControlRequest::Set(name.to_owned(), value))
+            .map(|_| ())
+    }
+
+    /// Has the program of a monitor loaded again, with its state.
+    ///
+    /// # Errors
+    /// The program has errors or would lose state, so the one before stays, or the plane ended.
+    pub fn reload(&mut self, monitor: &str) -> Result<(), ProcessError> {
+        self.ask(&ControlRequest::Reload(monitor.to_owned()))
+            .map(|_| ())
+    }
+
+    /// Returns all settings with their values in the store; null is that of the file.
+    ///
+    /// # Errors
+    /// The plane ended.
+    pub fn settings(&mut self) -> Result<Value, ProcessError> {
+        let mut answer = self.ask(&ControlRequest::Settings)?;
+        Ok(answer["settings"].take())
     }
 
     /// Returns the state of the plane.

@@ -26,6 +26,7 @@ mod error;
 mod log_thread;
 mod members;
 mod message_tag;
+mod output;
 mod p4runtime_element;
 mod process;
 mod source;

@@ -1,5 +1,7 @@
 //! The way by which a member of a store exchanges messages with those in other processes: a UDP
-//! socket, or rings in shared memory.
+//! socket, frames of an interface, or rings in shared memory.
+
+mod frames;
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,6 +14,7 @@ use reflex::{MemberTransport, StoreSpec};
 
 use crate::error::ProcessError;
 use crate::message_tag::MessageTag;
+use frames::MemberFrames;
 
 /// Messages that one call receives at most of a socket, or of each ring.
 const BATCH: usize = 256;
@@ -34,6 +37,7 @@ pub(crate) struct MemberLinks {
 #[derive(Debug)]
 enum Way {
     Socket(MemberSocket),
+    Frames(MemberFrames),
     /// A ring to each other member; `None` at the own place.
     Rings(Vec<Option<RingLink>>),
 }
@@ -64,6 +68,10 @@ impl MemberLinks {
                 ));
             }
             MemberTransport::Udp(addresses) => Way::Socket(MemberSocket::open(addresses, place)?),
+            MemberTransport::Frames(addresses, interfaces) => {
+                let frames = MemberFrames::open(addresses, &interfaces[place], place);
+                Way::Frames(frames?)
+            }
             MemberTransport::Rings(name) => {
                 let ring = |at: usize| {
                     let ends = [at.min(place), at.max(place)].map(|end| &store.nodes[end]);
@@ -100,6 +108,7 @@ impl MemberLinks {
         };
         match &mut self.way {
             Way::Socket(socket) => socket.receive(&mut self.strangers, take),
+            Way::Frames(frames) => frames.receive(now, &mut self.strangers, take),
             Way::Rings(rings) => {
                 let rings = rings.iter_mut().flatten();
                 rings.map(|ring| ring.receive(now, BATCH, &mut take)).sum()
@@ -121,6 +130,7 @@ impl MemberLinks {
         };
         let is_sent = match &mut self.way {
             Way::Socket(socket) => socket.send(place, message),
+            Way::Frames(frames) => frames.send(place, message),
             Way::Rings(rings) => match rings.get_mut(place) {
                 Some(Some(ring)) => ring.send(message).is_ok(),
                 Some(None) | None => true,
@@ -131,20 +141,31 @@ impl MemberLinks {
 
     /// Shows others all messages.
     pub(crate) fn flush(&mut self) {
-        if let Way::Rings(rings) = &mut self.way {
-            rings.iter_mut().flatten().for_each(RingLink::flush);
+        match &mut self.way {
+            Way::Socket(_) => {}
+            Way::Frames(frames) => self.unsent += frames.flush(),
+            Way::Rings(rings) => rings.iter_mut().flatten().for_each(RingLink::flush),
         }
     }
 
     /// Returns the descriptors that are readable when messages wait. Call this immediately before
     /// waiting for them.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (socket, rings) = match &self.way {
+        let (one, rings) = match &self.way {
             Way::Socket(socket) => (Some(socket.socket.as_fd()), &[][..]),
+            Way::Frames(frames) => (frames.fd(), &[][..]),
             Way::Rings(rings) => (None, &rings[..]),
         };
         let rings = rings.iter().flatten().filter_map(RingLink::poll_fd);
-        socket.into_iter().chain(rings)
+        one.into_iter().chain(rings)
+    }
+
+    /// Returns the time at which an interface that went away is tried again.
+    pub(crate) fn next_time(&self) -> Option<Nanos> {
+        match &self.way {
+            Way::Frames(frames) => frames.next_time(),
+            Way::Socket(_) | Way::Rings(_) => None,
+        }
     }
 }
 

@@ -11,18 +11,19 @@ use p4rt::client::{Endpoint, Tls};
 use packet::Nanos;
 use port::Poller;
 use reflex::{
-    CommandTarget, Decision, DecisionId, ElementDevice, ElementIndex, LogDiskError, Loops, Outcome,
-    PlaneDriver, ReflexPlane, ReplicaGroup, SourceIndex, cluster_name,
+    CommandTarget, Decision, DecisionId, ElementDevice, ElementIndex, LogDiskError, Loops,
+    MonitorIndex, Outcome, PlaneDriver, ReflexPlane, ReplicaGroup, SourceIndex, cluster_name,
 };
 use serde_json::Value;
 use store::LogOwner;
 use support::rng::mix;
 use support::wakeup::WakeupFd;
 
-use crate::control::ControlSocket;
+use crate::control::{ControlHost, ControlSocket};
 use crate::error::ProcessError;
 use crate::log_thread::LogThread;
 use crate::members::MemberLinks;
+use crate::output::Outputs;
 use crate::p4runtime_element::P4RuntimeElement;
 use crate::source::OpenSource;
 
@@ -71,6 +72,15 @@ pub trait PlaneObserver {
     /// Returns the state of the plane for a client.
     fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value;
 
+    /// Loads the program of a monitor again, from its file, with its state.
+    ///
+    /// # Errors
+    /// The program has errors, or would lose state: the one before stays.
+    fn reload(&mut self, plane: &mut ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
+        let _ = (plane, monitor);
+        Err("this plane loads no programs".to_owned())
+    }
+
     /// Takes the notice that the loop goes round, about ten times a second.
     fn progress(&mut self, driver: &PlaneDriver) {
         let _ = driver;
@@ -89,6 +99,10 @@ pub struct ProcessCounts {
     /// Messages to members that were not taken: by the kernel, or by a ring that is full or has no
     /// other end.
     pub unsent: u64,
+    /// Datagrams sent to outputs.
+    pub output_datagrams: u64,
+    /// Datagrams for outputs that were not taken by the kernel, or had no room.
+    pub unsent_output_datagrams: u64,
 }
 
 /// Clock of the process: nanoseconds since 1970, without steps backwards.
@@ -132,6 +146,7 @@ pub struct PlaneProcess {
     driver: PlaneDriver,
     sources: Vec<OpenSource>,
     members: Option<MemberLinks>,
+    outputs: Outputs,
     control: Option<ControlSocket>,
     wake: Arc<WakeupFd>,
     spin: Duration,
@@ -162,6 +177,7 @@ impl PlaneProcess {
         let (folder, store) = (&options.folder, &loops.store);
         let members = options.node.map(|at| MemberLinks::open(store, at, folder));
         let members = members.transpose()?;
+        let outputs = Outputs::open(&loops)?;
         let store = open_store(&loops, options, clock.now(), &wake)?;
         // Terms of a store in memory begin again at each start: the time makes them greater.
         let base = match loops.store.dir {
@@ -194,10 +210,13 @@ impl PlaneProcess {
             removed: vec![0; elements.len()],
             ..Observed::default()
         };
+        let mut plane = ReflexPlane::with_store(loops, store);
+        plane.pass_reports();
         Ok(PlaneProcess {
-            driver: PlaneDriver::new(ReflexPlane::with_store(loops, store), elements),
+            driver: PlaneDriver::new(plane, elements),
             sources,
             members,
+            outputs,
             control,
             wake,
             spin: options.spin,
@@ -240,6 +259,8 @@ impl PlaneProcess {
             strangers: members.map_or(0, |members| members.strangers),
             forged: members.map_or(0, |members| members.forged),
             unsent: members.map_or(0, |members| members.unsent),
+            output_datagrams: self.outputs.sent,
+            unsent_output_datagrams: self.outputs.unsent + self.driver.plane().unpassed(),
         }
     }
 
@@ -355,8 +376,11 @@ impl PlaneProcess {
         }
         if let Some(mut control) = self.control.take() {
             let counts = self.counts();
-            let show = |driver: &PlaneDriver| observer.state(driver, counts, now);
-            count += control.serve(now, &mut self.driver, show);
+            let mut host = ControlHost {
+                observer: &mut *observer,
+                counts,
+            };
+            count += control.serve(now, &mut self.driver, &mut host);
             self.control = Some(control);
         }
         if count > 0 {
@@ -372,6 +396,9 @@ impl PlaneProcess {
             });
             members.flush();
         }
+        let outputs = &mut self.outputs;
+        let plane = self.driver.plane_mut();
+        plane.drain_passed(|output, datagram| outputs.pass(output, datagram));
         count += self.observe(observer);
         count > 0
     }
@@ -455,6 +482,11 @@ impl PlaneProcess {
         }
         for event in &events {
             let shown = observer.event(&self.driver, event);
+            let decision = match event {
+                PlaneEvent::Decision(decision) => Some(decision),
+                _ => None,
+            };
+            self.outputs.event(&shown, decision);
             if let Some(control) = &mut self.control {
                 control.event(&shown);
             }
@@ -474,6 +506,7 @@ impl PlaneProcess {
         let control = self.control.as_ref();
         let times = times
             .chain(control.and_then(ControlSocket::next_time))
+            .chain(self.members.as_ref().and_then(MemberLinks::next_time))
             .chain(end);
         let next = times.fold(self.driver.next_time(), Nanos::min);
         let left = Duration::from_nanos(next.0.saturating_sub(now.0)).min(MAX_WAIT);

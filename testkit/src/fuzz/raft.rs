@@ -57,6 +57,7 @@ fn member(id: NodeId) -> Option<RaftNode> {
         max_reads: 8,
         capacity: Capacity {
             keys: 64,
+            reserved: 0,
             sessions: 16,
             session_life: 10 * ELECTION,
         },

@@ -138,6 +138,7 @@ impl RustReplica {
             max_reads: 16,
             capacity: Capacity {
                 keys: KEYS,
+                reserved: 0,
                 sessions: SESSIONS,
                 session_life: sizes.session_life,
             },

@@ -1,4 +1,5 @@
-//! `polyplane reflex show`, `watch`, `kv` and `replace`: a running plane by its control socket.
+//! `polyplane reflex show`, `watch`, `kv`, `set`, `reload` and `replace`: a running plane by its
+//! control socket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,6 +91,25 @@ enum KeyCommand {
 
 #[derive(Args)]
 #[command(
+    after_help = "The program keeps its tables, registers, counters and meters; one that would lose some is refused, and its entries file is not read again. Reports \
+                  wait while it is compiled."
+)]
+pub(super) struct ReloadOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// The monitor: one that is a P4 program.
+    monitor: String,
+}
+
+pub(super) fn reload(options: &ReloadOptions) -> Result<Ended, String> {
+    let loaded = options.plane.connect()?.reload(&options.monitor);
+    loaded.map_err(|error| error.to_string())?;
+    out::note(&format!("{}: its program is loaded again", options.monitor));
+    Ok(Ended::Well)
+}
+
+#[derive(Args)]
+#[command(
     after_help = "Start NEW before, by `polyplane reflex member LOOPS.toml --name NEW`; it is one of the `spares` of the file, and was never started elsewhere. It \
                   gets the log, then votes, then OLD is no member any more: stop it. Ask the process that leads. A replacement that was interrupted is asked for \
                   again."
@@ -101,6 +121,54 @@ pub(super) struct ReplaceOptions {
     old: String,
     /// The node that takes its place.
     new: String,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Without a name, print the settings with their values in the store. A setting in the store overrides the loop file's at all planes of the store, one \
+                  heartbeat after their node applied it, until it is reset."
+)]
+pub(super) struct SetOptions {
+    #[command(flatten)]
+    plane: Plane,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+    /// The setting, as in "monitor/slow paths/above".
+    name: Option<String>,
+    /// Its value, as in the loop file.
+    value: Option<String>,
+    /// Give it the value of the loop file again.
+    #[arg(long, requires = "name", conflicts_with = "value")]
+    reset: bool,
+}
+
+pub(super) fn set(options: &SetOptions) -> Result<Ended, String> {
+    let mut client = options.plane.connect()?;
+    let Some(name) = &options.name else {
+        let settings = client.settings().map_err(|error| error.to_string())?;
+        match options.json {
+            true => out::json(&settings),
+            false => {
+                for (name, value) in settings.as_object().into_iter().flatten() {
+                    out::line(&match value.as_str() {
+                        Some(value) => format!("{name}: {value}"),
+                        None => format!("{name}: as in the loop file"),
+                    });
+                }
+            }
+        }
+        return Ok(Ended::Well);
+    };
+    if options.value.is_none() && !options.reset {
+        return Err(format!("give {name} a value, or --reset"));
+    }
+    let set = client.set(name, options.value.as_deref());
+    set.map_err(|error| error.to_string())?;
+    if options.json {
+        out::json_line(&json!({ "done": true }));
+    }
+    Ok(Ended::Well)
 }
 
 pub(super) fn replace(options: &ReplaceOptions) -> Result<Ended, String> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::reflex::{ElementDevice, Loops, PlaneDriver};
+use ::reflex::{ElementDevice, Loops, MonitorIndex, PlaneDriver, ReflexPlane};
 use clap::Args;
 use p4rt::client::Tls;
 use packet::Nanos;
@@ -146,6 +146,8 @@ pub(super) fn run(
         at.map_or(String::new(), |at| format!(", control at {}", at.display()))
     ));
     let mut printer = Printer {
+        file: run.file,
+        choice: run.choice,
         json: run.json,
         start,
         line: LiveLine::new(),
@@ -208,13 +210,15 @@ fn tls(loops: &Loops, file: &Path) -> Result<Vec<Option<Tls>>, String> {
 }
 
 /// Prints events while a plane runs.
-struct Printer {
+struct Printer<'a> {
+    file: &'a Path,
+    choice: Choice,
     json: bool,
     start: Nanos,
     line: LiveLine,
 }
 
-impl PlaneObserver for Printer {
+impl PlaneObserver for Printer<'_> {
     fn event(&mut self, driver: &PlaneDriver, event: &PlaneEvent) -> Value {
         let shown = show::event(driver, event);
         if self.json {
@@ -228,6 +232,10 @@ impl PlaneObserver for Printer {
 
     fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value {
         show::state(driver, counts, self.start, now)
+    }
+
+    fn reload(&mut self, plane: &mut ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
+        super::programs::reload(plane, self.file, self.choice, self.start, monitor)
     }
 
     fn progress(&mut self, driver: &PlaneDriver) {

@@ -57,6 +57,10 @@ enum Command {
     Watch(control::WatchOptions),
     /// Read or change a key of the store of a running plane.
     Kv(control::KeyOptions),
+    /// Read or change thresholds, limits and links of a running plane, in its store.
+    Set(control::SetOptions),
+    /// Load the P4 program of a monitor of a running plane again, with its state.
+    Reload(control::ReloadOptions),
     /// Replace a node of a store in several processes while it runs.
     Replace(control::ReplaceOptions),
 }
@@ -89,6 +93,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         Command::Show(options) => control::show(options),
         Command::Watch(options) => control::watch(options, early),
         Command::Kv(options) => control::key(options),
+        Command::Set(options) => control::set(options),
+        Command::Reload(options) => control::reload(options),
         Command::Replace(options) => control::replace(options),
         Command::Replay(options) => replay::run(options, early),
     }
@@ -121,9 +127,19 @@ fn by_source(loops: &Loops, given: &[String]) -> Result<Vec<Option<PathBuf>>, St
 /// Creates the plane of a loop file, with the programs of its monitors on this engine.
 fn plane(loops: Loops, file: &Path, choice: Choice, start: Nanos) -> Result<ReflexPlane, String> {
     let mut plane = ReflexPlane::new(loops, start);
-    set_topology(&mut plane, file)?;
-    programs::set(&mut plane, file, choice, start)?;
+    prepare(&mut plane, file, choice, start)?;
     Ok(plane)
+}
+
+/// Gives a plane the topology of its loop file and the programs of its monitors.
+fn prepare(
+    plane: &mut ReflexPlane,
+    file: &Path,
+    choice: Choice,
+    start: Nanos,
+) -> Result<(), String> {
+    set_topology(plane, file)?;
+    programs::set(plane, file, choice, start)
 }
 
 /// Has detours checked against the topology of the loop file, if it names one.

@@ -8,10 +8,36 @@ use ::reflex::{Loops, MonitorIndex, MonitorKind, ReflexPlane};
 use command::args::{Setup, Source};
 use command::configure;
 use packet::Nanos;
-use switch::Device;
+use switch::{Device, MayLose, MigrationMode};
 
 use super::run::{self, SharedCapture};
 use crate::engine::Choice;
+
+/// Loads the program of a monitor again, with its state. Its entries file is not read again.
+///
+/// # Errors
+/// The program has errors, which have been shown, or would lose state: the one before stays.
+pub(super) fn reload(
+    plane: &mut ReflexPlane,
+    file: &Path,
+    choice: Choice,
+    start: Nanos,
+    monitor: MonitorIndex,
+) -> Result<(), String> {
+    let all = devices(plane.loops(), file, choice, start)?;
+    let new = all.into_iter().find(|(at, _)| *at == monitor);
+    let program = plane.program_mut(monitor);
+    let device = program.and_then(|program| program.device_mut());
+    let (Some((_, new)), Some(device)) = (new, device) else {
+        return Err("the monitor has no program".to_owned());
+    };
+    let adopted = device.adopt(new, MigrationMode::State(MayLose::Nothing));
+    adopted.map(|_| ()).map_err(|error| {
+        format!(
+            "{error}\n  = hint: the program before goes on; start the plane again to lose state"
+        )
+    })
+}
 
 /// Compiles the programs of all monitors that are one.
 ///

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::reflex::{
-    CommandTarget, ElementIndex, FabricElement, FabricPlane, FrameObserver, Loops, ManagedElement,
-    PlaneDriver, SharedDevice, SourceIndex,
+    CommandTarget, ElementIndex, FabricElement, FabricPlane, FrameObserver, Loops, MakeMember,
+    ManagedElement, MemberNode, PlaneDriver, ReflexPlane, SharedDevice, SourceIndex,
 };
 use clap::Args;
 use command::switches::{Maker, SwitchPlane};
@@ -121,6 +121,8 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             .ok_or_else(|| format!("{} is no host of the topology", source.listen))
     });
     let sources: Vec<HostId> = sources.collect::<Result<_, _>>()?;
+    // The nodes of the store run at hosts, each with a plane of its own.
+    let placed = MemberNode::are_placed(&loops, &topology).then(|| topology.clone());
     let mut maker = Maker::new(options.choice, topology.seed);
     let mut devices: Vec<(String, SharedDevice)> = Vec::new();
     let simulation = Simulation::new(topology, &mut |spec| {
@@ -136,10 +138,20 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         };
         let device = SharedDevice::new(*device);
         devices.push((spec.name.clone(), device.clone()));
-        Ok(Box::new(SwitchNode::new(device, spec.service)) as Box<dyn Node>)
+        let node = SwitchNode::new(device, spec.service);
+        Ok(Box::new(match maker.loader(spec)? {
+            Some(load) => node.with_loader(load),
+            None => node,
+        }) as Box<dyn Node>)
     });
     let mut simulation = simulation.map_err(|error| error.to_string())?;
     let elements = elements(&loops, &devices)?;
+    if let Some(topology) = placed {
+        return run_members(loops, options, early, simulation, &topology, &elements);
+    }
+    let elements = elements.into_iter();
+    let elements = elements.map(|it| Box::new(it) as Box<dyn CommandTarget>);
+    let elements = elements.collect();
     let plane = super::plane(loops, &options.loops, options.choice, Nanos::ZERO)?;
     let plane = FabricPlane::new(PlaneDriver::new(plane, elements));
     show::keys_text(&plane.get())
@@ -165,6 +177,64 @@ pub(super) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     match options.json {
         true => out::json(&report),
         false => out::text(&report.text()),
+    }
+    match signal {
+        Some(signal) => Err(format!("interrupted by {signal}")),
+        None => Ok(Ended::Well),
+    }
+}
+
+/// Runs the members of a store at their hosts, and prints the report of each.
+fn run_members(
+    loops: Loops,
+    options: &Options,
+    early: &ProcessSetup,
+    mut simulation: Simulation,
+    topology: &Topology,
+    elements: &[FabricElement],
+) -> Result<Ended, String> {
+    let (file, choice) = (options.loops.clone(), options.choice);
+    let make: MakeMember = {
+        let (loops, elements) = (loops.clone(), elements.to_vec());
+        Rc::new(move |replica| {
+            let mut plane = ReflexPlane::with_store(loops.clone(), replica);
+            super::prepare(&mut plane, &file, choice, Nanos::ZERO)?;
+            let elements = elements.iter().cloned();
+            let elements = elements.map(|it| Box::new(it) as Box<dyn CommandTarget>);
+            Ok(PlaneDriver::new(plane, elements.collect()))
+        })
+    };
+    let wanted = super::by_source(&loops, &options.capture)?;
+    let captures = wanted.into_iter();
+    let captures = captures.map(|file| file.map(|file| create(&file)).transpose());
+    let captures: Vec<Option<SharedCapture>> = captures.collect::<Result<_, String>>()?;
+    let mut members = Vec::new();
+    for (host, mut member) in MemberNode::all(&loops, topology, &make)? {
+        for source in member.sources().collect::<Vec<_>>() {
+            member.observe(source, observer(captures[source.0].clone()));
+        }
+        let name = topology.hosts[host.0].name.clone();
+        members.push((name, member.plane()));
+        let replaced = simulation.replace_host(host, Box::new(member));
+        replaced.map_err(|error| error.to_string())?;
+    }
+    let end = options.seconds.unwrap_or(SIMULATED).into();
+    let (signal, _) = run_simulation(&mut simulation, end, &|| early.take_signal())?;
+    simulation
+        .check_conservation()
+        .map_err(|unbalanced| unbalanced.to_string())?;
+    let reports = members.iter().map(|(host, plane)| {
+        let plane = plane.get();
+        let state = plane.plane().store().states().next();
+        let name = state.map_or("", |state| &loops.store.nodes[state.node]);
+        show::MemberReport::new(name, host, Report::new(&plane, simulation.now()))
+    });
+    let reports: Vec<show::MemberReport> = reports.collect();
+    drop(simulation);
+    captures.iter().flatten().try_for_each(finish)?;
+    match options.json {
+        true => out::json(&show::MemberReports { members: reports }),
+        false => reports.iter().for_each(|report| out::text(&report.text())),
     }
     match signal {
         Some(signal) => Err(format!("interrupted by {signal}")),
@@ -249,7 +319,7 @@ fn linked_ports(topology: &Topology, switch: SwitchId) -> BTreeSet<u32> {
 fn elements(
     loops: &Loops,
     devices: &[(String, SharedDevice)],
-) -> Result<Vec<Box<dyn CommandTarget>>, String> {
+) -> Result<Vec<FabricElement>, String> {
     let elements = loops.elements.iter().enumerate();
     let elements = elements.map(|(at, element)| {
         let name = element.device.switch();
@@ -263,7 +333,7 @@ fn elements(
         let program = device.with(|device| Arc::clone(device.program()));
         let managed = ManagedElement::new(loops, ElementIndex(at), &program);
         let managed = managed.map_err(|error| error.to_string())?;
-        Ok(Box::new(FabricElement::new(device.clone(), managed)) as Box<dyn CommandTarget>)
+        Ok(FabricElement::new(device.clone(), managed))
     });
     elements.collect()
 }

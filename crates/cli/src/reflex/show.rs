@@ -97,12 +97,19 @@ pub(super) fn declared(loops: &Loops) -> String {
     let nodes = store.nodes.iter().enumerate();
     let nodes = nodes.map(|(at, node)| match &store.transport {
         MemberTransport::Udp(addresses) => format!("{node} at {}", addresses[at]),
+        MemberTransport::Frames(addresses, interfaces) => {
+            let (address, interface) = (addresses[at], &interfaces[at]);
+            let driver = if interface.is_xdp { "xdp" } else { "packet" };
+            format!("{node} at {address} by {driver}:{}", interface.name)
+        }
         MemberTransport::Rings(_) | MemberTransport::OneProcess => node.clone(),
     });
     let nodes: Vec<String> = nodes.collect();
     let way = match &store.transport {
         MemberTransport::Rings(name) => format!(", messages by rings {name}.NODE.NODE"),
-        MemberTransport::Udp(_) | MemberTransport::OneProcess => String::new(),
+        MemberTransport::Udp(_) | MemberTransport::Frames(..) | MemberTransport::OneProcess => {
+            String::new()
+        }
     };
     let place = match &store.dir {
         Some(dir) => format!("on disk in {}", dir.display()),
@@ -459,6 +466,35 @@ impl Report {
     }
 }
 
+/// Result of a member of a store in a simulated fabric.
+#[derive(Serialize)]
+pub(super) struct MemberReport {
+    member: String,
+    host: String,
+    report: Report,
+}
+
+/// Results of all members.
+#[derive(Serialize)]
+pub(super) struct MemberReports {
+    pub(super) members: Vec<MemberReport>,
+}
+
+impl MemberReport {
+    pub(super) fn new(member: &str, host: &str, report: Report) -> MemberReport {
+        MemberReport {
+            member: member.to_owned(),
+            host: host.to_owned(),
+            report,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let (member, host) = (&self.member, &self.host);
+        format!("member {member} at {host}\n{}", self.report.text())
+    }
+}
+
 impl Report {
     /// Returns an error if changes are at no switch, with the reasons.
     pub(super) fn error(&self) -> Option<String> {
@@ -674,6 +710,8 @@ struct ShownState {
     strangers: u64,
     forged: u64,
     unsent: u64,
+    output_datagrams: u64,
+    unsent_output_datagrams: u64,
 }
 
 /// Returns the state of a running plane as JSON.
@@ -721,6 +759,8 @@ pub(super) fn state(
         strangers: counts.strangers,
         forged: counts.forged,
         unsent: counts.unsent,
+        output_datagrams: counts.output_datagrams,
+        unsent_output_datagrams: counts.unsent_output_datagrams,
     };
     serde_json::to_value(state).unwrap_or_default()
 }

@@ -304,6 +304,7 @@ fn config(at: usize, is_second: bool) -> Config {
         max_reads: 1,
         capacity: Capacity {
             keys: 1,
+            reserved: 0,
             sessions: 2,
             session_life: u64::MAX,
         },

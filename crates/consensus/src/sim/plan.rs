@@ -80,6 +80,7 @@ impl Plan {
             window: rng.between(4, 32),
             capacity: Capacity {
                 keys: if rng.one_in(4) { 3 } else { 16 },
+                reserved: 0,
                 sessions: 24,
                 session_life: if rng.one_in(4) {
                     2 * ELECTION

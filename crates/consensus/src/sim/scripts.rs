@@ -69,6 +69,7 @@ impl Script {
             max_reads: 8,
             capacity: Capacity {
                 keys: 16,
+                reserved: 0,
                 sessions: 8,
                 session_life: u64::MAX,
             },

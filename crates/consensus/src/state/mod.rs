@@ -23,10 +23,17 @@ use crate::mistake::{Mistake, Planted};
 pub struct Capacity {
     /// Keys, changes of elements and elements together.
     pub keys: usize,
+    /// Part of it that only reserved keys take ([`is_reserved`]): a full table has room for them.
+    pub reserved: usize,
     /// Sessions, at most [`MAX_SESSIONS`].
     pub sessions: usize,
     /// Log time after which an unused session expires.
     pub session_life: u64,
+}
+
+/// Returns true if a key is one of the cluster's own notes. It begins with bytes that no text has.
+pub fn is_reserved(key: &Key) -> bool {
+    key.starts_with(&[0xff, 0xff])
 }
 
 /// Change of an element to send: the element applies it if it has all before `previous`.
@@ -70,7 +77,7 @@ impl State {
         planted: Planted,
     ) -> State {
         let sessions = capacity.sessions.min(MAX_SESSIONS);
-        let table = Table::new(capacity.keys, mix(cluster));
+        let table = Table::new((capacity.keys, capacity.reserved), mix(cluster));
         let cells = table.cells().len();
         let snapshot = Snapshot::new(sessions, cells);
         State {
@@ -200,7 +207,7 @@ impl State {
         };
         let name = Name::of_key(*key);
         if self.planted.is(Mistake::EvictsWhenFull)
-            && self.table.is_full()
+            && self.table.is_full(&name)
             && self.table.get(&name).is_none()
         {
             self.table.evict(&name, &mut self.taking);

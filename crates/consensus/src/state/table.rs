@@ -9,6 +9,7 @@ use support::rng::mix;
 
 use crate::entry::{ChangeBytes, ElementId, Key};
 use crate::ids::{LogIndex, Term};
+use crate::state::is_reserved;
 use crate::wire::{Reader, Write};
 
 /// Kind of a cell.
@@ -145,6 +146,8 @@ pub(crate) struct Table {
     cells: Box<[Cell]>,
     used: usize,
     max_used: usize,
+    /// Part of it for reserved keys.
+    reserved: usize,
     seed: u64,
     /// Removals in the order of their entries. One that its cell no longer is, is of no meaning.
     removals: VecDeque<Removal>,
@@ -164,12 +167,14 @@ impl Table {
         max_used.max(1).saturating_mul(2).next_power_of_two()
     }
 
-    /// Creates a table with room for `max_used` names. At most half of its cells are used.
-    pub(crate) fn new(max_used: usize, seed: u64) -> Table {
+    /// Creates a table with room for `max_used` names, some of it for reserved keys only. At most
+    /// half of its cells are used.
+    pub(crate) fn new((max_used, reserved): (usize, usize), seed: u64) -> Table {
         Table {
             cells: vec![Cell::default(); Table::cells_for(max_used)].into(),
             used: 0,
             max_used,
+            reserved: reserved.min(max_used),
             seed,
             removals: VecDeque::with_capacity(max_used),
         }
@@ -179,8 +184,11 @@ impl Table {
         &self.cells
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.used >= self.max_used
+    /// Returns true if there is no room for a new name.
+    pub(crate) fn is_full(&self, name: &Name) -> bool {
+        let is_reserved = name.element == ElementId(0) && is_reserved(&name.key);
+        let kept = if is_reserved { 0 } else { self.reserved };
+        self.used >= self.max_used - kept
     }
 
     /// Sets all cells, from a snapshot of a table of the same size.
@@ -224,7 +232,7 @@ impl Table {
     pub(crate) fn set(&mut self, cell: Cell, before: &mut impl BeforeChange) -> bool {
         let at = self.find(&cell.name());
         if self.cells[at].is_free() {
-            if self.is_full() {
+            if self.is_full(&cell.name()) {
                 return false;
             }
             self.used += 1;
@@ -328,10 +336,41 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_is_full_of_keys_of_users_has_room_for_reserved_ones() {
+        let mut table = Table::new((24, 4), 1);
+        let mut set = |key: [u8; 16], element| {
+            let cell = Cell {
+                kind: CellKind::Value,
+                element: ElementId(element),
+                key,
+                ..Cell::default()
+            };
+            table.set(cell, &mut ())
+        };
+        for number in 0..20_u128 {
+            assert!(set(number.to_le_bytes(), number as u32 % 2));
+        }
+        let reserved = |number: u8| {
+            let mut key = [number; 16];
+            key[..2].fill(0xff);
+            key
+        };
+        assert!(!set(20_u128.to_le_bytes(), 0));
+        // A key of an element is no reserved one, whatever its bytes.
+        assert!(!set(reserved(0), 1));
+        for number in 0..4 {
+            assert!(set(reserved(number), 0));
+        }
+        assert!(!set(reserved(4), 0));
+        // A known name needs no room.
+        assert!(set(0_u128.to_le_bytes(), 0));
+    }
+
+    #[test]
     fn removals_are_forgotten_up_to_an_index_and_no_other_cell() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
-            let mut table = Table::new(24, seed);
+            let mut table = Table::new((24, 0), seed);
             let mut map: HashMap<(u32, Key), (CellKind, u64)> = HashMap::new();
             for step in 1..2_000 {
                 let element = rng.below(3) as u32;
@@ -370,7 +409,7 @@ mod tests {
                 );
                 if rng.one_in(50) {
                     // As a node that installs a snapshot.
-                    let mut other = Table::new(24, seed);
+                    let mut other = Table::new((24, 0), seed);
                     other.set_all(table.cells());
                     table = other;
                 }
@@ -382,7 +421,7 @@ mod tests {
     fn the_table_equals_a_map_under_random_operations() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
-            let mut table = Table::new(24, seed);
+            let mut table = Table::new((24, 0), seed);
             let mut map: HashMap<[u8; 16], u64> = HashMap::new();
             for step in 0..2_000 {
                 let key = u128::from(rng.below(40)).to_le_bytes();

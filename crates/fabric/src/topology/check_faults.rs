@@ -8,7 +8,7 @@ use toml_file::{Quantity, Spanned, Text};
 
 use super::check::Check;
 use super::file::{self, File};
-use super::{End, FaultKind, FaultSpec, Link, NodeId, SwitchId};
+use super::{DiskFate, End, FaultKind, FaultSpec, Link, NodeId, SwitchId};
 
 impl Check<'_> {
     /// Reads all faults.
@@ -52,10 +52,8 @@ impl Check<'_> {
                 let ends = links[*link].ends.each_ref().map(of_end);
                 format!("the link {} to {}", ends[0], ends[1])
             }
-            FaultKind::Pause(node) => self.name_of(*node).to_owned(),
-            FaultKind::Clock { switch, .. } => {
-                format!("the clock of {}", self.name_of(NodeId::Switch(*switch)))
-            }
+            FaultKind::Pause(node) | FaultKind::Crash(node, _) => self.name_of(*node).to_owned(),
+            FaultKind::Clock { node, .. } => format!("the clock of {}", self.name_of(*node)),
         }
     }
 
@@ -88,14 +86,25 @@ impl Check<'_> {
             let mend = "write `clock = \"s1\"` with it, or take `ahead` and `drift` away";
             self.mistake(fault, "only a clock deviates".to_owned(), mend);
         }
-        let kinds = match (&given.link, &given.pause, &given.partition, &given.clock) {
-            (Some(ends), None, None, None) => vec![self.fault_of_link(fault, ends, links)?],
-            (None, Some(name), None, None) => vec![self.pause(fault, name)?],
-            (None, None, Some(names), None) => self.partition(fault, names, links)?,
-            (None, None, None, Some(name)) => vec![self.clock(fault, name, split)?],
+        if let (None, Some(disk)) = (&given.crash, &given.disk) {
+            let mend = "write `crash = \"s1\"` with it, or take `disk` away";
+            self.mistake(disk, "only a node that crashes has a disk".to_owned(), mend);
+        }
+        let kinds = match (
+            &given.link,
+            &given.pause,
+            &given.crash,
+            &given.partition,
+            &given.clock,
+        ) {
+            (Some(ends), None, None, None, None) => vec![self.fault_of_link(fault, ends, links)?],
+            (None, Some(name), None, None, None) => vec![self.pause(fault, name)?],
+            (None, None, Some(name), None, None) => vec![self.crash(fault, name, split)?],
+            (None, None, None, Some(names), None) => self.partition(fault, names, links)?,
+            (None, None, None, None, Some(name)) => vec![self.clock(fault, name, split)?],
             _ => {
-                let mend = "write one of `link = [\"h1\", \"s1:1\"]`, `pause = \"s1\"`, `clock = \
-                            \"s1\"` and `partition = [\"h1\", \"s1\"]`";
+                let mend = "write one of `link = [\"h1\", \"s1:1\"]`, `pause = \"s1\"`, `crash = \
+                            \"s1\"`, `clock = \"s1\"` and `partition = [\"h1\", \"s1\"]`";
                 let message = "a fault is of a link or of nodes".to_owned();
                 self.mistake(fault, message, mend);
                 return None;
@@ -167,7 +176,42 @@ impl Check<'_> {
         Some(FaultKind::Pause(node))
     }
 
-    /// Reads the deviation of a switch's clock.
+    /// Reads the crash of a node.
+    fn crash(
+        &mut self,
+        fault: &Spanned<file::Fault>,
+        name: &Text,
+        split: Option<SwitchId>,
+    ) -> Option<FaultKind> {
+        let given = fault.get_ref();
+        let node = self.node(name, name.get_ref())?;
+        if !matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
+            let message = format!("{} is neither a switch nor a host", name.get_ref());
+            self.mistake(name, message, "name a switch or a host");
+        }
+        if split.is_some_and(|split| node == NodeId::Switch(split)) {
+            let message = format!("{} runs a split program", name.get_ref());
+            let mend = "name a switch without servers: a half is not loaded alone";
+            self.mistake(name, message, mend);
+        }
+        if given.from.is_some() || given.way.is_some() || has_properties(given) {
+            let message = "a node that crashes has no other fault".to_owned();
+            let mend = "give it `at`, `until` and `disk` alone; other faults are those of a `link`";
+            self.mistake(fault, message, mend);
+        }
+        let disk = match given.disk.as_ref().map(|disk| disk.get_ref().as_str()) {
+            None | Some("kept") => DiskFate::Kept,
+            Some("lost") => DiskFate::Lost,
+            Some(other) => {
+                let message = format!("\"{other}\" is no state of a disk");
+                self.mistake(fault, message, "write \"kept\" or \"lost\"");
+                DiskFate::Kept
+            }
+        };
+        Some(FaultKind::Crash(node, disk))
+    }
+
+    /// Reads the deviation of a clock.
     fn clock(
         &mut self,
         fault: &Spanned<file::Fault>,
@@ -175,12 +219,13 @@ impl Check<'_> {
         split: Option<SwitchId>,
     ) -> Option<FaultKind> {
         let given = fault.get_ref();
-        let NodeId::Switch(switch) = self.node(name, name.get_ref())? else {
-            let mend = "name a switch: other nodes take no times";
-            self.mistake(name, format!("{} is no switch", name.get_ref()), mend);
+        let node = self.node(name, name.get_ref())?;
+        if !matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
+            let message = format!("{} is neither a switch nor a host", name.get_ref());
+            self.mistake(name, message, "name a switch, or the host of a member");
             return None;
-        };
-        if split == Some(switch) {
+        }
+        if split.is_some_and(|split| node == NodeId::Switch(split)) {
             let message = format!("{} runs a split program", name.get_ref());
             let mend = "name a switch without servers: both halves of a split take one time";
             self.mistake(name, message, mend);
@@ -201,7 +246,7 @@ impl Check<'_> {
             self.mistake(given, format!("{drift} is no drift of a clock"), mend);
         }
         Some(FaultKind::Clock {
-            switch,
+            node,
             ahead: Nanos(ahead.unwrap_or(0)),
             drift: (drift.clamp(-0.5, 0.5) * 1e9).round() as i64,
         })

@@ -237,6 +237,10 @@ pub(super) struct Fault {
     pub(super) link: Option<[Text; 2]>,
     pub(super) from: Option<Text>,
     pub(super) pause: Option<Text>,
+    /// Switch or host that stops at once.
+    pub(super) crash: Option<Text>,
+    /// State of its disk when it is started again.
+    pub(super) disk: Option<Text>,
     /// Switch with a clock that deviates.
     pub(super) clock: Option<Text>,
     /// Time that a clock is set ahead.

@@ -340,6 +340,16 @@ pub struct FaultSpec {
     pub until: Option<Nanos>,
 }
 
+/// State of the disk of a node that is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiskFate {
+    /// The disk has what was written there.
+    #[default]
+    Kept,
+    /// The disk is empty.
+    Lost,
+}
+
 /// A fault of a link or a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
@@ -354,10 +364,13 @@ pub enum FaultKind {
     },
     /// A node that does nothing. Frames that come meanwhile wait for it.
     Pause(NodeId),
-    /// A switch with a clock that deviates. After the fault it runs true, and stays ahead.
+    /// A switch or host that stops at once. Frames that come meanwhile are lost. At the end it is
+    /// started again with what its disk has.
+    Crash(NodeId, DiskFate),
+    /// A switch or host with a clock that deviates. After the fault it runs true, and stays ahead.
     Clock {
-        /// The switch.
-        switch: SwitchId,
+        /// The node.
+        node: NodeId,
         /// Time that the clock is set ahead at the begin.
         ahead: Nanos,
         /// Billionths of the time that it gains meanwhile.
@@ -369,7 +382,10 @@ impl FaultKind {
     /// Returns true if both cannot be in force at one time.
     pub(crate) fn excludes(&self, other: &FaultKind) -> bool {
         match (self, other) {
-            (FaultKind::Pause(node), FaultKind::Pause(other)) => node == other,
+            (
+                FaultKind::Pause(node) | FaultKind::Crash(node, _),
+                FaultKind::Pause(other) | FaultKind::Crash(other, _),
+            ) => node == other,
             (
                 FaultKind::Link { link, from, .. },
                 FaultKind::Link {
@@ -380,9 +396,7 @@ impl FaultKind {
             ) => {
                 link == other_link && (from.is_none() || other_from.is_none() || from == other_from)
             }
-            (FaultKind::Clock { switch, .. }, FaultKind::Clock { switch: other, .. }) => {
-                switch == other
-            }
+            (FaultKind::Clock { node, .. }, FaultKind::Clock { node: other, .. }) => node == other,
             _ => false,
         }
     }

@@ -94,6 +94,12 @@ impl Topology {
         Ok(())
     }
 
+    /// Returns the MAC address to which a host sends packets for an address: a static neighbor
+    /// entry, or the one that the topology has.
+    pub fn hop_mac(&self, from: HostId, to: Ipv4Addr) -> Option<[u8; 6]> {
+        self.hosts.get(from.0)?.hop_mac(to, &self.mac_addresses())
+    }
+
     /// Returns the MAC addresses of hosts and nanoPUs.
     pub(crate) fn mac_addresses(&self) -> BTreeMap<Ipv4Addr, [u8; 6]> {
         let nanopus = self.nanopus.iter().map(|nanopu| &nanopu.host);

@@ -11,8 +11,8 @@ use toml_file::{FileMistake, Mistakes, Quantity, Spanned, Text};
 
 use super::file::{self, File};
 use super::{
-    ElementDevice, ElementIndex, ElementSpec, Loops, MemberTransport, MonitorSpec, P4RuntimeDevice,
-    ReflexIndex, ReflexSpec, SourcePlace, SourceSpec, StoreSpec, TlsFiles,
+    ElementDevice, ElementIndex, ElementSpec, Loops, MemberInterface, MemberTransport, MonitorSpec,
+    P4RuntimeDevice, ReflexIndex, ReflexSpec, SourcePlace, SourceSpec, StoreSpec, TlsFiles,
 };
 
 /// UDP port of telemetry reports by default.
@@ -108,6 +108,11 @@ impl Check {
                 .reflexes
                 .iter()
                 .map(|it| self.reflex(it.get_ref(), &elements))
+                .collect(),
+            outputs: file
+                .outputs
+                .iter()
+                .filter_map(|it| self.output(it))
                 .collect(),
             store,
         };
@@ -559,13 +564,18 @@ impl Check {
         nodes: &[&Spanned<file::StoreNode>],
     ) -> MemberTransport {
         let has_addresses = nodes.iter().any(|node| node.get_ref().address.is_some());
+        let has_interfaces = nodes.iter().any(|node| node.get_ref().interface.is_some());
         let Some(ring) = &store.ring else {
-            return match has_addresses {
-                true => MemberTransport::Udp(self.addresses(nodes)),
-                false => MemberTransport::OneProcess,
+            return match (has_interfaces, has_addresses) {
+                (true, _) => {
+                    let interfaces = self.interfaces(nodes);
+                    MemberTransport::Frames(self.addresses(nodes), interfaces)
+                }
+                (false, true) => MemberTransport::Udp(self.addresses(nodes)),
+                (false, false) => MemberTransport::OneProcess,
             };
         };
-        if has_addresses {
+        if has_addresses || has_interfaces {
             let message = "messages between nodes go by rings or to addresses".to_owned();
             let mend = "take ring away, or the addresses";
             self.mistakes.at(ring, message, mend);
@@ -585,6 +595,34 @@ impl Check {
             false => self.ring_name(ring, name),
         }
         MemberTransport::Rings(name.clone())
+    }
+
+    /// Returns the interface of each node's frames.
+    fn interfaces(&mut self, nodes: &[&Spanned<file::StoreNode>]) -> Vec<MemberInterface> {
+        let mut interfaces = Vec::new();
+        for node in nodes.iter().copied() {
+            let text = node.get_ref().interface.as_deref().unwrap_or_default();
+            let interface = match text.split_once(':') {
+                Some(("xdp", name)) if !name.is_empty() => Some((name, true)),
+                Some(("packet", name)) if !name.is_empty() => Some((name, false)),
+                _ => None,
+            };
+            match interface {
+                Some((name, is_xdp)) => interfaces.push(MemberInterface {
+                    name: name.to_owned(),
+                    is_xdp,
+                }),
+                None => {
+                    let name = &node.get_ref().name;
+                    let message = format!("node \"{name}\" has no interface that is understood");
+                    let mend = "give each node one, as in { name = \"a\", address = \
+                                \"10.0.0.1:7000\", interface = \"xdp:eth2\" } or \
+                                \"packet:eth2\", or none";
+                    self.mistakes.at(node, message, mend);
+                }
+            }
+        }
+        interfaces
     }
 
     /// Returns the address of each node.

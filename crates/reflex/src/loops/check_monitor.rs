@@ -13,6 +13,7 @@ use super::{
     RoutingLoopSpec, SpreaderSpec, TuningSpec, macro_of,
 };
 use crate::classify::ReportRule;
+use crate::monitor::instances::most_instances;
 use crate::monitor::microburst::{MAX_PACKETS, MAX_QUEUES};
 use crate::monitor::path_latency::{MAX_FLOWS, MAX_WINDOW, bytes_of};
 use crate::monitor::spreader::{MAX_HOSTS, MAX_PEERS, PEER_BYTES};
@@ -113,9 +114,22 @@ impl Check {
         MonitorSpec {
             name: monitor.name.get_ref().clone(),
             rules,
+            instances: self.instances(monitor, &kind),
             kind,
             reflexes: self.reflexes_of(monitor, reflexes),
         }
+    }
+
+    /// Reads the number of instances.
+    fn instances(&mut self, monitor: &file::Monitor, kind: &MonitorKind) -> usize {
+        let most = most_instances(kind);
+        if let (Some(given), 1) = (&monitor.instances, most) {
+            let name = kind.name();
+            let message = format!("a monitor of kind {name} has one state for all reports");
+            self.mistakes.at(given, message, "take instances away");
+            return 1;
+        }
+        self.bounded(&monitor.instances, 1, most)
     }
 
     /// Returns the kind of a monitor. `None` after a mistake.
@@ -186,7 +200,7 @@ impl Check {
         rules.collect()
     }
 
-    fn rule(&mut self, at: &Text, text: &str) -> Option<ReportRule> {
+    pub(super) fn rule(&mut self, at: &Text, text: &str) -> Option<ReportRule> {
         let rule = ReportRule::parse(text);
         if let Err(error) = &rule {
             self.mistakes.at(at, error.to_string(), error.mend());

@@ -22,7 +22,21 @@ pub(super) struct File {
     pub(super) monitors: Vec<Spanned<Monitor>>,
     #[serde(default, rename = "reflex")]
     pub(super) reflexes: Vec<Spanned<Reflex>>,
+    #[serde(default, rename = "output")]
+    pub(super) outputs: Vec<Spanned<Output>>,
     pub(super) store: Option<Spanned<Store>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Output {
+    pub(super) to: Text,
+    /// Form of events.
+    pub(super) events: Option<Text>,
+    /// Node of events that are reports.
+    pub(super) node: Option<Spanned<i64>>,
+    /// Rules of reports that are passed on.
+    pub(super) reports: Option<Spanned<Vec<Text>>>,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +95,7 @@ pub(super) struct Monitor {
     pub(super) program: Option<Text>,
     /// File of the program's entries.
     pub(super) entries: Option<Text>,
+    pub(super) instances: Option<Spanned<i64>>,
     #[serde(rename = "match")]
     pub(super) matches: Spanned<Vec<Text>>,
     pub(super) window: Option<Spanned<i64>>,
@@ -210,6 +225,8 @@ pub(super) struct Store {
 pub(super) struct StoreNode {
     pub(super) name: String,
     pub(super) address: Option<String>,
+    /// Interface of its frames, as in `xdp:eth2`.
+    pub(super) interface: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for StoreNode {
@@ -231,21 +248,27 @@ impl<'de> Visitor<'de> for StoreNodeVisitor {
         Ok(StoreNode {
             name: name.to_owned(),
             address: None,
+            interface: None,
         })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StoreNode, A::Error> {
-        let (mut name, mut address) = (None, None);
+        let (mut name, mut address, mut interface) = (None, None, None);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "name" => name = Some(map.next_value()?),
                 "address" => address = Some(map.next_value()?),
-                other => return Err(A::Error::unknown_field(other, &["name", "address"])),
+                "interface" => interface = Some(map.next_value()?),
+                other => {
+                    let known = &["name", "address", "interface"];
+                    return Err(A::Error::unknown_field(other, known));
+                }
             }
         }
         Ok(StoreNode {
             name: name.ok_or_else(|| A::Error::missing_field("name"))?,
             address,
+            interface,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod check_monitor;
+mod check_output;
 mod check_reflex;
 mod file;
 
@@ -45,6 +46,11 @@ define_index! {
     ReflexIndex
 }
 
+define_index! {
+    /// Index of an output in [`Loops::outputs`].
+    OutputIndex
+}
+
 /// The declarations of a reflex plane. All references are valid.
 #[derive(Clone, Debug)]
 pub struct Loops {
@@ -62,8 +68,30 @@ pub struct Loops {
     pub monitors: Vec<MonitorSpec>,
     /// The permissions of monitors.
     pub reflexes: Vec<ReflexSpec>,
+    /// The places that it sends to.
+    pub outputs: Vec<OutputSpec>,
     /// The replicated store.
     pub store: StoreSpec,
+}
+
+/// A place that a plane sends to while it runs, as datagrams.
+#[derive(Clone, Debug)]
+pub struct OutputSpec {
+    /// Address of the receiver.
+    pub to: SocketAddrV4,
+    /// Content of the datagrams.
+    pub content: OutputContent,
+}
+
+/// Content of an output.
+#[derive(Clone, Debug)]
+pub enum OutputContent {
+    /// Each event as JSON.
+    EventsAsJson,
+    /// Each decision as a telemetry report of this node.
+    EventsAsReports(IntNodeId),
+    /// Datagrams of exporters, as they came, with a report that one of these rules matches.
+    Reports(Vec<ReportRule>),
 }
 
 /// A switch that loops may change.
@@ -193,6 +221,8 @@ pub struct MonitorSpec {
     pub rules: Vec<ReportRule>,
     /// Its detector.
     pub kind: MonitorKind,
+    /// Number of instances at the start, each with the state of whole keys.
+    pub instances: usize,
     /// Its permissions to change elements; without one it reports only.
     pub reflexes: Vec<ReflexIndex>,
 }
@@ -480,6 +510,15 @@ pub enum DetourNode {
     BeforeIncrease,
 }
 
+/// Network interface of the frames of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInterface {
+    /// Its name.
+    pub name: String,
+    /// Frames go by AF_XDP; otherwise by raw sockets.
+    pub is_xdp: bool,
+}
+
 /// Way of messages between the replicas of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberTransport {
@@ -487,6 +526,9 @@ pub enum MemberTransport {
     OneProcess,
     /// UDP datagrams: each replica is in a process of its own, with this address.
     Udp(Vec<SocketAddrV4>),
+    /// UDP datagrams as frames of interfaces: each replica is in a process of its own, with this
+    /// address and this interface.
+    Frames(Vec<SocketAddrV4>, Vec<MemberInterface>),
     /// Rings: each replica is in a process of its own on one machine. The name begins that of the
     /// ring of each two replicas.
     Rings(String),
@@ -496,6 +538,16 @@ impl MemberTransport {
     /// Returns true if each replica is in a process of its own.
     pub fn is_between_processes(&self) -> bool {
         *self != MemberTransport::OneProcess
+    }
+
+    /// Returns the addresses of the replicas, if they have some.
+    pub fn addresses(&self) -> Option<&[SocketAddrV4]> {
+        match self {
+            MemberTransport::Udp(addresses) | MemberTransport::Frames(addresses, _) => {
+                Some(addresses)
+            }
+            MemberTransport::OneProcess | MemberTransport::Rings(_) => None,
+        }
     }
 }
 

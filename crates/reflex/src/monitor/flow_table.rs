@@ -168,6 +168,16 @@ impl<K: FlowTableKey> FlowTable<K> {
         self.add(key, hash, now)
     }
 
+    /// Returns true if a flow has a place that it does not lose now.
+    pub(crate) fn knows(&self, key: &K, now: Nanos) -> bool {
+        let hash = self.hash(key);
+        self.buckets(hash).into_iter().any(|bucket| {
+            let slots = self.slots[bucket * BUCKET..][..BUCKET].iter().flatten();
+            let mut own = slots.filter(|slot| slot.key == *key);
+            own.any(|slot| now <= slot.last + self.forget)
+        })
+    }
+
     /// Gives a new flow a place.
     #[cold]
     fn add(&mut self, key: &K, hash: FlowHash, now: Nanos) -> Option<FlowPlace> {
@@ -269,6 +279,33 @@ mod tests {
         let found = table.place(&0, Nanos::from_secs(1)).unwrap();
         assert_eq!((found.index, found.is_new), (known.index, false));
         assert!(table.flows() <= table.places());
+    }
+
+    /// Offers new flows to a full table, and looks for known ones all the time.
+    fn known_flows_stay(new_flows: u64) {
+        let mut table = FlowTable::new(1000, Nanos::from_secs(1), 7);
+        let known: Vec<(u64, usize)> = (1..=100)
+            .map(|key| (key, table.place(&key, Nanos::ZERO).unwrap().index))
+            .collect();
+        let mut now = Nanos::ZERO;
+        for number in 0..new_flows {
+            now += Nanos(100);
+            table.place(&(1 << 40 | number), now);
+            let (key, index) = known[number as usize % known.len()];
+            let found = table.place(&key, now).unwrap();
+            assert_eq!((found.index, found.is_new), (index, false), "{key}");
+        }
+    }
+
+    #[test]
+    fn new_flows_take_no_place_of_known_ones() {
+        known_flows_stay(100_000);
+    }
+
+    #[test]
+    #[ignore = "ten million flows take a minute without optimisation"]
+    fn ten_million_new_flows_take_no_place_of_known_ones() {
+        known_flows_stay(10_000_000);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::classify::ReportFacts;
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::{BurstFlows, MicroburstSpec};
 use crate::permission::{PathPorts, Wish};
+use crate::settings::Threshold;
 use packet::Nanos;
 
 /// Maximum number of queues of a monitor.
@@ -121,6 +122,15 @@ impl MicroburstMonitor {
             spec,
             bursts: VecDeque::new(),
             first_burst: 0,
+        }
+    }
+
+    /// Sets a threshold.
+    pub(crate) fn set(&mut self, threshold: Threshold, value: u64) {
+        match threshold {
+            Threshold::Above => self.spec.above = value,
+            Threshold::Share => self.spec.share = value.min(1000) as u32,
+            _ => {}
         }
     }
 

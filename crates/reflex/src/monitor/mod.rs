@@ -1,6 +1,7 @@
 //! Monitors: detectors over reports.
 
 pub(crate) mod flow_table;
+pub(crate) mod instances;
 pub(crate) mod microburst;
 pub(crate) mod path_latency;
 pub(crate) mod program;
@@ -16,6 +17,7 @@ use crate::classify::ReportFacts;
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::MonitorKind;
 use crate::permission::Wish;
+use crate::settings::Threshold;
 use microburst::MicroburstMonitor;
 use path_latency::PathLatencyMonitor;
 use program::ProgramMonitor;
@@ -151,6 +153,31 @@ impl Detector {
             MonitorKind::Microburst(spec) => {
                 Detector::Microburst(MicroburstMonitor::new(spec.clone(), seed))
             }
+        }
+    }
+
+    /// Sets a threshold from now on. A monitor has those of its kind.
+    pub(crate) fn set(&mut self, threshold: Threshold, value: u64) {
+        match self {
+            Detector::PathLatency(monitor) => monitor.set_above(Nanos(value)),
+            Detector::Spreader(monitor) => monitor.set_limit(value),
+            Detector::RateLimit(monitor) => monitor.set_limit(value),
+            Detector::Microburst(monitor) => monitor.set(threshold, value),
+            Detector::Tuning(monitor) => monitor.set(threshold, value),
+            Detector::Loops(_) | Detector::Program(_) => {}
+        }
+    }
+
+    /// Returns true if it has state of the key of a report.
+    pub(crate) fn knows(&self, report: &MonitoredReport<'_>, now: Nanos) -> bool {
+        match self {
+            Detector::PathLatency(monitor) => monitor.knows(report, now),
+            Detector::Spreader(monitor) => monitor.knows(report, now),
+            Detector::Loops(_)
+            | Detector::RateLimit(_)
+            | Detector::Microburst(_)
+            | Detector::Tuning(_)
+            | Detector::Program(_) => false,
         }
     }
 

@@ -227,6 +227,20 @@ pub(crate) fn bytes_of(spec: &PathLatencySpec) -> usize {
 }
 
 impl PathLatencyMonitor {
+    /// Returns true if it has an average of a report's flow and path.
+    pub(crate) fn knows(&self, report: &MonitoredReport<'_>, now: Nanos) -> bool {
+        let Some((flow, path)) = report.flow_and_path() else {
+            return false;
+        };
+        let path = path.path_hash(self.seed);
+        path.is_some_and(|path| self.flows.knows(&PathKey::new(flow, path), now))
+    }
+
+    /// Sets the amount above the average that is an alarm.
+    pub(crate) fn set_above(&mut self, above: Nanos) {
+        self.spec.above = above;
+    }
+
     /// Creates a monitor. All its memory is allocated at once.
     pub fn new(spec: PathLatencySpec, seed: u64) -> PathLatencyMonitor {
         let flows = FlowTable::new(spec.flows, spec.forget, seed);
@@ -582,6 +596,53 @@ mod tests {
             assert!(!keys[..at].contains(key), "{:?}", flows[at]);
         }
         assert_ne!(keys[0], PathKey::new(flows[0], 6));
+    }
+
+    /// Takes reports of flows with queueing that differs from packet to packet, then a slow link.
+    fn noise_is_no_alarm(reports: u64) {
+        let spec = PathLatencySpec {
+            flows: 64,
+            ..monitor(Compare::Above, 10, 10_000).spec
+        };
+        let mut monitor = PathLatencyMonitor::new(spec, 1);
+        let mut rng = Rng::new(48);
+        // Queueing in each of five nodes has an exponential distribution with a mean of 400 ns.
+        let mut hops = |extra: u32| {
+            let hops = (1..=5).map(|node| {
+                let part = (rng.below(1 << 30) + 1) as f64 / (1u64 << 30) as f64;
+                (node, 600 + (-400.0 * part.ln()) as u32 + extra / 5)
+            });
+            entries(&hops.collect::<Vec<_>>())
+        };
+        let flow = |port: u64| FlowKey {
+            source: IpAddr::V4(1.into()),
+            destination: IpAddr::V4(2.into()),
+            protocol: 17,
+            ports: Some(L4Ports {
+                source: port as u16,
+                destination: 1,
+            }),
+        };
+        for number in 0..reports {
+            let entries = hops(0);
+            let now = Nanos(number * 1000);
+            let outcome = monitor.observe(flow(number % 64), &stack(&entries), now);
+            assert_eq!(outcome, LatencyOutcome::Normal, "report {number}");
+        }
+        let entries = hops(50_000);
+        let outcome = monitor.observe(flow(0), &stack(&entries), Nanos(reports * 1000));
+        assert!(matches!(outcome, LatencyOutcome::Alarm(_)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_noisy_steady_state_gives_no_alarm() {
+        noise_is_no_alarm(50_000);
+    }
+
+    #[test]
+    #[ignore = "a million reports take a minute without optimisation"]
+    fn a_million_noisy_reports_give_no_alarm() {
+        noise_is_no_alarm(1_000_000);
     }
 
     /// Compares latencies of one place by their definition.

@@ -56,6 +56,12 @@ impl RateLimitMonitor {
         }
     }
 
+    /// Sets the limit of all edges together, in bytes a second. Meters get their shares at the end
+    /// of the interval.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.spec.limit = limit;
+    }
+
     /// Notes that a meter did not get the share.
     pub(crate) fn refused(&mut self) {
         self.is_refused = true;

@@ -44,14 +44,22 @@ pub(crate) struct SpreaderMonitor {
     hosts: FlowTable<IpAddr>,
     /// Time of each host's last report.
     last: Box<[Nanos]>,
-    /// [`SpreaderSpec::limit`] for each host.
+    /// [`SpreaderMonitor::room`] for each host.
     peers: Box<[Peer]>,
+    /// The greatest limit: that of the file.
+    room: usize,
 }
 
 impl FlowTableKey for IpAddr {
     fn hash(&self, seed: u64) -> u64 {
         seeded_hash(seed, self)
     }
+}
+
+/// Returns the bytes of a monitor.
+pub(crate) fn bytes_of(spec: &SpreaderSpec) -> usize {
+    let state = size_of::<Nanos>() + spec.limit * size_of::<Peer>();
+    FlowTable::<IpAddr>::bytes_for(spec.hosts, state)
 }
 
 impl SpreaderMonitor {
@@ -65,8 +73,21 @@ impl SpreaderMonitor {
             hosts,
             last: vec![Nanos::ZERO; places].into(),
             peers: vec![Peer::default(); places * spec.limit].into(),
+            room: spec.limit,
             spec,
         }
+    }
+
+    /// Returns true if it has peers of a report's host.
+    pub(crate) fn knows(&self, report: &MonitoredReport<'_>, now: Nanos) -> bool {
+        let host = report.facts.flow.map(|flow| self.host(&flow));
+        host.is_some_and(|host| self.hosts.knows(&host, now))
+    }
+
+    /// Sets the number of peers that a host may have, up to that of the file.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.spec.limit = limit.clamp(1, self.room);
     }
 
     pub(crate) fn take(
@@ -115,7 +136,7 @@ impl SpreaderMonitor {
             return Observation::NoRoom;
         };
         let limit = self.spec.limit;
-        let peers = &mut self.peers[place.index * limit..][..limit];
+        let peers = &mut self.peers[place.index * self.room..][..limit];
         let last = &mut self.last[place.index];
         if place.is_new || now > *last + self.spec.window {
             peers.fill(Peer::default());

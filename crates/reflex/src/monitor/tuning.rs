@@ -7,6 +7,7 @@ use super::{Finding, MonitoredReport, Observation, Targets};
 use crate::decision::{Measured, PathNodes, Subject};
 use crate::loops::TuningSpec;
 use crate::permission::Wish;
+use crate::settings::Threshold;
 
 /// Packets of an interval at most: with more of them it ends earlier.
 const MAX_SAMPLES: usize = 16_384;
@@ -56,6 +57,17 @@ impl TuningMonitor {
             threshold: spec.most.into(),
             is_set: false,
             is_refused: false,
+        }
+    }
+
+    /// Sets a threshold. A least one above the most counts as the most.
+    pub(crate) fn set(&mut self, threshold: Threshold, value: u64) {
+        let packets = value.min(u32::MAX.into()) as u32;
+        match threshold {
+            Threshold::Objective => self.spec.objective = Nanos(value),
+            Threshold::Least => self.spec.least = packets,
+            Threshold::Most => self.spec.most = packets,
+            _ => {}
         }
     }
 
@@ -144,7 +156,9 @@ impl TuningMonitor {
             let factor = (objective.saturating_mul(AIM) / delay).clamp(MAX_DECLINE, MAX_GROWTH);
             // A small threshold grows by a packet at least.
             let changed = used * factor / 1000 + u64::from(factor > 1000);
-            next = changed.clamp(self.spec.least.into(), self.spec.most.into());
+            next = changed
+                .max(self.spec.least.into())
+                .min(self.spec.most.into());
         }
         let differ = next.abs_diff(self.threshold) * 1000;
         let is_same = next == self.threshold || self.is_set && differ <= self.threshold * STEP;

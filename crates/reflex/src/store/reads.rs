@@ -1,7 +1,7 @@
 //! Reads of keys: they take no entry of the log. The leader shows that it leads by a round of
 //! messages, or by its lease; a node in another process asks it for the index to wait for.
 
-use consensus::{Key, NodeEvent, RequestAnswer};
+use consensus::{Key, NodeEvent, RequestAnswer, StoredValue};
 use packet::Nanos;
 
 use super::{ReplicaGroup, RequestId, StoreEvent};
@@ -16,6 +16,17 @@ pub(super) struct WaitingRead {
 }
 
 impl ReplicaGroup {
+    /// Returns the value of a key as a node of this process has it: perhaps an older one.
+    pub(crate) fn local_value(&self, key: &Key) -> Option<StoredValue> {
+        let node = self.replicas.get(self.leader().unwrap_or(0))?;
+        node.node.local_value(key)
+    }
+
+    /// Returns the time between two messages of a leader.
+    pub(crate) fn heartbeat(&self) -> Nanos {
+        self.heartbeat
+    }
+
     /// Asks for the values of reads that no replica was asked for, or one that stopped.
     pub(super) fn ask_reads(&mut self, now: Nanos) {
         let leads_elsewhere = self.other_leader().is_some();

@@ -22,8 +22,8 @@ pub enum ReplaceProgress {
     LedBy(Option<usize>),
 }
 
-/// Returns the key that the store has once a node leaves. No key of a user begins like this: it is
-/// no text.
+/// Returns the key that the store has once a node leaves. It is reserved, so a full store has room
+/// for it, and users do not write it.
 fn left_key(node: NodeId) -> Key {
     let mut key = [0; 16];
     key[..8].copy_from_slice(b"\xff\xffleft: ");

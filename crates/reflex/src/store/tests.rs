@@ -9,16 +9,23 @@ fn group(nodes: usize) -> ReplicaGroup {
     group_with(nodes, ReadMode::Index)
 }
 
-fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
-    let spec = StoreSpec {
+fn group_spec(nodes: usize) -> StoreSpec {
+    StoreSpec {
         nodes: (0..nodes).map(|node| node.to_string()).collect(),
         voters: nodes,
         ack: Ack::Majority,
         transport: MemberTransport::OneProcess,
         key_file: None,
-        reads,
+        reads: ReadMode::Index,
         dir: None,
         election_timeout: Nanos::from_millis(10),
+    }
+}
+
+fn group_with(nodes: usize, reads: ReadMode) -> ReplicaGroup {
+    let spec = StoreSpec {
+        reads,
+        ..group_spec(nodes)
     };
     ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes")
 }
@@ -290,4 +297,135 @@ fn a_store_without_room_for_sessions_is_asked_once_a_heartbeat() {
         assert!(asked <= 1, "{asked} entries in one step");
     }
     assert_eq!(group.waiting.len(), 0);
+}
+
+#[test]
+fn a_node_is_replaced_in_a_full_store() {
+    let spec = StoreSpec {
+        nodes: (0..4).map(|node| node.to_string()).collect(),
+        voters: 3,
+        ..group_spec(3)
+    };
+    let mut group = ReplicaGroup::new(&spec, 1, Nanos::ZERO).expect("a few nodes");
+    let mut now = elect(&mut group, Nanos::ZERO);
+    let value = StoredValue::new(b"1").unwrap();
+    let key = |number: u64| {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        key
+    };
+    let (mut number, mut is_full) = (0, false);
+    while !is_full {
+        for _ in 0..1000 {
+            group.request(Operation::Put(key(number), value)).unwrap();
+            number += 1;
+        }
+        now = group.next_time().max(now);
+        group.step(now);
+        while let Some(event) = group.next_event() {
+            is_full |= matches!(event, StoreEvent::Answered(_, RequestAnswer::Full));
+        }
+    }
+    assert!(number < 2 * CAPACITY.keys as u64);
+    let old = (0..3).find(|at| group.leader() != Some(*at)).unwrap();
+    for _ in 0..1000 {
+        now = group.next_time();
+        group.step(now);
+        if group.replace(now, old, 3) == ReplaceProgress::Done {
+            assert!(!group.voters().contains(&old));
+            return;
+        }
+    }
+    panic!("the replacement does not end");
+}
+
+/// Lets members exchange messages for a millisecond. Those of members that are cut off are lost.
+fn exchange(groups: &mut [ReplicaGroup; 3], now: Nanos, cut: Option<usize>) {
+    for _ in 0..3 {
+        let mut messages = Vec::new();
+        for (from, group) in groups.iter_mut().enumerate() {
+            group.step(now);
+            group.drain_messages(|to, bytes| messages.push((from, to, bytes.to_vec())));
+        }
+        let others = messages.into_iter();
+        let kept = others.filter(|(from, to, _)| ![*from, *to].iter().any(|at| Some(*at) == cut));
+        for (_, to, bytes) in kept {
+            groups[to].receive_message(now, &bytes).unwrap();
+        }
+    }
+}
+
+/// Lets members run until one of them leads with all that was committed. Returns it with its term.
+fn leads(
+    groups: &mut [ReplicaGroup; 3],
+    now: &mut Nanos,
+    cut: Option<usize>,
+) -> (usize, consensus::Term) {
+    for _ in 0..1000 {
+        *now += Nanos::from_millis(1);
+        exchange(groups, *now, cut);
+        let all = (0..3).filter(|at| Some(*at) != cut && groups[*at].leads_with_all());
+        let terms = all.filter_map(|at| Some((at, groups[at].leading()?.1)));
+        if let Some(found) = terms.max_by_key(|(_, term)| *term) {
+            return found;
+        }
+    }
+    panic!("no member leads");
+}
+
+/// Has a member's change committed. Returns it with the term of its leader.
+fn committed(
+    groups: &mut [ReplicaGroup; 3],
+    now: &mut Nanos,
+    (at, number, cut): (usize, u64, Option<usize>),
+) -> (consensus::Term, ElementChange) {
+    let (key, bytes) = change(number);
+    while groups[at].next_event().is_some() {}
+    groups[at].change(ElementId(1), key, bytes).unwrap();
+    for _ in 0..100 {
+        *now += Nanos::from_millis(1);
+        exchange(groups, *now, cut);
+        while let Some(event) = groups[at].next_event() {
+            if let StoreEvent::Change(term, change) = event
+                && change.change == bytes
+            {
+                return (term, change);
+            }
+        }
+    }
+    panic!("the change is not committed");
+}
+
+#[test]
+fn the_command_of_a_deposed_leader_is_refused_in_each_of_a_thousand_trials() {
+    use crate::element::ElementAnswer;
+    use crate::plane_driver::{AcceptingElement, CommandTarget};
+
+    let mut groups = [0, 1, 2].map(member);
+    let mut now = Nanos::ZERO;
+    let mut element = AcceptingElement::default();
+    let mut has = LogIndex(0);
+    for trial in 0..1000 {
+        let (old, _) = leads(&mut groups, &mut now, None);
+        // Its command is late.
+        let (old_term, late) = committed(&mut groups, &mut now, (old, 2 * trial, None));
+        let (new, _) = leads(&mut groups, &mut now, Some(old));
+        let newer = committed(&mut groups, &mut now, (new, 2 * trial + 1, Some(old)));
+        assert!(newer.0 > old_term);
+        // The later leader sends all that the element lacks.
+        while let Some((term, change)) = groups[new].change_after(ElementId(1), has) {
+            assert!(term > old_term);
+            let answer = element.take(term, &change);
+            let Some(ElementAnswer::Has(index, _)) = answer else {
+                panic!("trial {trial}: {answer:?}");
+            };
+            has = index;
+        }
+        assert_eq!(has, newer.1.index);
+        let answer = element.take(old_term, &late);
+        assert_eq!(answer, Some(ElementAnswer::OldTerm(newer.0)), "{trial}");
+    }
+    let counts = element.counts();
+    assert_eq!((counts.old_term, counts.early), (1000, 0));
+    assert_eq!(counts.applied, 2000);
 }

@@ -174,7 +174,7 @@ fn program(path: &Path) -> Arc<Program> {
     program
 }
 
-fn device(spec: &SwitchSpec) -> Device {
+pub fn device(spec: &SwitchSpec) -> Device {
     let PlaneSpec::Alone(function) = &spec.plane else {
         panic!("the example has virtual data planes");
     };

@@ -82,6 +82,7 @@ impl Remote {
             max_reads: 64,
             capacity: Capacity {
                 keys: 1024,
+                reserved: 0,
                 sessions: 128,
                 session_life: u64::MAX,
             },

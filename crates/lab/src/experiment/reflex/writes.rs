@@ -41,6 +41,7 @@ impl Cluster {
             max_reads: 64,
             capacity: Capacity {
                 keys: 1024,
+                reserved: 0,
                 sessions: 64,
                 session_life: u64::MAX,
             },
