@@ -495,7 +495,7 @@ fn write_entry(
         });
         let matches: Vec<FieldMatch> = matches.collect();
         let found = device.configuration().tables[table].find(&matches, None);
-        if let Some(entry) = found.cloned()
+        if let Some(entry) = found
             && let Some(former) = device.written(table, &entry)
         {
             let former = (former.action, former.idle_timeout, entry.metadata.clone());

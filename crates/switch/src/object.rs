@@ -290,8 +290,8 @@ fn places_with(device: &Device, has_entries: impl Fn(TableId) -> bool) -> BTreeS
 
 /// Returns the keys of a table's entries.
 pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<ObjectPlace> {
-    let entries = device.configuration().tables[table].iter();
-    let entries = entries.map(|entry| ObjectPlace::Entry(table, entry.id));
+    let entries = device.configuration().tables[table].ids();
+    let entries = entries.map(|entry| ObjectPlace::Entry(table, entry));
     let learned = device.configuration().learned[table].as_ref();
     let learned = learned.map_or_else(Vec::new, |learned| learned.entries());
     let learned = learned
@@ -309,8 +309,8 @@ pub(crate) fn counters_of(device: &Device) -> Vec<ObjectPlace> {
     );
     for (table, declared) in device.program().tables.iter() {
         if declared.direct_counter.is_some() {
-            let entries = device.configuration().tables[table].iter();
-            let entries = entries.map(|entry| ObjectPlace::DirectCounter(table, Some(entry.id)));
+            let entries = device.configuration().tables[table].ids();
+            let entries = entries.map(|entry| ObjectPlace::DirectCounter(table, Some(entry)));
             places.extend(entries.chain([ObjectPlace::DirectCounter(table, None)]));
         }
     }
@@ -372,7 +372,7 @@ impl Device {
             ObjectPlace::Group(..) | ObjectPlace::Entries(_) => return None,
             ObjectPlace::Entry(table, id) => {
                 let entry = configuration.tables.get(*table)?.get(*id)?;
-                let written = self.written(*table, entry)?;
+                let written = self.written(*table, &entry)?;
                 if entry.is_const && written.meter.is_none() {
                     return None;
                 }
@@ -663,7 +663,7 @@ impl Device {
     ) -> Result<(), ControlError> {
         self.table_of(table)?;
         let entries = &mut self.configuration.tables[table];
-        if entries.get(id).is_some() {
+        if entries.contains(id) {
             let message = format!("the entry {} of {table:?} is there", id.0);
             return refused(ControlCode::AlreadyExists, message);
         }
