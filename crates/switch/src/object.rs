@@ -512,6 +512,25 @@ impl Device {
         objects.collect()
     }
 
+    /// Returns the counters, registers and meters of the device, in the order of keys. They are read
+    /// one after the other, so that a large table needs no memory for this.
+    pub fn cell_objects(&self) -> impl Iterator<Item = (ObjectPlace, Object)> {
+        let is_meter = |cells: &ExternState| matches!(cells, ExternState::Meter(_));
+        let meters = arrays(self, is_meter, ObjectPlace::Meters);
+        let is_counter = |cells: &ExternState| matches!(cells, ExternState::Counter(_));
+        let counters = arrays(self, is_counter, ObjectPlace::Counters);
+        let tables = self.program().tables.iter();
+        let counted = tables.filter(|(_, declared)| declared.direct_counter.is_some());
+        let direct = counted.flat_map(|(table, _)| {
+            let entries = self.configuration().tables[table].ids().map(Some);
+            let all = std::iter::once(None).chain(entries);
+            all.map(move |entry| ObjectPlace::DirectCounter(table, entry))
+        });
+        let places = meters.into_iter().chain(counters).chain(direct);
+        let places = places.chain(registers_of(self));
+        places.filter_map(|place| self.object(&place).map(|object| (place, object)))
+    }
+
     /// Returns the objects of the device but for cells that packets write, and for the entries of
     /// tables for which `has_entries` is false, in the order of keys.
     pub fn objects_with(

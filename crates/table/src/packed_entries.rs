@@ -91,6 +91,8 @@ pub(crate) struct StoredEntry<'e> {
 #[derive(Debug, Clone)]
 pub(crate) struct PackedEntries {
     layout: Arc<PackedLayout>,
+    /// Number of limbs of an entry.
+    stride: usize,
     chunks: Vec<Vec<u64>>,
     /// Cold parts by entry index, up to the last entry that has one.
     cold: Vec<Option<Arc<ColdPart>>>,
@@ -99,6 +101,7 @@ pub(crate) struct PackedEntries {
 impl PackedEntries {
     fn new(layout: Arc<PackedLayout>) -> Self {
         Self {
+            stride: layout.stride(),
             layout,
             chunks: Vec::new(),
             cold: Vec::new(),
@@ -108,7 +111,7 @@ impl PackedEntries {
     /// Returns the entry at an index, if there is one.
     #[inline]
     pub(crate) fn get(&self, idx: EntryIdx) -> Option<PackedEntry<'_>> {
-        let (place, stride) = (idx.index(), self.layout.stride());
+        let (place, stride) = (idx.index(), self.stride);
         let chunk = self.chunks.get(place / CHUNK)?;
         let limbs = chunk.get(place % CHUNK * stride..)?.get(..stride)?;
         let is_used = limbs[1] & state::IN_USE != 0;
@@ -143,7 +146,7 @@ impl PackedEntries {
 
     /// Returns the limbs of a place, which is allocated if it is not yet.
     fn limbs_mut(&mut self, place: usize) -> &mut [u64] {
-        let stride = self.layout.stride();
+        let stride = self.stride;
         let (chunk, first) = (place / CHUNK, place % CHUNK * stride);
         if self.chunks.len() <= chunk {
             self.chunks.resize_with(chunk + 1, Vec::new);
@@ -212,12 +215,11 @@ impl PackedEntryStore {
     }
 
     /// Sets the entry at an index.
-    pub(crate) fn set(&mut self, idx: EntryIdx, entry: StoredEntry<'_>, cold: ColdPart) {
+    pub(crate) fn set(&mut self, idx: EntryIdx, entry: StoredEntry<'_>, mut cold: ColdPart) {
         let layout = &*self.layout;
         let mut limbs = vec![0; layout.stride()];
         let (matches, params) = limbs[HEAD..].split_at_mut(layout.matches.limbs());
         matches.copy_from_slice(entry.identity);
-        let mut cold = cold;
         let (number, kind) = match entry.action {
             EntryActionRef::Direct(call) => {
                 let count = call.params.len();
