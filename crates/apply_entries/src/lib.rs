@@ -13,7 +13,8 @@
 //! - A thread exists only within [`apply_parts`]: it reads the text of a large file while the
 //!   device takes entries.
 //!
-//! Tests: the fuzz target for entries files of `testkit`, the STF tests, and `runtime`.
+//! Tests: `tests/parts.rs`, the fuzz target for entries files of `testkit`, the STF tests, and
+//! `runtime`.
 
 use std::collections::BTreeMap;
 use std::fmt;

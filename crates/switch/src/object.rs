@@ -512,8 +512,8 @@ impl Device {
         objects.collect()
     }
 
-    /// Returns the counters, registers and meters of the device, in the order of keys. They are read
-    /// one after the other, so that a large table needs no memory for this.
+    /// Returns the counters, registers and meters of the device, in the order of keys. They are
+    /// read one after the other, so that a large table needs no memory for this.
     pub fn cell_objects(&self) -> impl Iterator<Item = (ObjectPlace, Object)> {
         let is_meter = |cells: &ExternState| matches!(cells, ExternState::Meter(_));
         let meters = arrays(self, is_meter, ObjectPlace::Meters);
