@@ -10,15 +10,20 @@
 //! Invariants:
 //! - Updates are applied in file order, and a refused update changes nothing.
 //! - Nothing is printed, and no file is read.
+//! - A thread exists only within [`apply_parts`]: it reads the text of a large file while the
+//!   device takes entries.
 //!
-//! Tests: the fuzz target for entries files of `testkit`, the STF tests, and `runtime`.
+//! Tests: `tests/parts.rs`, the fuzz target for entries files of `testkit`, the STF tests, and
+//! `runtime`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
-use entries::{EntriesFile, EntryAction, EntryError, StatementPlace, TableEntry, Update};
+use entries::{EntriesFile, EntryAction, EntryError, FilePart, Statement, TableEntry, Update};
 use ir::TableId;
 use packet::{Nanos, PortId};
 use support::count::are_of;
@@ -105,45 +110,115 @@ pub enum ApplyTextError {
 /// The statements that the device refuses, each with its position in the file. The other
 /// statements are applied: a caller that wants all or none must discard the device.
 pub fn apply_file(device: &mut Device, file: &EntriesFile<'_>) -> Result<(), ApplyError> {
-    let mut applied = AppliedStatements::new(file.name(), file.text());
-    for (update, place) in file.placed() {
-        applied.apply(device, update, place);
+    let mut applied = AppliedStatements::new(file.name());
+    for (update, statement) in file.statements() {
+        let change = change(device, update);
+        applied.apply(device, change, statement);
     }
     applied.finish()
 }
 
-/// Applies the text of an entries file, in file order. Each statement is applied when it is read,
-/// so that a large file needs no memory for its updates. `name` is the name of the file in errors.
+/// Applies the text of an entries file, in file order. `name` is the name of the file in errors.
+///
+/// # Errors
+/// As [`apply_parts`].
+pub fn apply_text(device: &mut Device, name: &str, text: &str) -> Result<(), ApplyTextError> {
+    let mut rest = text;
+    let mut parts = || {
+        let end = rest.floor_char_boundary(PART);
+        let line_end = rest[end..].find('\n');
+        let end = line_end.map_or(rest.len(), |at| end + at + 1);
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        (!part.is_empty()).then(|| part.to_owned())
+    };
+    apply_parts(device, name, &mut parts)
+}
+
+/// Number of bytes of a text that are read before they are applied.
+const PART: usize = 1 << 20;
+
+/// Applies an entries file of which `parts` gives the text: parts of whole lines, and then `None`.
+/// Statements are applied while later ones are read, so that neither the text nor the updates of a
+/// large file are in memory as a whole. A file of several parts is read by a thread of its own.
+/// `name` is the name of the file in errors.
 ///
 /// # Errors
 /// The errors of the text, or else the statements that the device refuses. The device may have a
 /// part of the entries: a caller that wants all or none must discard the device.
-pub fn apply_text(device: &mut Device, name: &str, text: &str) -> Result<(), ApplyTextError> {
+pub fn apply_parts(
+    device: &mut Device,
+    name: &str,
+    parts: &mut (dyn FnMut() -> Option<String> + Send),
+) -> Result<(), ApplyTextError> {
     let program = Arc::clone(device.program());
-    let mut applied = AppliedStatements::new(name, text);
-    let read = entries::read_each(&program, name, text, &mut |update, place| {
-        applied.apply(device, &update, place);
-    });
+    let mut applied = AppliedStatements::new(name);
+    let mut apply = |part: FilePart| {
+        part.each(|update, statement| {
+            let change = owned_change(device, update);
+            applied.apply(device, change, statement);
+        });
+    };
+    let (first, second) = (parts(), parts());
+    let is_small = second.is_none();
+    let mut begin = first.into_iter().chain(second);
+    let mut parts = || begin.next().or_else(&mut *parts);
+    let read = match is_small {
+        true => entries::read_parts(&program, name, &mut parts, &mut apply),
+        false => std::thread::scope(|scope| {
+            let (send, receive) = sync_channel(PARTS_AHEAD);
+            let reader = scope.spawn(|| {
+                let send = send;
+                entries::read_parts(&program, name, &mut parts, &mut |part| {
+                    // The receiver is there until this thread ends.
+                    let _ = send.send(part);
+                })
+            });
+            receive.into_iter().for_each(apply);
+            reader.join().unwrap_or_else(|panic| resume_unwind(panic))
+        }),
+    };
     read.map_err(ApplyTextError::Text)?;
     applied.finish().map_err(ApplyTextError::Refused)
 }
 
+/// Maximum number of parts of a file that were read and not applied yet.
+const PARTS_AHEAD: usize = 4;
+
 /// Statements of a file that were applied to a device, and the errors of those that were refused.
 struct AppliedStatements<'f> {
     name: &'f str,
-    text: &'f str,
     statements: usize,
     refused: usize,
     errors: Vec<EntryError>,
-    /// By table, the entries that were added, in ascending order of their ids.
-    added: BTreeMap<TableId, Vec<(EntryId, StatementPlace)>>,
+    added: BTreeMap<TableId, AddedEntries>,
+}
+
+/// Entries that statements of a file added to a table.
+struct AddedEntries {
+    first: EntryId,
+    /// For each id from the first on, the line of its statement. A table numbers its entries
+    /// without gaps, so that a large file needs four bytes for each.
+    lines: Vec<u32>,
+}
+
+impl AddedEntries {
+    fn add(&mut self, id: EntryId, line: u32) {
+        if let Some(at) = self.position(id) {
+            self.lines.resize(at, line);
+            self.lines.push(line);
+        }
+    }
+
+    fn position(&self, id: EntryId) -> Option<usize> {
+        usize::try_from(id.0.checked_sub(self.first.0)?).ok()
+    }
 }
 
 impl<'f> AppliedStatements<'f> {
-    fn new(name: &'f str, text: &'f str) -> Self {
+    fn new(name: &'f str) -> Self {
         AppliedStatements {
             name,
-            text,
             statements: 0,
             refused: 0,
             errors: Vec::new(),
@@ -151,34 +226,38 @@ impl<'f> AppliedStatements<'f> {
         }
     }
 
-    fn apply(&mut self, device: &mut Device, update: &Update, place: StatementPlace) {
+    fn apply(&mut self, device: &mut Device, change: Change, statement: Statement<'_>) {
         self.statements += 1;
-        match (update, apply(device, update)) {
-            (Update::Insert(table, _), Ok(Some(entry))) => {
-                self.added.entry(*table).or_default().push((entry, place));
+        let table = match change {
+            Change::Insert(table, _) => Some(table),
+            _ => None,
+        };
+        match (table, device.apply(change)) {
+            (Some(table), Ok(Some(entry))) => {
+                let added = self.added.entry(table).or_insert_with(|| AddedEntries {
+                    first: entry,
+                    lines: Vec::new(),
+                });
+                added.add(entry, statement.line);
             }
             (_, Ok(_)) => {}
             (_, Err(error)) => {
                 self.refused += 1;
                 if self.errors.len() < MAX_ERRORS {
-                    let first = self.first_of(update, &error);
+                    let first = self.first_of(table, &error);
                     self.errors.push(EntryError {
-                        hint: first.map(|at| format!("line {} adds it", at.line(self.text))),
-                        ..place.error(self.name, self.text, error.message)
+                        hint: first.map(|line| format!("line {line} adds it")),
+                        ..statement.error(self.name, error.message)
                     });
                 }
             }
         }
     }
 
-    /// Returns the statement of the same file that added the entry that already exists.
-    fn first_of(&self, update: &Update, error: &ControlError) -> Option<StatementPlace> {
-        let Update::Insert(table, _) = update else {
-            return None;
-        };
-        let (added, existing) = (self.added.get(table)?, error.existing?);
-        let at = added.binary_search_by_key(&existing, |(entry, _)| *entry);
-        Some(added[at.ok()?].1)
+    /// Returns the line of the same file that added the entry that already exists.
+    fn first_of(&self, table: Option<TableId>, error: &ControlError) -> Option<u32> {
+        let added = self.added.get(&table?)?;
+        added.lines.get(added.position(error.existing?)?).copied()
     }
 
     fn finish(self) -> Result<(), ApplyError> {
@@ -194,9 +273,17 @@ impl<'f> AppliedStatements<'f> {
     }
 }
 
+/// Converts an update to a change. The parts of an entry are moved.
+fn owned_change(device: &Device, update: Update) -> Change {
+    match update {
+        Update::Insert(table, entry) => Change::Insert(table, table_entry(entry)),
+        other => change(device, &other),
+    }
+}
+
 fn change(device: &Device, update: &Update) -> Change {
     match update {
-        Update::Insert(table, entry) => Change::Insert(*table, table_entry(entry)),
+        Update::Insert(table, entry) => Change::Insert(*table, table_entry(entry.clone())),
         Update::SetDefault(table, call) => Change::SetDefault(*table, call.clone()),
         Update::Member {
             profile,
@@ -304,15 +391,15 @@ fn change(device: &Device, update: &Update) -> Change {
     }
 }
 
-fn table_entry(entry: &TableEntry) -> switch::TableEntry {
+fn table_entry(entry: TableEntry) -> switch::TableEntry {
     switch::TableEntry {
-        keys: entry.keys.clone(),
+        keys: entry.keys,
         priority: entry.priority,
-        action: match &entry.action {
-            EntryAction::Call(call) => Action::Call(call.clone()),
-            EntryAction::Member(member) => Action::Member(*member),
-            EntryAction::Group(group) => Action::Group(*group),
-            EntryAction::OneShot(actions) => Action::OneShot(actions.clone()),
+        action: match entry.action {
+            EntryAction::Call(call) => Action::Call(call),
+            EntryAction::Member(member) => Action::Member(member),
+            EntryAction::Group(group) => Action::Group(group),
+            EntryAction::OneShot(actions) => Action::OneShot(actions),
         },
         idle_timeout: entry.idle_timeout_ns.map(Nanos),
         meter: entry.meter.as_ref().map(meter_config),

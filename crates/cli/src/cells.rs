@@ -40,7 +40,7 @@ pub(crate) fn cells(device: &Device) -> Vec<Cell> {
     let program = device.program();
     let schema = Schema::of(program);
     let mut cells = Vec::new();
-    for (place, object) in device.objects() {
+    for (place, object) in device.cell_objects() {
         match (place, object) {
             (ObjectPlace::Registers(register, chunk), Object::Registers(values)) => {
                 for (index, values) in (chunk * CELLS..).zip(values) {

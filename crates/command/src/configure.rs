@@ -6,10 +6,11 @@ use std::sync::Arc;
 use exec::Engine;
 use foreign::CodeText;
 use packet::Nanos;
+use support::read::TextParts;
 use switch::{Device, DeviceConfig};
 use terminal::out;
 
-use crate::args::{Setup, Source, limits, read_text};
+use crate::args::{Setup, Source, limits};
 use crate::compile;
 use crate::engine::Choice;
 use crate::handlers::engine_with;
@@ -70,8 +71,21 @@ pub fn load_on(
 /// The file cannot be read.
 pub fn add_file(device: &mut Device, path: &Path) -> Result<bool, String> {
     let file = path.display().to_string();
-    let text = read_text(path, limits::ENTRIES)?;
-    Ok(add_entries(device, &file, &text))
+    let unread = |error| crate::args::unread(path, &error);
+    let mut text = TextParts::open(path, limits::ENTRIES).map_err(unread)?;
+    let mut fault = None;
+    let mut parts = || {
+        let part = text.next_part();
+        part.unwrap_or_else(|error| {
+            fault = Some(error);
+            None
+        })
+    };
+    let applied = runtime::apply_entries_parts(device, &file, &mut parts);
+    match fault {
+        Some(error) => Err(unread(error)),
+        None => Ok(is_applied(applied)),
+    }
 }
 
 /// Returns the configuration of a device.
@@ -127,7 +141,12 @@ pub fn device_with_entries(
 /// Applies the text of an entries file. Shows its errors, and returns true if there are none.
 /// After an error the device must not be used: it may have a part of the entries.
 fn add_entries(device: &mut Device, file: &str, text: &str) -> bool {
-    match runtime::apply_entries(device, file, text) {
+    is_applied(runtime::apply_entries(device, file, text))
+}
+
+/// Shows the errors of an entries file, and returns true if there are none.
+fn is_applied(applied: Result<(), runtime::EntriesFileError>) -> bool {
+    match applied {
         Ok(()) => true,
         Err(error) => {
             out::note(&error.to_string());

@@ -2,12 +2,13 @@
 
 mod cells;
 mod device;
+mod parts;
 mod placed;
 mod replication;
 mod target;
 
 use bits::Value;
-use ir::{KeyMatch, MatchKind, Program, TableId};
+use ir::{ActionCall, KeyMatch, MatchKind, Program, TableId};
 use support::count::count;
 
 use crate::bmv2::{self, EntriesFormat};
@@ -20,7 +21,9 @@ use crate::update::{
 };
 use crate::value;
 
-pub use placed::{EntriesFile, StatementPlace};
+use parts::Reading;
+pub use parts::{FilePart, read_parts};
+pub use placed::{EntriesFile, Statement, StatementPlace};
 pub(crate) use target::read_target;
 
 /// Arguments as written: an optional name, and the value.
@@ -34,29 +37,6 @@ pub fn read<'a>(
     text: &'a str,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     read_file(&Schema::of(program), file, text, Restrictions::Enforced)
-}
-
-/// Reads an entries file as [`read`] does, and hands each update to `take` as soon as it is read,
-/// so that a large file needs no memory for its updates. From the first error on, no update is
-/// handed over.
-///
-/// # Errors
-/// All errors of the text.
-pub fn read_each(
-    program: &Program,
-    file: &str,
-    text: &str,
-    take: &mut dyn FnMut(Update, StatementPlace),
-) -> Result<(), Vec<EntryError>> {
-    let schema = Schema::of(program);
-    let text = without_mark(text);
-    if EntriesFormat::of(text) == EntriesFormat::Statements {
-        return each_statement(&schema, file, text, Restrictions::Enforced, take);
-    }
-    let file = read_file(&schema, file, text, Restrictions::Enforced)?;
-    let placed = file.placed();
-    placed.for_each(|(update, place)| take(update.clone(), place));
-    Ok(())
 }
 
 /// Treatment of entries that break a restriction.
@@ -120,53 +100,13 @@ fn read_statements<'a>(
     restrictions: Restrictions,
 ) -> Result<EntriesFile<'a>, Vec<EntryError>> {
     let (mut updates, mut places) = (Vec::new(), Vec::new());
-    each_statement(schema, file, text, restrictions, &mut |update, place| {
+    let mut reading = Reading::new(schema, file, restrictions);
+    reading.statements(text, true, &mut |update, place, _| {
         updates.push(update);
         places.push(place);
-    })?;
+    });
+    reading.finish()?;
     Ok(EntriesFile::new(file, text, updates, places))
-}
-
-/// Reads statements, and hands over their updates until the first error.
-fn each_statement(
-    schema: &Schema,
-    file: &str,
-    text: &str,
-    restrictions: Restrictions,
-    take: &mut dyn FnMut(Update, StatementPlace),
-) -> Result<(), Vec<EntryError>> {
-    let mut reader = Reader {
-        schema,
-        text,
-        at: 0,
-    };
-    let mut errors = Vec::new();
-    while reader.skip_to_statement() {
-        let start = reader.at;
-        match reader.statement() {
-            Ok(update) => {
-                let first_line = text[start..reader.at].lines().next().unwrap_or_default();
-                let shown = first_line.split('#').next().unwrap_or_default();
-                let end = start + shown.trim_end_matches([' ', '\t', ';']).len();
-                if restrictions == Restrictions::Enforced
-                    && let Err(fault) = restriction::check(schema, &update, (start, end))
-                {
-                    errors.push(fault.locate(file, text));
-                }
-                if errors.is_empty() {
-                    take(update, StatementPlace::of((start, end)));
-                }
-            }
-            Err(fault) => {
-                errors.push(fault.locate(file, text));
-                reader.skip_statement();
-            }
-        }
-    }
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(errors),
-    }
 }
 
 /// Removes a byte order mark, which some editors write at the beginning.
@@ -176,11 +116,7 @@ pub(crate) fn without_mark(text: &str) -> &str {
 
 /// Reads one statement, which must use the whole text of `word`.
 pub(crate) fn read_statement(schema: &Schema, word: Word<'_>) -> Result<Update, EntriesError> {
-    let mut reader = Reader {
-        schema,
-        text: word.text,
-        at: 0,
-    };
+    let mut reader = Reader::new(schema, word.text);
     let update = reader.statement().and_then(|update| {
         reader.skip_blanks(true);
         if !reader.rest().is_empty() {
@@ -226,9 +162,24 @@ struct Reader<'a> {
     schema: &'a Schema,
     text: &'a str,
     at: usize,
+    /// The table of the last statement, by its name. Most statements of a large file are of one
+    /// table, and searching for a name takes longer than to read it.
+    table: Option<(&'a str, TableId)>,
+    /// The last action, by its table and its name: its position in the table.
+    action: Option<(TableId, &'a str, usize)>,
 }
 
 impl<'a> Reader<'a> {
+    fn new(schema: &'a Schema, text: &'a str) -> Reader<'a> {
+        Reader {
+            schema,
+            text,
+            at: 0,
+            table: None,
+            action: None,
+        }
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -417,7 +368,7 @@ impl<'a> Reader<'a> {
     }
 
     fn table_entry(&mut self, name: Word<'a>) -> Result<Update, EntriesError> {
-        let table = resolve::open_table(self.schema, name)?;
+        let table = self.open_table(name)?;
         let keys = self.keys(table)?;
         self.expect("->", true)?;
         let action = self.entry_action(table)?;
@@ -563,12 +514,13 @@ impl<'a> Reader<'a> {
         }
         let action = self.name("an action")?;
         let args = self.arguments(table, action)?;
-        Ok(EntryAction::Call(resolve::table_call(
-            self.schema,
-            table,
-            action,
-            &args,
-        )?))
+        let position = self.table_action(table, action)?;
+        let of = self.schema.tables[table].actions[position];
+        let args = resolve::arguments(self.schema, of, action, &args)?;
+        Ok(EntryAction::Call(ActionCall {
+            action: position,
+            args,
+        }))
     }
 
     fn check_implementation(&self, table: TableId, at: (usize, usize)) -> Result<(), EntriesError> {
@@ -616,9 +568,30 @@ impl<'a> Reader<'a> {
         table: TableId,
         action: Word<'a>,
     ) -> Result<WrittenArgs<'a>, EntriesError> {
-        let position = resolve::table_action(self.schema, &self.schema.tables[table], action)?;
+        let position = self.table_action(table, action)?;
         let action = self.schema.tables[table].actions[position];
         self.arguments_of(action)
+    }
+
+    /// Returns the table with this name, of which the control plane may change the entries.
+    fn open_table(&mut self, name: Word<'a>) -> Result<TableId, EntriesError> {
+        if let Some((_, id)) = self.table.filter(|(last, _)| *last == name.text) {
+            return Ok(id);
+        }
+        let id = resolve::open_table(self.schema, name)?;
+        self.table = Some((name.text, id));
+        Ok(id)
+    }
+
+    /// Returns the position of the action with this name in the table's list.
+    fn table_action(&mut self, table: TableId, name: Word<'a>) -> Result<usize, EntriesError> {
+        let is_it = |(of, last, _): &(TableId, &str, usize)| (*of, *last) == (table, name.text);
+        if let Some((.., position)) = self.action.filter(is_it) {
+            return Ok(position);
+        }
+        let position = resolve::table_action(self.schema, &self.schema.tables[table], name)?;
+        self.action = Some((table, name.text, position));
+        Ok(position)
     }
 
     fn arguments_of(&mut self, action: ir::ActionId) -> Result<WrittenArgs<'a>, EntriesError> {

@@ -28,7 +28,7 @@ mod value;
 mod write;
 
 pub use error::EntryError;
-pub use file::{EntriesFile, StatementPlace, read, read_each};
+pub use file::{EntriesFile, FilePart, Statement, StatementPlace, read, read_parts};
 pub use resolve::same_name;
 pub use restriction::Restriction;
 pub use schema::{

@@ -1,5 +1,7 @@
 //! Resolves written names to the program's ids: an exact match, or an unambiguous suffix.
 
+use std::borrow::Cow;
+
 use bits::Value;
 use ir::{ActionCall, ActionId, ExternId, TableId, ValueSetId};
 
@@ -35,8 +37,13 @@ impl<'a> Word<'a> {
 }
 
 /// Converts equivalent spellings to one form. `$valid$` of a header becomes `isValid()`, `name$0`
-/// becomes `name[0]`, and blanks (in names of expressions) are removed.
-fn canonical(name: &str) -> String {
+/// becomes `name[0]`, and blanks (in names of expressions) are removed. Most names have this form
+/// already.
+fn canonical(name: &str) -> Cow<'_, str> {
+    let is_other = |c: char| c == '$' || c.is_whitespace();
+    if !name.starts_with('.') && !name.contains(is_other) {
+        return Cow::Borrowed(name);
+    }
     let mut name = name
         .strip_prefix('.')
         .unwrap_or(name)
@@ -60,7 +67,7 @@ fn canonical(name: &str) -> String {
         rest = &rest[at + 1 + digits..];
     }
     text.push_str(rest);
-    text
+    Cow::Owned(text)
 }
 
 /// Returns true if two spellings name the same object.
@@ -133,13 +140,16 @@ pub(crate) fn find<'n>(
     sought: Sought<'_>,
 ) -> Result<usize, EntriesError> {
     let target = canonical(wanted.text);
-    let suffix = format!(".{target}");
     let exact = |name: &str| canonical(name) == target;
-    let by_suffix = |name: &str| canonical(name).ends_with(&suffix);
-    // `.NoAction` becomes `_NoAction`.
-    let plain = mangled(&target);
-    let plain = plain.trim_start_matches('_');
-    let by_mangling = |name: &str| mangled(&canonical(name)) == plain;
+    let by_suffix = |name: &str| {
+        let name = canonical(name);
+        let front = name.strip_suffix(&*target);
+        front.is_some_and(|front| front.ends_with('.'))
+    };
+    let by_mangling = |name: &str| {
+        // `.NoAction` becomes `_NoAction`.
+        mangled(&canonical(name)) == mangled(&target).trim_start_matches('_')
+    };
     if let Some(at) = names.clone().position(exact) {
         return Ok(at);
     }

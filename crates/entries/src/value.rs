@@ -56,6 +56,9 @@ pub(crate) fn scalar(schema: &Schema, ty: ValueTy, word: Word<'_>) -> Result<Val
 /// The next value is where a separator is missing.
 fn is_one_value(word: Word<'_>) -> Result<(), EntriesError> {
     const OPERATORS: [&str; 3] = ["&&&", "..", "/"];
+    if !word.text.contains(char::is_whitespace) {
+        return Ok(());
+    }
     let mut end = 0;
     let mut before = "";
     for token in word.text.split_whitespace() {
@@ -228,7 +231,8 @@ pub(crate) fn exact_match(kind: MatchKind, value: Value) -> KeyMatch {
 }
 
 fn split<'a>(word: Word<'a>, by: &str) -> Option<(Word<'a>, Word<'a>)> {
-    let at = word.text.find(by)?;
+    let mut windows = word.text.as_bytes().windows(by.len());
+    let at = windows.position(|window| window == by.as_bytes())?;
     let left = Word::new(&word.text[..at], word.start);
     let right = Word::new(&word.text[at + by.len()..], word.start + at + by.len());
     Some((left.trim(), right.trim()))

@@ -1,10 +1,11 @@
 //! Checks that the examples in docs/reference/entries.md can be read.
 
-use entries::{Schema, Update, read};
+use entries::{EntryError, Schema, Update, read};
+use ir::Program;
 
 const GUIDE: &str = include_str!("../../../docs/reference/entries.md");
 
-fn program() -> ir::Program {
+fn program() -> Program {
     let program = ir::read(include_str!("guide.ir")).unwrap_or_else(|e| panic!("guide.ir:{e}"));
     assert_eq!(ir::verify(&program), Ok(()));
     program
@@ -37,32 +38,58 @@ fn examples_of_the_guide_are_read() {
     assert_eq!((updates.len(), inserts), (34, 10));
 }
 
+/// Updates that are handed over, each with its line and with an error at its statement; and the
+/// result.
+type HandedOver = (Vec<(Update, u32, EntryError)>, Result<(), Vec<EntryError>>);
+
+/// Reads a text that is given in parts of this many lines.
+fn handed_over(program: &Program, text: &str, lines: usize) -> HandedOver {
+    let mut rest = text.split_inclusive('\n').peekable();
+    let mut parts = || {
+        rest.peek()?;
+        Some(rest.by_ref().take(lines).collect())
+    };
+    let mut each = Vec::new();
+    let result = entries::read_parts(program, "guide", &mut parts, &mut |part| {
+        part.each(|update, statement| {
+            let error = statement.error("guide", "as it is");
+            each.push((update, statement.line, error));
+        });
+    });
+    (each, result)
+}
+
 #[test]
 fn updates_are_handed_over_one_by_one_until_the_first_error() {
     let program = program();
     let mut blocks = blocks("entries");
     blocks.push("\u{feff}# commands of BMv2\n\ntable_add");
     for block in blocks {
-        let mut each = Vec::new();
-        let result = entries::read_each(&program, "guide", block, &mut |update, place| {
-            each.push((update, place));
-        });
-        match read(&program, "guide", block) {
-            Ok(all) => {
-                assert_eq!(result, Ok(()));
-                let placed = all.placed().map(|(update, place)| (update.clone(), place));
-                assert_eq!(each, placed.collect::<Vec<_>>());
-            }
-            Err(errors) => {
-                assert_eq!(result, Err(errors));
-                assert_eq!(each, []);
-            }
-        }
+        let block = format!("{block}\n").repeat(150);
+        let block = block.as_str();
         let text = format!("{block}\nno_such_table {{ }} -> x()\n{block}");
-        let mut handed = 0;
-        let result = entries::read_each(&program, "guide", &text, &mut |_, _| handed += 1);
-        assert!(result.is_err());
-        assert!(handed <= each.len(), "{text}");
+        let whole = handed_over(&program, block, usize::MAX);
+        for lines in [1, 7, usize::MAX] {
+            let (each, result) = handed_over(&program, block, lines);
+            match read(&program, "guide", block) {
+                Ok(all) => {
+                    assert_eq!(result, Ok(()));
+                    let all = all.statements().map(|(update, statement)| {
+                        let error = statement.error("guide", "as it is");
+                        (update.clone(), statement.line, error)
+                    });
+                    assert_eq!(each, all.collect::<Vec<_>>());
+                }
+                Err(errors) => {
+                    assert_eq!(result, Err(errors));
+                    assert_eq!(each, []);
+                }
+            }
+            let (handed, result) = handed_over(&program, &text, lines);
+            assert_eq!(result, read(&program, "guide", &text).map(drop));
+            assert!(result.is_err());
+            assert!(handed.len() <= whole.0.len(), "{text}");
+        }
     }
 }
 

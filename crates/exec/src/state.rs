@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use ir::{ExternId, HashAlgorithm, TableId};
 use packet::Nanos;
 use table::{
-    ActionRef, CounterArray, CounterShard, EntryAction, EntryId, EntryIdx, GroupId, Learned,
+    ActionRef, CounterArray, CounterShard, EntryActionRef, EntryId, EntryIdx, GroupId, Learned,
     LearningTable, Lookup, MemberId, MeterArray, MeterCell, ProfileLookup, ValueSet,
 };
 
@@ -181,7 +181,7 @@ impl TableState {
     pub fn entry_id(&self, found: &Found) -> Option<EntryId> {
         match found {
             Found::Miss => None,
-            Found::Entry(idx) => Some(self.lookup.entry(*idx).id),
+            Found::Entry(idx) => Some(self.lookup.entry_id(*idx)),
             Found::Learned(hit) => Some(hit.id),
         }
     }
@@ -189,10 +189,10 @@ impl TableState {
     /// Returns the action of an entry or the default action. `None` for learned entries: their
     /// action is in the hit.
     #[inline]
-    pub fn action(&self, found: &Found) -> Option<&EntryAction> {
+    pub fn action(&self, found: &Found) -> Option<EntryActionRef<'_>> {
         match found {
-            Found::Miss => Some(self.lookup.default_action()),
-            Found::Entry(idx) => Some(&self.lookup.entry(*idx).action),
+            Found::Miss => Some(self.lookup.action(None)),
+            Found::Entry(idx) => Some(self.lookup.action(Some(*idx))),
             Found::Learned(_) => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Operations that handlers call: tables, leases, the packet.
 
 use exec::{Found, PacketContext, State, TableState};
-use table::{EntryAction, Learn, LearnError, LearningTable};
+use table::{EntryActionRef, Learn, LearnError, LearningTable};
 
 use crate::load::{HandlerCode, TableCode};
 
@@ -27,15 +27,15 @@ pub(crate) fn find(
         Found::Miss => None,
         Found::Learned(hit) => position(hit.action),
         Found::Entry(idx) => {
-            let action = match &searched.lookup.entry(idx).action {
-                EntryAction::Direct(action) => action,
-                EntryAction::Member(member) => searched.member(*member)?,
-                EntryAction::Group(_) => return None,
+            let call = match searched.lookup.action(Some(idx)) {
+                EntryActionRef::Direct(call) => call,
+                EntryActionRef::Member(member) => searched.member(member)?.into(),
+                EntryActionRef::Group(_) => return None,
             };
             params
-                .get_mut(..action.params.len())?
-                .copy_from_slice(&action.params);
-            position(action.action)
+                .get_mut(..call.params.len())?
+                .copy_from_slice(call.params);
+            position(call.action)
         }
     }
 }

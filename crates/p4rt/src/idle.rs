@@ -47,7 +47,7 @@ impl IdleWatch {
                 let is_due = now.0.saturating_sub(since) >= timeout;
                 still.insert(key, if is_due { now.0 } else { since });
                 if is_due {
-                    idle.push(Arc::clone(entry));
+                    idle.push(entry);
                 }
             }
             if !idle.is_empty() {

@@ -80,11 +80,11 @@ impl EntryKey {
     pub(crate) fn find(&self, device: &Device) -> Option<Arc<Entry>> {
         let table = &device.configuration().tables[self.table];
         if let Some(entry) = table.find(&self.matches, self.priority) {
-            return Some(Arc::clone(entry));
+            return Some(entry);
         }
         let entry = table.find(&self.matches, None)?;
-        let is_it = Some(declared_priority(device, self.table, entry)) == self.priority;
-        is_it.then(|| Arc::clone(entry))
+        let is_it = Some(declared_priority(device, self.table, &entry)) == self.priority;
+        is_it.then_some(entry)
     }
 }
 

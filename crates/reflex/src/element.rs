@@ -553,7 +553,6 @@ fn write_entry(
     });
     let matches: Vec<FieldMatch> = matches.collect();
     let found = device.configuration().tables[table].find(&matches, None);
-    let found = found.cloned();
     if let Some(entry) = found.as_ref().filter(|it| it.metadata == managed.owner) {
         // A device that was started again kept it.
         let timeout = former.as_ref().and_then(|former| former.1);

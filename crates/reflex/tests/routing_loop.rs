@@ -29,7 +29,7 @@ fn routes(bed: &Bed, switch: &str) -> Vec<(u128, u32, u128, Vec<u8>)> {
         let (table, _) = found.expect("the program has the table");
         let entries = device.configuration().tables[table].iter();
         let entries = entries.map(|entry| {
-            let written = device.written(table, entry).expect("it can be written");
+            let written = device.written(table, &entry).expect("it can be written");
             let ir::KeyMatch::Lpm(value, length) = &written.keys[0] else {
                 panic!("{written:?}");
             };

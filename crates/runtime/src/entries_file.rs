@@ -32,7 +32,26 @@ impl std::error::Error for EntriesFileError {}
 /// The errors of the text, or the statements that the device refuses.
 pub fn apply_entries(device: &mut Device, file: &str, text: &str) -> Result<(), EntriesFileError> {
     apply_entries::apply_text(device, file, text).map_err(EntriesFileError)?;
+    build_indexes(device);
+    Ok(())
+}
+
+/// Applies an entries file as [`apply_entries`] does. `parts` gives the parts of its text, each of
+/// whole lines, and then `None`, so that a large file is never in memory as a whole.
+///
+/// # Errors
+/// The errors of the text, or the statements that the device refuses.
+pub fn apply_entries_parts(
+    device: &mut Device,
+    file: &str,
+    parts: &mut (dyn FnMut() -> Option<String> + Send),
+) -> Result<(), EntriesFileError> {
+    apply_entries::apply_parts(device, file, parts).map_err(EntriesFileError)?;
+    build_indexes(device);
+    Ok(())
+}
+
+fn build_indexes(device: &mut Device) {
     // No packets arrive yet, so the time for this is free.
     while device.improve(Duration::MAX) != Improved::NoMore {}
-    Ok(())
 }

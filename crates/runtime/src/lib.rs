@@ -56,7 +56,7 @@ pub use control_loop::{
 };
 pub use cpu_port::{ChannelEnd, ControllerChannel, ControllerLink, Served, cpu_numbers};
 pub use empty_program::EMPTY_PROGRAM;
-pub use entries_file::{EntriesFileError, apply_entries};
+pub use entries_file::{EntriesFileError, apply_entries, apply_entries_parts};
 pub use error::RuntimeError;
 pub use metrics::{MetricsServer, MetricsSource, PofSample, PofSampleQueue};
 pub use notifications::{NotificationLevel, Notifications};

@@ -306,7 +306,7 @@ impl Coordinator {
         match self.mirrors[at].learned(id) {
             Some(item) => Some(item.entry.clone()),
             None => {
-                let entry = self.whole.configuration().tables[table].get(id).cloned();
+                let entry = self.whole.configuration().tables[table].get(id);
                 entry.and_then(|entry| self.whole.written(table, &entry))
             }
         }
@@ -585,7 +585,7 @@ impl Coordinator {
             | Change::WriteDirectCounter(table, Some(entry), _) => {
                 let entries = self.whole.configuration().tables.get(*table);
                 let entry = entries.and_then(|entries| entries.get(*entry));
-                entry.into_iter().cloned().collect()
+                entry.into_iter().collect()
             }
             _ => record.removed.clone(),
         }
@@ -766,13 +766,10 @@ impl Coordinator {
                 Some(_) => servers,
                 None => &[],
             };
-            for entry in entries.iter() {
-                let Some(timeout) = entry.idle_timeout_ns else {
-                    continue;
-                };
-                let key = (table, entry.id);
+            for (entry, timeout) in entries.timeouts() {
+                let key = (table, entry);
                 let planes = servers.iter().copied().chain([switch]);
-                let uses = planes.filter_map(|plane| plane.last_use(table, entry.id));
+                let uses = planes.filter_map(|plane| plane.last_use(table, entry));
                 let past = self.used.get(&key).map(|past| past.last_ns);
                 let last = uses.chain(past).max().unwrap_or(0);
                 let is_idle = now.0.saturating_sub(last) >= timeout;
@@ -797,7 +794,7 @@ impl Coordinator {
     pub fn has_entry(&self, table: TableId, entry: EntryId) -> bool {
         let written = self.whole.configuration().tables.get(table);
         let mut mirrors = self.mirrors.iter().filter(|mirror| mirror.table == table);
-        written.is_some_and(|written| written.get(entry).is_some())
+        written.is_some_and(|written| written.contains(entry))
             || mirrors.any(|mirror| mirror.learned(entry).is_some())
     }
 
@@ -824,8 +821,8 @@ impl Coordinator {
         for table in counted {
             let is_mirrored = self.mirror_at(table).is_some();
             let covers = self.covers(table);
-            let entries = self.whole.configuration().tables[table].iter();
-            let entries: Vec<EntryId> = entries.map(|entry| entry.id).collect();
+            let entries = self.whole.configuration().tables[table].ids();
+            let entries: Vec<EntryId> = entries.collect();
             for entry in entries {
                 let of_servers = servers.iter().filter(|_| is_mirrored);
                 // The packets of a cover are counted at servers.
@@ -893,7 +890,7 @@ fn keys_of(entry: &Entry) -> Vec<KeyMatch> {
 /// Returns the keys and ids of a table's entries.
 fn entries_of(device: &Device, table: TableId) -> impl Iterator<Item = (Vec<KeyMatch>, EntryId)> {
     let entries = device.configuration().tables[table].iter();
-    entries.map(|entry| (keys_of(entry), entry.id))
+    entries.map(|entry| (keys_of(&entry), entry.id))
 }
 
 /// Applies a change on each plane.

@@ -899,8 +899,7 @@ impl CoordinatorLoop {
         for (table, id) in idle {
             let entries = &coordinator.whole().configuration().tables[table];
             if let Some(entry) = entries.get(id) {
-                let entries = vec![Arc::clone(entry)];
-                self.inbox.idle(coordinator.whole(), table, entries);
+                self.inbox.idle(coordinator.whole(), table, vec![entry]);
             }
         }
     }

@@ -82,7 +82,7 @@ pub(crate) fn entry_uses(device: &Device, tables: &[TableId], since: Nanos) -> V
             let Some(last) = last.filter(|last| *last > since.0) else {
                 continue;
             };
-            if let Some(number) = p4rt::entry_number(&p4rt::controller_metadata(entry)) {
+            if let Some(number) = p4rt::entry_number(&p4rt::controller_metadata(&entry)) {
                 uses.push(wire::EntryUse {
                     table: table.get(),
                     entry: number.0,

@@ -114,7 +114,7 @@ impl SwitchExtension {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         for (table, own) in written.drain(..) {
             let entry = device.configuration().tables[table].get(own);
-            let number = entry.and_then(|entry| entry_number(&controller_metadata(entry)));
+            let number = entry.and_then(|entry| entry_number(&controller_metadata(&entry)));
             if let Some(number) = number {
                 self.ids.set(table, number, own);
             }
@@ -123,7 +123,7 @@ impl SwitchExtension {
         let tables = &device.configuration().tables;
         let held: usize = self.tables.iter().map(|table| tables[*table].len()).sum();
         if self.ids.len() > 2 * held + MANY_IDS {
-            self.ids.keep(|table, own| tables[table].get(own).is_some());
+            self.ids.keep(|table, own| tables[table].contains(own));
         }
     }
 
@@ -472,7 +472,7 @@ fn entry_hits(device: &Device, plan: &SplitPlan) -> Vec<wire::EntryHits> {
     for mirrored in &plan.mirrored {
         let entries = &device.configuration().tables[mirrored.table];
         for entry in entries.iter() {
-            let number = entry_number(&controller_metadata(entry));
+            let number = entry_number(&controller_metadata(&entry));
             let usage = entries.usage_of(Some(entry.id));
             if let (Some(number), Some(usage)) = (number, usage) {
                 hits.push(wire::EntryHits {

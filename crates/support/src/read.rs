@@ -103,6 +103,67 @@ pub fn read_text_from(stream: impl Read, limit: u64) -> Result<String, ReadError
     }
 }
 
+/// A text that is read in parts of whole lines, so that a large file is never in memory as a whole.
+#[derive(Debug)]
+pub struct TextParts<R> {
+    stream: io::Take<R>,
+    limit: u64,
+    read: u64,
+    /// The start of a line of which the end is not read yet.
+    rest: Vec<u8>,
+}
+
+impl TextParts<File> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path, limit: u64) -> Result<Self, ReadError> {
+        Ok(Self::new(File::open(path)?, limit))
+    }
+}
+
+impl<R: Read> TextParts<R> {
+    /// Creates a reader of a stream of at most `limit` bytes.
+    pub fn new(stream: R, limit: u64) -> Self {
+        Self {
+            stream: stream.take(limit.saturating_add(1)),
+            limit,
+            read: 0,
+            rest: Vec::new(),
+        }
+    }
+
+    /// Returns the next part of about 1 MiB: whole lines, or the end of the text. `None` at the
+    /// end.
+    ///
+    /// # Errors
+    /// As [`read_text_from`]. There are no more parts then.
+    pub fn next_part(&mut self) -> Result<Option<String>, ReadError> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        loop {
+            let before = bytes.len();
+            let got = (&mut self.stream).take(CHUNK).read_to_end(&mut bytes)?;
+            self.read += got as u64;
+            if bytes[before..].contains(&0) {
+                return Err(ReadError::NotText);
+            }
+            if self.read > self.limit {
+                return Err(ReadError::TooLarge(self.limit));
+            }
+            let line_end = bytes[before..].iter().rposition(|&byte| byte == b'\n');
+            if got > 0 && line_end.is_none() {
+                continue;
+            }
+            if let Some(at) = line_end {
+                self.rest = bytes.split_off(before + at + 1);
+            }
+            let part = String::from_utf8(bytes).map_err(|_| ReadError::NotText)?;
+            return Ok((!part.is_empty()).then_some(part));
+        }
+    }
+}
+
 /// Returns the bytes of a stream up to its end.
 ///
 /// # Errors
@@ -165,6 +226,45 @@ mod tests {
             read_text_from(&b"\xff"[..], 4),
             Err(ReadError::NotText)
         ));
+    }
+
+    #[test]
+    fn parts_are_the_text_in_whole_lines() {
+        let long = "x".repeat(3 << 20);
+        let lines = "a line with an \u{e4}\n".repeat(200_000);
+        for text in [
+            "",
+            "one",
+            "one\n",
+            "\n\n",
+            &long,
+            &lines,
+            &format!("{lines}{long}\nend"),
+        ] {
+            let mut parts = TextParts::new(text.as_bytes(), text.len() as u64);
+            let mut all = String::new();
+            while let Some(part) = parts.next_part().unwrap() {
+                assert!(all.is_empty() || all.ends_with('\n'));
+                assert!(part.len() <= (4 << 20), "{}", part.len());
+                all += &part;
+            }
+            assert!(all == text, "{} bytes of {}", all.len(), text.len());
+        }
+        let fault = |bytes: &[u8], limit| {
+            let mut parts = TextParts::new(bytes, limit);
+            loop {
+                match parts.next_part() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return "none".to_owned(),
+                    Err(error) => return error.to_string(),
+                }
+            }
+        };
+        assert_eq!(fault(b"a\nb\xff", 9), "it is not a text file");
+        assert_eq!(fault(b"a\n\0", 9), "it is not a text file");
+        let expected = "it is larger than the limit of 3 bytes";
+        assert_eq!(fault(b"a\nb\n", 3), expected);
+        assert_eq!(fault(b"a\nb\n", 4), "none");
     }
 
     #[test]

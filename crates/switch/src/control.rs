@@ -396,12 +396,12 @@ impl Device {
         id: EntryId,
         entry: &TableEntry,
     ) -> Result<(), ControlError> {
+        if entry.meter.is_none() && entry.counter.is_none() {
+            return Ok(());
+        }
         let name = self.table_of(table)?.name.clone();
         let entries = &mut self.configuration.tables[table];
-        let Some(meter) = entries.get(id).map(|entry| entry.meter.clone()) else {
-            return Ok(());
-        };
-        let failure = match (entry.meter, meter) {
+        let failure = match (entry.meter, entries.meter(Some(id))) {
             (Some(_), None) => Some(format!("the table `{name}` has no direct meter")),
             (Some(config), Some(meter)) => {
                 meter.configure(config).err().map(|error| error.to_string())
@@ -511,7 +511,7 @@ impl Device {
         let old = match self.configuration.tables[table].get(id) {
             None => return refuse(table::TableError::NotFound),
             Some(old) if old.is_const => return refuse(table::TableError::ConstEntry(id)),
-            Some(old) => Arc::clone(old),
+            Some(old) => old,
         };
         // Removes the one-shot members of the old action first, to make room for the new ones.
         let own = self.take_own(table, &old.action);
@@ -542,7 +542,7 @@ impl Device {
     ) -> Result<(), ControlError> {
         let name = self.table_of(table)?.name.clone();
         let entries = &mut self.configuration.tables[table];
-        let Some(entry) = entries.get(id).cloned() else {
+        let Some(entry) = entries.get(id) else {
             let message = format!("the table `{name}` has no such entry");
             return refused(ControlCode::NotFound, message);
         };
@@ -567,11 +567,7 @@ impl Device {
         self.table_of(table)?;
         self.tell_learned();
         let entries = &mut self.configuration.tables[table];
-        let going: Vec<_> = entries
-            .iter()
-            .filter(|entry| !entry.is_const)
-            .cloned()
-            .collect();
+        let going: Vec<_> = entries.iter().filter(|entry| !entry.is_const).collect();
         entries.clear();
         for entry in going {
             self.release(table, &entry.action);
@@ -688,14 +684,10 @@ impl Device {
     ) -> Result<&MeterCell, ControlError> {
         self.table_of(table)?;
         let entries = &self.configuration.tables[table];
-        let meter = match entry {
-            None => entries.default_meter(),
-            Some(entry) => match entries.get(entry) {
-                Some(entry) => entry.meter.as_deref(),
-                None => return self.no_such_entry(table),
-            },
-        };
-        match meter {
+        if entry.is_some_and(|entry| !entries.contains(entry)) {
+            return self.no_such_entry(table);
+        }
+        match entries.meter(entry) {
             Some(meter) => Ok(meter),
             None => refused(
                 ControlCode::InvalidArgument,

@@ -272,11 +272,11 @@ impl Device {
         match change {
             Change::Delete(table, id) => {
                 let entry = entries(table).and_then(|entries| entries.get(*id));
-                entry.into_iter().cloned().collect()
+                entry.into_iter().collect()
             }
             Change::Clear(table) => {
                 let entries = entries(table).into_iter().flat_map(table::Table::iter);
-                entries.filter(|entry| !entry.is_const).cloned().collect()
+                entries.filter(|entry| !entry.is_const).collect()
             }
             _ => Vec::new(),
         }
@@ -562,7 +562,7 @@ impl Device {
             }
         }
         self.told_idle
-            .retain(|(table, id), _| self.configuration.tables[*table].get(*id).is_some());
+            .retain(|(table, id), _| self.configuration.tables[*table].contains(*id));
         idle
     }
 

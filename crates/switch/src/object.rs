@@ -290,8 +290,8 @@ fn places_with(device: &Device, has_entries: impl Fn(TableId) -> bool) -> BTreeS
 
 /// Returns the keys of a table's entries.
 pub(crate) fn entries_of(device: &Device, table: TableId) -> Vec<ObjectPlace> {
-    let entries = device.configuration().tables[table].iter();
-    let entries = entries.map(|entry| ObjectPlace::Entry(table, entry.id));
+    let entries = device.configuration().tables[table].ids();
+    let entries = entries.map(|entry| ObjectPlace::Entry(table, entry));
     let learned = device.configuration().learned[table].as_ref();
     let learned = learned.map_or_else(Vec::new, |learned| learned.entries());
     let learned = learned
@@ -309,8 +309,8 @@ pub(crate) fn counters_of(device: &Device) -> Vec<ObjectPlace> {
     );
     for (table, declared) in device.program().tables.iter() {
         if declared.direct_counter.is_some() {
-            let entries = device.configuration().tables[table].iter();
-            let entries = entries.map(|entry| ObjectPlace::DirectCounter(table, Some(entry.id)));
+            let entries = device.configuration().tables[table].ids();
+            let entries = entries.map(|entry| ObjectPlace::DirectCounter(table, Some(entry)));
             places.extend(entries.chain([ObjectPlace::DirectCounter(table, None)]));
         }
     }
@@ -372,7 +372,7 @@ impl Device {
             ObjectPlace::Group(..) | ObjectPlace::Entries(_) => return None,
             ObjectPlace::Entry(table, id) => {
                 let entry = configuration.tables.get(*table)?.get(*id)?;
-                let written = self.written(*table, entry)?;
+                let written = self.written(*table, &entry)?;
                 if entry.is_const && written.meter.is_none() {
                     return None;
                 }
@@ -510,6 +510,25 @@ impl Device {
             .into_iter()
             .filter_map(|place| self.object(&place).map(|object| (place, object)));
         objects.collect()
+    }
+
+    /// Returns the counters, registers and meters of the device, in the order of keys. They are
+    /// read one after the other, so that a large table needs no memory for this.
+    pub fn cell_objects(&self) -> impl Iterator<Item = (ObjectPlace, Object)> {
+        let is_meter = |cells: &ExternState| matches!(cells, ExternState::Meter(_));
+        let meters = arrays(self, is_meter, ObjectPlace::Meters);
+        let is_counter = |cells: &ExternState| matches!(cells, ExternState::Counter(_));
+        let counters = arrays(self, is_counter, ObjectPlace::Counters);
+        let tables = self.program().tables.iter();
+        let counted = tables.filter(|(_, declared)| declared.direct_counter.is_some());
+        let direct = counted.flat_map(|(table, _)| {
+            let entries = self.configuration().tables[table].ids().map(Some);
+            let all = std::iter::once(None).chain(entries);
+            all.map(move |entry| ObjectPlace::DirectCounter(table, entry))
+        });
+        let places = meters.into_iter().chain(counters).chain(direct);
+        let places = places.chain(registers_of(self));
+        places.filter_map(|place| self.object(&place).map(|object| (place, object)))
     }
 
     /// Returns the objects of the device but for cells that packets write, and for the entries of
@@ -663,7 +682,7 @@ impl Device {
     ) -> Result<(), ControlError> {
         self.table_of(table)?;
         let entries = &mut self.configuration.tables[table];
-        if entries.get(id).is_some() {
+        if entries.contains(id) {
             let message = format!("the entry {} of {table:?} is there", id.0);
             return refused(ControlCode::AlreadyExists, message);
         }

@@ -180,14 +180,17 @@ impl Device {
         };
         let own = &self.configuration.tables[table];
         let profile = self.program().tables[table].implementation;
-        let mut found: HashMap<EntryKey, &Arc<Entry>> =
-            own.iter().map(|entry| (key(entry), entry)).collect();
+        let mut found: HashMap<EntryKey, Arc<Entry>> =
+            own.iter().map(|entry| (key(&entry), entry)).collect();
         for entry in other.iter() {
-            let Some(mut new) = wanted.written(table, entry) else {
+            let Some(mut new) = wanted.written(table, &entry) else {
                 continue;
             };
-            let before = found.remove(&key(entry));
-            let written = before.and_then(|before| Some((before, self.written(table, before)?)));
+            let before = found.remove(&key(&entry));
+            let written = before.and_then(|before| {
+                let written = self.written(table, &before)?;
+                Some((before, written))
+            });
             let Some((before, old)) = written else {
                 new.counter = counter(wanted, table, entry.id);
                 later.push(Change::Insert(table, new));
@@ -389,8 +392,8 @@ impl Device {
                 Change::SetMetadata(*table, *id, metadata.unwrap_or_default())
             }
             Change::SetDirectMeter(table, Some(id), _) => {
-                let entry = self.configuration.tables[*table].get(*id);
-                let meter = entry.and_then(|entry| entry.meter.as_ref()?.config());
+                let meter = self.configuration.tables[*table].meter(Some(*id));
+                let meter = meter.and_then(|meter| meter.config());
                 Change::SetDirectMeter(*table, Some(*id), meter)
             }
             Change::SetDirectMeter(table, None, _) => {
@@ -473,7 +476,10 @@ impl Device {
 
     fn inverse_of_entry(&self, change: &Change, table: TableId, id: EntryId) -> Vec<Undo> {
         let entry = self.configuration.tables[table].get(id);
-        let written = entry.and_then(|entry| Some((entry, self.written(table, entry)?)));
+        let written = entry.and_then(|entry| {
+            let written = self.written(table, &entry)?;
+            Some((entry, written))
+        });
         let Some((entry, mut written)) = written else {
             return Vec::new();
         };

@@ -309,3 +309,26 @@ fn settings_that_were_made_are_taken_back() {
     device.take_back(undo);
     assert_eq!(device.objects(), before);
 }
+
+#[test]
+fn cells_that_are_read_one_by_one_are_those_of_all_objects() {
+    let mut counted = 0;
+    for seed in 0..40 {
+        let mut random = Rng::new(seed);
+        let mut device = made(Limits::default());
+        fill(&mut device, &mut random);
+        let is_cell = |(place, _): &(ObjectPlace, Object)| {
+            matches!(
+                place,
+                ObjectPlace::Meters(..)
+                    | ObjectPlace::Counters(..)
+                    | ObjectPlace::DirectCounter(..)
+                    | ObjectPlace::Registers(..)
+            )
+        };
+        let all: Vec<_> = device.objects().into_iter().filter(is_cell).collect();
+        assert_eq!(device.cell_objects().collect::<Vec<_>>(), all);
+        counted += all.len();
+    }
+    assert!(counted > 200, "{counted}");
+}

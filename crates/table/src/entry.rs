@@ -119,6 +119,61 @@ pub enum EntryAction {
     Group(GroupId),
 }
 
+/// An action with its parameters, as a reader of a table sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallRef<'t> {
+    /// [`ActionRef::action`].
+    pub action: u32,
+    /// [`ActionRef::params`].
+    pub params: &'t [u64],
+}
+
+impl<'t> From<&'t ActionRef> for CallRef<'t> {
+    #[inline]
+    fn from(call: &'t ActionRef) -> Self {
+        Self {
+            action: call.action,
+            params: &call.params,
+        }
+    }
+}
+
+/// Action of an entry, as a reader of a table sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryActionRef<'t> {
+    /// [`EntryAction::Direct`].
+    Direct(CallRef<'t>),
+    /// [`EntryAction::Member`].
+    Member(MemberId),
+    /// [`EntryAction::Group`].
+    Group(GroupId),
+}
+
+impl<'t> From<&'t EntryAction> for EntryActionRef<'t> {
+    #[inline]
+    fn from(action: &'t EntryAction) -> Self {
+        match action {
+            EntryAction::Direct(call) => Self::Direct(call.into()),
+            EntryAction::Member(member) => Self::Member(*member),
+            EntryAction::Group(group) => Self::Group(*group),
+        }
+    }
+}
+
+impl EntryActionRef<'_> {
+    /// Returns the action as a value of its own.
+    pub fn to_action(self) -> EntryAction {
+        match self {
+            Self::Direct(CallRef { action, params }) => EntryAction::Direct(ActionRef {
+                action,
+                params: params.into(),
+            }),
+            Self::Member(member) => EntryAction::Member(member),
+            Self::Group(group) => EntryAction::Group(group),
+        }
+    }
+}
+
 /// An entry to be inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEntry {
@@ -154,7 +209,8 @@ impl NewEntry {
     }
 }
 
-/// An entry of a table, as one snapshot sees it.
+/// An entry of a table, as one snapshot sees it. A table stores entries in a shorter form, from
+/// which this one is made.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Permanent identifier.

@@ -43,7 +43,9 @@ mod identity;
 pub mod key;
 pub mod learning;
 mod limb_map;
+mod match_bits;
 pub mod meter;
+mod packed_entries;
 mod packing;
 mod paged;
 mod places;
@@ -53,7 +55,6 @@ mod records;
 pub mod register;
 mod removal_log;
 mod slot_set;
-mod slots;
 mod table;
 mod tally;
 #[cfg(test)]
@@ -68,8 +69,8 @@ pub use engine::{
     VectorIndex, VectorPart,
 };
 pub use entry::{
-    ActionRef, Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner, Rank,
-    UsageReading,
+    ActionRef, CallRef, Entry, EntryAction, EntryActionRef, EntryId, EntryIdx, GroupId, MemberId,
+    NewEntry, Owner, Rank, UsageReading,
 };
 pub use flat_map::HashIndex;
 pub use key::{FieldMatch, KeyError, KeyFault, KeyField, KeyShape, MatchKind};

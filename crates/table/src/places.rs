@@ -16,8 +16,9 @@ const MAX_HELD: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Places {
     free: Vec<EntryIdx>,
-    /// For each index, the number of snapshots that had been taken when it was last allocated.
-    since: Vec<u64>,
+    /// For each index, the number of snapshots that had been taken when it was last allocated, or
+    /// less. A number that has no room here is its greatest.
+    since: Vec<u32>,
     /// Released indices that some snapshot may still contain.
     waiting: Vec<Waiting>,
     /// State at the last scan of `waiting`: the number of snapshots taken, and the number of those
@@ -75,7 +76,7 @@ impl Places {
 
     /// Releases the index of a deleted entry.
     pub(crate) fn give_back(&mut self, idx: EntryIdx) {
-        let first = self.since[idx.index()] + 1;
+        let first = u64::from(self.since[idx.index()]) + 1;
         match first > self.snapshots {
             true => self.free.push(idx),
             false => self.waiting.push(Waiting {
@@ -92,7 +93,7 @@ impl Places {
             self.look_through();
         }
         let idx = self.free.pop()?;
-        self.since[idx.index()] = self.snapshots;
+        self.since[idx.index()] = self.now();
         Some(idx)
     }
 
@@ -100,8 +101,13 @@ impl Places {
     /// count for the next one.
     pub(crate) fn take_waiting(&mut self) -> Option<EntryIdx> {
         let idx = self.waiting.pop()?.idx;
-        self.since[idx.index()] = self.snapshots;
+        self.since[idx.index()] = self.now();
         Some(idx)
+    }
+
+    /// Returns the number of snapshots so far, for `since`.
+    fn now(&self) -> u32 {
+        u32::try_from(self.snapshots).unwrap_or(u32::MAX)
     }
 
     fn forget_snapshots(&mut self) {

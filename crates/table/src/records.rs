@@ -15,7 +15,7 @@ mod layout;
 pub use layout::{RecordField, RecordLayout, RunBy};
 
 use crate::engine::{Replay, Versions};
-use crate::entry::EntryAction;
+use crate::entry::EntryActionRef;
 use layout::{LIMB, LINE, put};
 use std::sync::Arc;
 
@@ -34,6 +34,9 @@ pub struct Records {
 
 /// Number of the default action's record.
 const DEFAULT: usize = 0;
+
+/// Number of limbs from which the room grows by a fraction instead of doubling.
+const MANY: usize = 4096;
 
 /// Limb of records that represent no action.
 const NOTHING_TOLD: u64 = u64::MAX;
@@ -95,7 +98,11 @@ impl Records {
         }
         let end = self.skipped + limbs;
         if self.limbs.capacity() < end {
-            *self = self.with_room(limbs.next_power_of_two());
+            let enough = match limbs {
+                ..MANY => limbs.next_power_of_two(),
+                _ => limbs + limbs / 4,
+            };
+            *self = self.with_room(enough);
         }
         self.limbs.resize(self.skipped + limbs, NOTHING_TOLD);
     }
@@ -138,7 +145,7 @@ impl RecordStore {
     }
 
     /// Sets a record.
-    pub(crate) fn set(&mut self, record: usize, action: &EntryAction) {
+    pub(crate) fn set(&mut self, record: usize, action: EntryActionRef<'_>) {
         let layout = &self.layout;
         let mut limbs = vec![NOTHING_TOLD; layout.front() + layout.stride().div_ceil(LIMB)];
         let is_first = record == DEFAULT;
@@ -146,10 +153,10 @@ impl RecordStore {
             is_first || layout.can_be_entry(action),
             "an entry whose record cannot tell what it runs"
         );
-        if let EntryAction::Direct(action) = action
-            && let Some(position) = layout.position(action.action, &action.params, is_first)
+        if let EntryActionRef::Direct(call) = action
+            && let Some(position) = layout.position(call.action, call.params, is_first)
         {
-            layout.write(position, &action.params, &mut limbs);
+            layout.write(position, call.params, &mut limbs);
         }
         self.versions.change(Change {
             record,
@@ -194,7 +201,7 @@ impl Replay for Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::ActionRef;
+    use crate::entry::{ActionRef, EntryAction};
     use crate::test_size::usual_or_interpreted;
 
     fn action(action: u32, params: impl IntoIterator<Item = u64>) -> EntryAction {
@@ -237,7 +244,7 @@ mod tests {
                 let mut store = RecordStore::new(layout.clone());
                 let values = |record: usize| (0..params).map(move |i| (record << 1 | i & 1) as u64);
                 for record in 0..RECORDS {
-                    store.set(record, &action(7, values(record)));
+                    store.set(record, (&action(7, values(record))).into());
                 }
                 let records = store.snapshot();
                 for records in [&*records, &(*records).clone()] {
@@ -268,12 +275,12 @@ mod tests {
         ]));
         let mut store = RecordStore::new(layout.clone());
         for record in 0..5 {
-            store.set(record, &action(9, [record as u64]));
+            store.set(record, (&action(9, [record as u64])).into());
         }
         let before = store.snapshot();
-        store.set(1, &action(7, []));
-        store.set(2, &action(8, []));
-        store.set(3, &action(9, [1 << 16]));
+        store.set(1, (&action(7, [])).into());
+        store.set(2, (&action(8, [])).into());
+        store.set(3, (&action(9, [1 << 16])).into());
         let heads = |records: &Records| -> Vec<u16> {
             (0..5).map(|r| layout.told_by(records, r)).collect()
         };
@@ -293,14 +300,14 @@ mod tests {
         ]));
         assert_eq!((layout.stride(), layout.front()), (4, 2));
         let mut store = RecordStore::new(layout.clone());
-        store.set(DEFAULT, &action(8, [0x1234_5678, u64::MAX - 1]));
+        store.set(DEFAULT, (&action(8, [0x1234_5678, u64::MAX - 1])).into());
         for record in 1..100 {
-            store.set(record, &action(7, [record as u64]));
+            store.set(record, (&action(7, [record as u64])).into());
         }
         // An entry has no room for parameters that only the default action has. An action of this
         // kind that fits into an entry's record is stored there.
-        store.set(100, &action(8, [1, 2]));
-        store.set(101, &action(9, [3]));
+        store.set(100, (&action(8, [1, 2])).into());
+        store.set(101, (&action(9, [3])).into());
         let check = |records: &Records| {
             assert_eq!(layout.told_by(records, DEFAULT), 1);
             let fields = layout.fields(1);
@@ -315,7 +322,7 @@ mod tests {
         };
         check(&store.snapshot());
         check(&(*store.snapshot()).clone());
-        store.set(DEFAULT, &action(9, [5]));
+        store.set(DEFAULT, (&action(9, [5])).into());
         assert_eq!(store.layout.told_by(&store.snapshot(), DEFAULT), 2);
     }
 
@@ -329,14 +336,14 @@ mod tests {
         assert_eq!((layout.stride(), layout.entries_run()), (2, Some(1)));
         let mut store = RecordStore::new(layout.clone());
         for record in 1..100 {
-            store.set(record, &action(7, [record as u64]));
+            store.set(record, (&action(7, [record as u64])).into());
         }
         for (default, params) in [
             (8, &[0x1234_5678, u64::MAX - 1][..]),
             (9, &[5]),
             (7, &[300]),
         ] {
-            store.set(DEFAULT, &action(default, params.iter().copied()));
+            store.set(DEFAULT, (&action(default, params.iter().copied())).into());
             let records = store.snapshot();
             for records in [&*records, &(*records).clone()] {
                 let position = layout.told_by(records, DEFAULT).into();
@@ -354,7 +361,10 @@ mod tests {
                 }
             }
         }
-        store.set(DEFAULT, &EntryAction::Member(crate::MemberId::new(1)));
+        store.set(
+            DEFAULT,
+            (&EntryAction::Member(crate::MemberId::new(1))).into(),
+        );
         assert_eq!(
             store.layout.told_by(&store.snapshot(), DEFAULT),
             RecordLayout::ELSEWHERE
@@ -373,6 +383,6 @@ mod tests {
             (8, RunBy::DefaultOnly, vec![]),
         ]);
         assert_eq!(layout.entries_run(), Some(0));
-        RecordStore::new(Arc::new(layout)).set(1, &action(8, []));
+        RecordStore::new(Arc::new(layout)).set(1, (&action(8, [])).into());
     }
 }

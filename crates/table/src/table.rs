@@ -1,33 +1,31 @@
-//! [`Table`]: control side of a match-action table. [`Lookup`]: the snapshot of it that packets
-//! read.
+//! [`Table`]: control side of a match-action table.
 
 use crate::counter::{CounterKind, CounterReading};
-use crate::engine::{
-    self, DirectIndex, Improved, MatchEngine, Matcher, Rule, TrieIndex, VectorIndex,
-};
+use crate::engine::{self, Improved, MatchEngine, Rule};
 use crate::entry::{
-    Entry, EntryAction, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Rank, UsageReading,
+    Entry, EntryAction, EntryActionRef, EntryId, EntryIdx, GroupId, MemberId, NewEntry, Owner,
+    Rank, UsageReading,
 };
-use crate::flat_map::HashIndex;
 use crate::id_index::IdIndex;
 use crate::identity::IdentityIndex;
 use crate::key::{FieldMatch, KeyError, KeyShape};
 use crate::meter::{MeterCell, MeterUnit};
+use crate::packed_entries::{ColdPart, PackedEntry, PackedEntryStore, StoredEntry};
 use crate::places::Places;
-use crate::prefetch::{prefetch_value, tell_lines_of};
-use crate::records::{RecordLayout, RecordStore, Records};
-use crate::slots::{SlotStore, Slots};
-use crate::tally::{Cells, CounterShard, TIME, Tally, add};
+use crate::records::{RecordLayout, RecordStore};
+use crate::tally::{TIME, Tally};
 use bits::Id;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 mod credit;
 mod export;
+mod lookup;
 mod refit;
+
+pub use lookup::Lookup;
 
 /// Order of priorities: selects the entry that wins if several match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -202,7 +200,7 @@ pub struct Table {
     shape: Arc<KeyShape>,
     default: Arc<DefaultEntry>,
     engine: Box<dyn MatchEngine>,
-    slots: SlotStore,
+    entries: PackedEntryStore,
     places: Places,
     records: RecordStore,
     /// Usage rows. Row 0 is for the default action, row `idx + 1` for the entry. No rows while
@@ -241,13 +239,13 @@ impl Uses {
         self.0.get(&target).copied().unwrap_or(0)
     }
 
-    fn add(&mut self, action: &EntryAction) {
+    fn add(&mut self, action: EntryActionRef<'_>) {
         if let Some(target) = ProfileTarget::of(action) {
             *self.0.entry(target).or_default() += 1;
         }
     }
 
-    fn remove(&mut self, action: &EntryAction) {
+    fn remove(&mut self, action: EntryActionRef<'_>) {
         if let Some(target) = ProfileTarget::of(action)
             && let Some(uses) = self.0.get_mut(&target)
         {
@@ -280,18 +278,18 @@ impl Table {
         engine: Box<dyn MatchEngine>,
     ) -> Self {
         let mut uses = Uses::default();
-        uses.add(&default);
+        uses.add((&default).into());
         let mut records = RecordStore::new(spec.records.clone());
-        records.set(0, &default);
+        records.set(0, (&default).into());
         let places = spec.capacity.clamp(1, 16);
+        let shape = Arc::new(spec.shape.clone());
         Self {
-            shape: Arc::new(spec.shape.clone()),
             default: Arc::new(DefaultEntry {
                 action: default,
                 meter: spec.new_meter(),
             }),
             engine,
-            slots: SlotStore::new(),
+            entries: PackedEntryStore::new(shape.clone(), spec.records.entry_param_limbs()),
             places: Places::new(places),
             records,
             usage: Tally::new(spec.usage_rows(places + 1), USAGE_WORDS),
@@ -304,6 +302,7 @@ impl Table {
             uses,
             next_id: 0,
             snapshot: None,
+            shape,
             spec,
         }
     }
@@ -343,37 +342,41 @@ impl Table {
     /// Inserts an entry at time `now_ns`.
     pub fn insert(&mut self, new: NewEntry, now_ns: u64) -> Result<EntryId, TableError> {
         self.check_identity(&new.matches, new.priority, new.is_const)?;
-        if let Some(entry) = self.find(&new.matches, new.priority) {
-            return Err(TableError::Duplicate(entry.id));
+        let identity = self.identity_of(&new.matches, new.priority);
+        if let Some(idx) = self.by_identity.find(&self.entries, &identity) {
+            return Err(TableError::Duplicate(self.at(idx).id()));
         }
         let idx = self.allocate()?;
         self.snapshot = None;
-        let entry = Arc::new(Entry {
-            id: EntryId(self.next_id),
-            matches: new.matches.into(),
-            priority: new.priority,
-            action: new.action,
-            is_const: new.is_const,
-            idle_timeout_ns: new.idle_timeout_ns,
-            owner: new.owner,
-            metadata: new.metadata,
-            meter: self.spec.new_meter(),
-        });
+        let id = EntryId(self.next_id);
         self.next_id += 1;
-        if entry.idle_timeout_ns.is_some() {
+        if new.idle_timeout_ns.is_some() {
             self.note_usage();
         }
         self.begin_row(idx, now_ns);
+        let matches: Arc<[FieldMatch]> = new.matches.into();
         self.engine.insert(Rule {
             idx,
-            matches: &entry.matches,
-            rank: self.rank(&entry),
+            matches: &matches,
+            rank: self.rank(&matches, new.priority, id),
         });
-        self.by_identity.insert(&self.slots, idx, &entry);
-        self.by_id.insert(entry.id, idx);
-        self.uses.add(&entry.action);
-        let id = entry.id;
-        self.put(idx, Some(entry));
+        self.by_identity.insert(&self.entries, idx, &identity);
+        self.by_id.insert(id, idx);
+        let cold = ColdPart {
+            idle_timeout_ns: new.idle_timeout_ns,
+            metadata: new.metadata,
+            owner: (new.owner != Owner::new(0)).then_some(new.owner),
+            meter: self.spec.new_meter(),
+            ..ColdPart::default()
+        };
+        let stored = StoredEntry {
+            id,
+            is_const: new.is_const,
+            identity: &identity,
+            action: (&new.action).into(),
+        };
+        self.uses.add(stored.action);
+        self.put(idx, stored, cold);
         Ok(id)
     }
 
@@ -387,19 +390,25 @@ impl Table {
         metadata: Box<[u8]>,
     ) -> Result<(), TableError> {
         let idx = self.changeable(id)?;
-        let old = self.at(idx).clone();
         if idle_timeout_ns.is_some() {
             self.note_usage();
         }
-        self.uses.remove(&old.action);
-        self.uses.add(&action);
-        let entry = Entry {
-            action,
+        let old = self.entries.get(idx).ok_or(TableError::NotFound)?;
+        self.uses.remove(old.action());
+        self.uses.add((&action).into());
+        let cold = ColdPart {
             idle_timeout_ns,
             metadata,
-            ..(*old).clone()
+            ..old.cold()
         };
-        self.put(idx, Some(Arc::new(entry)));
+        let (identity, is_const) = (old.identity().to_vec(), old.is_const());
+        let stored = StoredEntry {
+            id,
+            is_const,
+            identity: &identity,
+            action: (&action).into(),
+        };
+        self.put(idx, stored, cold);
         Ok(())
     }
 
@@ -412,7 +421,7 @@ impl Table {
     /// Deletes all entries except const ones.
     pub fn clear(&mut self) {
         let all = self.by_id.indices();
-        let deleted: Vec<EntryIdx> = all.filter(|&idx| !self.at(idx).is_const).collect();
+        let deleted: Vec<EntryIdx> = all.filter(|&idx| !self.at(idx).is_const()).collect();
         for idx in deleted {
             self.take(idx);
         }
@@ -421,13 +430,13 @@ impl Table {
     /// Sets the default action. Its counts and meter stay.
     pub fn set_default(&mut self, action: EntryAction) {
         let old = self.default.clone();
-        self.uses.remove(&old.action);
-        self.uses.add(&action);
+        self.uses.remove((&old.action).into());
+        self.uses.add((&action).into());
         self.default = Arc::new(DefaultEntry {
             action,
             meter: old.meter.clone(),
         });
-        self.records.set(0, &self.default.action);
+        self.records.set(0, (&self.default.action).into());
         self.snapshot = None;
     }
 
@@ -441,25 +450,61 @@ impl Table {
         self.default.meter.as_deref()
     }
 
+    /// Returns the id of the entry with this match and priority.
+    pub fn find_id(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<EntryId> {
+        let idx = self.find_idx(matches, priority)?;
+        Some(self.at(idx).id())
+    }
+
     /// Returns the entry with this match and priority.
-    pub fn find(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<&Arc<Entry>> {
-        let found = self.by_identity.find(&self.slots, matches, priority);
-        found.map(|idx| self.at(idx))
+    pub fn find(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<Arc<Entry>> {
+        let idx = self.find_idx(matches, priority)?;
+        Some(Arc::new(self.at(idx).to_entry()))
+    }
+
+    fn find_idx(&self, matches: &[FieldMatch], priority: Option<i32>) -> Option<EntryIdx> {
+        self.shape.check(matches).ok()?;
+        if priority.is_some() && !self.shape.needs_priority() {
+            return None;
+        }
+        let identity = self.identity_of(matches, priority);
+        self.by_identity.find(&self.entries, &identity)
+    }
+
+    /// Returns true if there is an entry with this id.
+    pub fn contains(&self, id: EntryId) -> bool {
+        self.by_id.get(id).is_some()
+    }
+
+    /// Iterates over the ids of all entries in order of insertion.
+    pub fn ids(&self) -> impl Iterator<Item = EntryId> {
+        self.by_id.iter().map(|(id, _)| id)
     }
 
     /// Returns the entry with this id.
-    pub fn get(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.by_id.get(id).map(|idx| self.at(idx))
+    pub fn get(&self, id: EntryId) -> Option<Arc<Entry>> {
+        let idx = self.by_id.get(id)?;
+        Some(Arc::new(self.at(idx).to_entry()))
     }
 
     /// Iterates over all entries in order of insertion.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> + ExactSizeIterator {
-        self.by_id.indices().map(|idx| self.at(idx))
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Arc<Entry>> + ExactSizeIterator {
+        let indices = self.by_id.indices();
+        indices.map(|idx| Arc::new(self.at(idx).to_entry()))
     }
 
     /// Iterates over the entries from this id on, in order of insertion.
-    pub fn iter_from(&self, from: EntryId) -> impl Iterator<Item = &Arc<Entry>> {
-        self.by_id.iter_from(from).map(|(_, idx)| self.at(idx))
+    pub fn iter_from(&self, from: EntryId) -> impl Iterator<Item = Arc<Entry>> {
+        let indices = self.by_id.iter_from(from);
+        indices.map(|(_, idx)| Arc::new(self.at(idx).to_entry()))
+    }
+
+    /// Returns the direct meter of an entry, or of the default action for `None`.
+    pub fn meter(&self, entry: Option<EntryId>) -> Option<&MeterCell> {
+        match entry {
+            None => self.default.meter.as_deref(),
+            Some(id) => self.at(self.by_id.get(id)?).meter(),
+        }
     }
 
     /// Returns the numbers of hits and misses.
@@ -580,15 +625,24 @@ impl Table {
 
     /// Iterates over the entries that no packet has hit for at least their idle timeout, with the
     /// time of the last hit.
-    pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = (&Arc<Entry>, u64)> {
+    pub fn idle(&self, now_ns: u64) -> impl Iterator<Item = (Arc<Entry>, u64)> {
         let timed = self.by_id.indices().filter_map(|idx| {
             let entry = self.at(idx);
-            Some((idx, entry, entry.idle_timeout_ns?))
+            Some((idx, entry, entry.idle_timeout_ns()?))
         });
         timed.filter_map(move |(idx, entry, timeout)| {
             let last = self.read_usage(Some(idx)).last_use_ns;
-            (now_ns.saturating_sub(last) >= timeout).then_some((entry, last))
+            let is_idle = now_ns.saturating_sub(last) >= timeout;
+            is_idle.then(|| (Arc::new(entry.to_entry()), last))
         })
+    }
+
+    /// Iterates over the entries with an idle timeout, in order of insertion, with the timeout in
+    /// nanoseconds.
+    pub fn timeouts(&self) -> impl Iterator<Item = (EntryId, u64)> {
+        self.by_id
+            .iter()
+            .filter_map(|(id, idx)| Some((id, self.at(idx).idle_timeout_ns()?)))
     }
 
     /// Returns the number of entries, including the default, that run this member directly.
@@ -607,10 +661,11 @@ impl Table {
         self.engine.memory()
     }
 
-    /// Returns the approximate size of the entries' records and counts in bytes, including all
-    /// copies.
+    /// Returns the approximate size of the entries, their records and counts in bytes, including
+    /// all copies.
     pub fn record_memory(&self) -> usize {
-        self.records.memory() + self.usage.memory() + self.counts.memory()
+        let cells = self.usage.memory() + self.counts.memory();
+        self.entries.memory() + self.records.memory() + cells
     }
 
     /// Optimizes the index for faster lookups, for about `budget`. A single step takes up to 0.1 s
@@ -632,7 +687,7 @@ impl Table {
         }
         let snapshot = Arc::new(Lookup {
             matcher: self.engine.snapshot(),
-            slots: self.slots.snapshot(),
+            entries: self.entries.snapshot(),
             default: self.default.clone(),
             records: self.records.snapshot(),
             layout: self.spec.records.clone(),
@@ -664,40 +719,51 @@ impl Table {
     }
 
     /// Computes the rank by priority if the key needs one, otherwise by prefix length.
-    fn rank(&self, entry: &Entry) -> Rank {
+    fn rank(&self, matches: &[FieldMatch], priority: Option<i32>, id: EntryId) -> Rank {
         if !self.shape.needs_priority() {
-            return Rank::smallest_first(
-                -i64::from(KeyShape::prefix_len(&entry.matches)),
-                entry.id,
-            );
+            return Rank::smallest_first(-i64::from(KeyShape::prefix_len(matches)), id);
         }
-        match (entry.priority, self.spec.order) {
-            (None, _) => Rank::declared(entry.id),
+        match (priority, self.spec.order) {
+            (None, _) => Rank::declared(id),
             (Some(priority), PriorityOrder::LargestWins) => {
-                Rank::smallest_first(-i64::from(priority), entry.id)
+                Rank::smallest_first(-i64::from(priority), id)
             }
             (Some(priority), PriorityOrder::SmallestWins) => {
-                Rank::smallest_first(i64::from(priority), entry.id)
+                Rank::smallest_first(i64::from(priority), id)
             }
         }
+    }
+
+    /// Returns checked matches and a priority as the identity of an entry.
+    fn identity_of(&self, matches: &[FieldMatch], priority: Option<i32>) -> Vec<u64> {
+        let coding = self.entries.match_bits();
+        let mut identity = vec![0; coding.limbs()];
+        coding.write(matches, priority, &mut identity);
+        identity
     }
 
     /// Returns the entry at an index that is in use.
-    fn at(&self, idx: EntryIdx) -> &Arc<Entry> {
-        self.slots.get(idx).expect("an index names a place in use")
+    fn at(&self, idx: EntryIdx) -> PackedEntry<'_> {
+        let entry = self.entries.get(idx);
+        entry.expect("an index names a place in use")
     }
 
-    fn put(&mut self, idx: EntryIdx, entry: Option<Arc<Entry>>) {
+    fn put(&mut self, idx: EntryIdx, stored: StoredEntry<'_>, cold: ColdPart) {
         self.snapshot = None;
-        if let Some(entry) = &entry {
-            self.records.set(idx.index() + 1, &entry.action);
+        self.records.set(idx.index() + 1, stored.action);
+        let room = self.spec.records.entry_param_limbs();
+        if let EntryActionRef::Direct(call) = stored.action
+            && call.params.len() <= room
+        {
+            // An earlier program may have had actions with fewer parameters.
+            self.entries.widen(room);
         }
-        self.slots.set(idx, entry);
+        self.entries.set(idx, stored, cold);
     }
 
     fn changeable(&self, id: EntryId) -> Result<EntryIdx, TableError> {
         let idx = self.by_id.get(id).ok_or(TableError::NotFound)?;
-        if self.at(idx).is_const {
+        if self.at(idx).is_const() {
             Err(TableError::ConstEntry(id))
         } else {
             Ok(idx)
@@ -705,17 +771,19 @@ impl Table {
     }
 
     fn take(&mut self, idx: EntryIdx) -> Arc<Entry> {
-        let entry = self.at(idx).clone();
         self.snapshot = None;
+        let packed = self.at(idx);
+        let entry = Arc::new(packed.to_entry());
+        let identity = packed.identity().to_vec();
         self.engine.remove(Rule {
             idx,
             matches: &entry.matches,
-            rank: self.rank(&entry),
+            rank: self.rank(&entry.matches, entry.priority, entry.id),
         });
-        self.by_identity.remove(idx, &entry);
+        self.by_identity.remove(idx, &identity);
         self.by_id.remove(entry.id);
-        self.uses.remove(&entry.action);
-        self.put(idx, None);
+        self.uses.remove((&entry.action).into());
+        self.entries.remove(idx);
         self.places.give_back(idx);
         entry
     }
@@ -758,197 +826,12 @@ impl Table {
 const MAX_WAITING: usize = 1024;
 
 impl ProfileTarget {
-    fn of(action: &EntryAction) -> Option<Self> {
+    fn of(action: EntryActionRef<'_>) -> Option<Self> {
         match action {
-            EntryAction::Direct(_) => None,
-            EntryAction::Member(member) => Some(Self::Member(*member)),
-            EntryAction::Group(group) => Some(Self::Group(*group)),
+            EntryActionRef::Direct(_) => None,
+            EntryActionRef::Member(member) => Some(Self::Member(member)),
+            EntryActionRef::Group(group) => Some(Self::Group(group)),
         }
-    }
-}
-
-/// Snapshot of a table. Immutable, except for the cells of its entries.
-#[derive(Debug)]
-pub struct Lookup {
-    matcher: Arc<dyn Matcher>,
-    slots: Arc<Slots>,
-    default: Arc<DefaultEntry>,
-    records: Arc<Records>,
-    layout: Arc<RecordLayout>,
-    usage: Arc<Cells>,
-    counts: Arc<Cells>,
-    totals: Arc<Cells>,
-    notes_usage: bool,
-    counter: Option<CounterKind>,
-}
-
-impl Lookup {
-    /// Prefetches memory that every lookup reads, whatever its key.
-    #[inline]
-    pub fn ask_for(&self) {
-        prefetch_value(&*self.matcher);
-    }
-
-    /// Reports memory that (nearly) every lookup reads, whatever its key: one address for each
-    /// cache line of it.
-    pub fn tell_common(&self, tell: &mut dyn FnMut(usize)) {
-        tell_lines_of(self, tell);
-        self.matcher.tell_common(tell);
-    }
-
-    /// Prefetches what lookups of `notes.len()` keys read first. The keys are consecutive in
-    /// `keys`. Stores intermediate results in `notes`, so that
-    /// [`find_announced`](Self::find_announced) need not compute them again. For callers that have
-    /// other work to do between the two calls.
-    #[inline]
-    pub fn announce(&self, keys: &[u64], notes: &mut [u64]) {
-        self.matcher.announce(keys, notes);
-    }
-
-    /// Like [`find`](Self::find), for keys that were [announced](Self::announce) to this same
-    /// snapshot. `notes` holds the results of that call. Each is replaced by the index of the entry
-    /// found plus 1, or by 0.
-    #[inline]
-    pub fn find_announced(&self, keys: &[u64], notes: &mut [u64]) {
-        self.matcher.find_announced(keys, notes);
-    }
-
-    /// Returns the entry that `key` hits. `key` has the limbs of each field in the order of the
-    /// [`KeyShape`], canonical. Counts nothing; see [`record`](Self::record).
-    #[inline]
-    pub fn find(&self, key: &[u64]) -> Option<EntryIdx> {
-        self.matcher.find(key)
-    }
-
-    /// Like [`find`](Self::find), for `out.len()` keys of equal length, which are consecutive in
-    /// `keys`. Batches of 32 to 64 keys hide memory latency best.
-    #[inline]
-    pub fn find_batch(&self, keys: &[u64], out: &mut [Option<EntryIdx>]) {
-        self.matcher.find_batch(keys, out);
-    }
-
-    /// Returns the index of this snapshot if it is a direct index, which compiled code can search
-    /// inline.
-    pub fn direct(&self) -> Option<DirectIndex<'_>> {
-        self.matcher.direct()
-    }
-
-    /// Returns the index of this snapshot if it is a hash table that compiled code can search
-    /// inline.
-    pub fn hashed(&self) -> Option<HashIndex<'_>> {
-        self.matcher.hashed()
-    }
-
-    /// Returns the index of this snapshot if it is a bit-vector index, for few rules, that compiled
-    /// code can search inline.
-    pub fn vectors(&self) -> Option<VectorIndex<'_>> {
-        self.matcher.vectors()
-    }
-
-    /// Returns the index of this snapshot if it is a trie that compiled code can search inline.
-    pub fn trie(&self) -> Option<TrieIndex<'_>> {
-        self.matcher.trie()
-    }
-
-    /// Returns the entry at `idx`, which must come from [`find`](Self::find) on this same snapshot.
-    /// Panics if there is no such entry.
-    #[inline]
-    pub fn entry(&self, idx: EntryIdx) -> &Entry {
-        self.slots.get(idx).expect("the index is of this snapshot")
-    }
-
-    /// Iterates over all entries with their indices, in order of index.
-    pub fn iter(&self) -> impl Iterator<Item = (EntryIdx, &Entry)> {
-        self.slots.iter()
-    }
-
-    /// Returns the default action.
-    #[inline]
-    pub fn default_action(&self) -> &EntryAction {
-        &self.default.action
-    }
-
-    /// Returns the direct meter of the entry found, or of the default action for `None`.
-    #[inline]
-    pub fn meter(&self, found: Option<EntryIdx>) -> Option<&MeterCell> {
-        match found {
-            None => self.default.meter.as_deref(),
-            Some(idx) => self.entry(idx).meter.as_deref(),
-        }
-    }
-
-    /// Records a packet of `bytes` bytes that arrived at `now_ns` and hit the entry `found`, or
-    /// missed for `None`.
-    #[inline]
-    pub fn record(&self, found: Option<EntryIdx>, lane: CounterShard, bytes: u64, now_ns: u64) {
-        self.record_total(found.is_some(), lane);
-        if !self.notes_usage {
-            return;
-        }
-        if let [hits, sum, last, ..] = self.usage.row(lane, row_of(found)) {
-            add(hits, 1);
-            add(sum, bytes);
-            if last.load(Relaxed) < now_ns {
-                last.store(now_ns, Relaxed);
-            }
-        }
-    }
-
-    /// Counts a hit or a miss in the totals of the table.
-    #[inline]
-    pub fn record_total(&self, is_hit: bool, lane: CounterShard) {
-        let word = if is_hit { total::HITS } else { total::MISSES };
-        if let Some(cell) = self.totals.row(lane, 0).get(word) {
-            add(cell, 1);
-        }
-    }
-
-    /// Returns true if packets write usage rows.
-    #[inline]
-    pub fn notes_usage(&self) -> bool {
-        self.notes_usage
-    }
-
-    /// Returns the cells of the totals: one row of two words, hits and misses.
-    #[inline]
-    pub fn totals(&self) -> &Cells {
-        &self.totals
-    }
-
-    /// Counts a packet of `bytes` bytes in the direct counter of the entry found, or of the default
-    /// action for `None`. Does nothing if the table has no direct counters.
-    #[inline]
-    pub fn count(&self, found: Option<EntryIdx>, lane: CounterShard, bytes: u64) {
-        if let Some(kind) = self.counter {
-            kind.amounts(bytes)
-                .add_to(self.counts.row(lane, row_of(found)));
-        }
-    }
-
-    /// Returns the action records of all entries.
-    #[inline]
-    pub fn records(&self) -> &Records {
-        &self.records
-    }
-
-    /// Returns the layout of the action records.
-    pub fn record_layout(&self) -> &RecordLayout {
-        &self.layout
-    }
-
-    /// Returns the cells of the usage rows, of [`USAGE_WORDS`] words each: packets, bytes, and time
-    /// of the last packet. Row 0 is for the default action, row `idx + 1` for the entry. Empty
-    /// while packets write no usage rows.
-    #[inline]
-    pub fn usage(&self) -> &Cells {
-        &self.usage
-    }
-
-    /// Returns the cells of the direct counters, with the same rows, of [`COUNTER_WORDS`] words
-    /// each: packets and bytes. Empty in a table without direct counters.
-    #[inline]
-    pub fn counts(&self) -> &Cells {
-        &self.counts
     }
 }
 

@@ -89,6 +89,8 @@ pub(crate) struct Tally {
     lanes: usize,
     /// Sum that the control side has added to each word.
     own: Vec<u64>,
+    /// True if `own` has only zeros. The system then gives no memory for it.
+    is_own_zero: bool,
     /// All cells that some thread may count in. New packets count in the last.
     cells: Vec<Arc<Cells>>,
 }
@@ -101,6 +103,7 @@ impl Tally {
             rows,
             lanes: 1,
             own: vec![0; rows * words],
+            is_own_zero: true,
             cells: vec![Arc::new(Cells::new(1, rows, words))],
         }
     }
@@ -122,7 +125,10 @@ impl Tally {
             return;
         }
         (self.rows, self.lanes) = (rows, lanes);
-        self.own.resize(rows * self.words, 0);
+        match self.is_own_zero {
+            true => self.own = vec![0; rows * self.words],
+            false => self.own.resize(rows * self.words, 0),
+        }
         self.cells
             .push(Arc::new(Cells::new(lanes, rows, self.words)));
         self.fold();
@@ -149,10 +155,18 @@ impl Tally {
                 continue;
             }
             for lane in &old.1.lanes {
-                for (at, (own, cell)) in self.own.iter_mut().zip(lane).enumerate() {
-                    *own = join(at % self.words, *own, cell.load(Relaxed));
+                for (at, cell) in lane.iter().enumerate().take(self.own.len()) {
+                    self.set_own(at, join(at % self.words, self.own[at], cell.load(Relaxed)));
                 }
             }
+        }
+    }
+
+    /// Sets a word of `own`. A word that stays 0 is not written.
+    fn set_own(&mut self, at: usize, value: u64) {
+        if self.own[at] != value {
+            self.own[at] = value;
+            self.is_own_zero = false;
         }
     }
 
@@ -165,19 +179,20 @@ impl Tally {
 
     /// Adds to a word what no packet has counted in a shard. A time becomes no earlier.
     pub(crate) fn add(&mut self, row: usize, word: usize, amount: u64) {
-        let own = &mut self.own[row * self.words + word];
-        *own = join(word, *own, amount);
+        let at = row * self.words + word;
+        self.set_own(at, join(word, self.own[at], amount));
     }
 
     /// Sets the value that [`read`](Self::read) returns. A time is never set back. Concurrent
     /// counts of packets are not lost.
     pub(crate) fn write(&mut self, row: usize, word: usize, value: u64) {
         let now = self.read(row, word);
-        let own = &mut self.own[row * self.words + word];
-        *own = match word {
+        let at = row * self.words + word;
+        let own = match word {
             TIME => value,
-            _ => own.wrapping_add(value.wrapping_sub(now)),
+            _ => self.own[at].wrapping_add(value.wrapping_sub(now)),
         };
+        self.set_own(at, own);
     }
 }
 

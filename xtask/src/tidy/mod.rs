@@ -41,6 +41,7 @@ const FILE_PLACES: &[&str] = &[
     "crates/aggregate_runtime/src/stream.rs",
     "crates/reflex_runtime/src/control.rs",
     "crates/reflex_runtime/src/message_tag.rs",
+    "crates/apply_entries/examples/",
     "crates/foreign/src/compile.rs",
     "crates/foreign/tests/",
     "crates/p4info/build.rs",

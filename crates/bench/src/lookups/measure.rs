@@ -194,8 +194,8 @@ impl Writer {
         let mut without = VecDeque::new();
         let mut within = VecDeque::new();
         for entry in &sample.exchanged {
-            match table.find(&entry.matches, entry.priority) {
-                Some(found) => within.push_back((found.id, entry.clone())),
+            match table.find_id(&entry.matches, entry.priority) {
+                Some(found) => within.push_back((found, entry.clone())),
                 None => without.push_back(entry.clone()),
             }
         }

@@ -207,14 +207,14 @@ impl Sample {
         let limbs = self.shape.limbs();
         let step = (self.keys.len() / limbs / lookups.max(1)).max(1);
         for key in self.keys.chunks_exact(limbs).step_by(step) {
-            let found = lookup.find(key).map(|idx| &lookup.entry(idx).matches[..]);
+            let found = lookup.find(key).map(|idx| lookup.entry(idx).matches);
             let matching = self
                 .entries
                 .iter()
                 .filter(|entry| self.shape.matches(&entry.matches, key));
             let best = matching
                 .min_by_key(|entry| (Reverse(entry.priority), Reverse(prefix_len(&entry.matches))));
-            if found != best.map(|entry| &entry.matches[..]) {
+            if found.as_deref() != best.map(|entry| &entry.matches[..]) {
                 return Err(Mismatch { key: key.to_vec() });
             }
         }

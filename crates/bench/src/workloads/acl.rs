@@ -128,8 +128,8 @@ fn permitted(rules: &RuleSet, count: usize) -> Vec<[u64; 5]> {
     }
     let lookup = table.snapshot();
     let is_permitted = |key: &[u64; 5]| {
-        let entry = lookup.find(key).map(|idx| lookup.entry(idx));
-        entry.is_some_and(|entry| entry.action == call(0))
+        let found = lookup.find(key);
+        found.is_some_and(|idx| lookup.action(Some(idx)) == (&call(0)).into())
     };
     let mut permitted = Vec::with_capacity(count);
     let mut seed = 1;

@@ -170,6 +170,11 @@ pub(super) fn is_commands(text: &str) -> bool {
     })
 }
 
+/// Returns true if a text has as many lines as [`is_commands`] looks at.
+pub(super) fn has_lines_of_format(text: &str) -> bool {
+    lines(text).nth(LINES_OF_FORMAT - 1).is_some()
+}
+
 /// Reads a file.
 pub(super) fn read(schema: &Schema, text: &str) -> Result<Vec<PlacedUpdate>, Vec<EntriesError>> {
     let mut file = CommandFile::new(schema);

@@ -43,6 +43,11 @@ impl EntriesFormat {
             false => EntriesFormat::Statements,
         }
     }
+
+    /// Returns true if text that follows this one cannot change its format.
+    pub(crate) fn is_settled(text: &str) -> bool {
+        json_text::looks_like_object(text) || commands::has_lines_of_format(text)
+    }
 }
 
 /// Reads a text in one of BMv2's formats. Returns the updates in an order in which a device takes

@@ -30,6 +30,27 @@ impl StatementPlace {
     }
 }
 
+/// A statement that was just read, with the part of the file in which it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement<'t> {
+    pub(super) place: StatementPlace,
+    /// The line of the file, from 1, in which the statement begins.
+    pub line: u32,
+    /// The text in which the place is.
+    pub(super) text: &'t str,
+    /// Number of lines of the file before the text.
+    pub(super) lines_before: u32,
+}
+
+impl Statement<'_> {
+    /// Returns an error at the statement, as [`StatementPlace::error`] does.
+    pub fn error(self, file: &str, message: impl Into<String>) -> EntryError {
+        let mut error = self.place.error(file, self.text, message);
+        error.line += self.lines_before;
+        error
+    }
+}
+
 /// Updates of an entries file.
 #[derive(Clone, Debug)]
 pub struct EntriesFile<'a> {
@@ -94,6 +115,27 @@ impl<'a> EntriesFile<'a> {
     /// Returns the updates with the places of their statements, in the order of the file.
     pub fn placed(&self) -> impl Iterator<Item = (&Update, StatementPlace)> {
         self.updates.iter().zip(self.places.iter().copied())
+    }
+
+    /// Returns the updates with their statements, in the order of the file.
+    pub fn statements(&self) -> impl Iterator<Item = (&Update, Statement<'_>)> {
+        let (mut line, mut counted) = (1, 0);
+        self.placed().map(move |(update, place)| {
+            // Statements are in the order of the text, but for formats in which they are sorted.
+            let text = super::without_mark(self.text);
+            line = match text.get(counted..place.start) {
+                Some(between) => line + super::parts::line_ends(between),
+                None => place.line(text),
+            };
+            counted = place.start;
+            let statement = Statement {
+                place,
+                line,
+                text,
+                lines_before: 0,
+            };
+            (update, statement)
+        })
     }
 
     /// Returns the error of an update that breaks a restriction of its table or of an action.

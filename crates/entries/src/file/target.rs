@@ -13,11 +13,7 @@ pub(crate) fn read_target(
     file: &str,
     text: &str,
 ) -> Result<UpdateTarget, EntryError> {
-    let mut reader = Reader {
-        schema,
-        text,
-        at: 0,
-    };
+    let mut reader = Reader::new(schema, text);
     reader.skip_to_statement();
     let target = reader.target();
     target.map_err(|fault| fault.locate(file, text))

@@ -5,7 +5,7 @@ use ir::{ActionId, Arch, ExternKind, MatchKind, Program, Table, TableId};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use support::work::checkpoint;
-use table::{ActionRef, EntryAction, EntryIdx, RecordLayout};
+use table::{CallRef, EntryActionRef, EntryIdx, RecordLayout};
 
 use super::Slot;
 use crate::convert::record_layout;
@@ -193,16 +193,15 @@ impl TableSite {
             // An empty group or a missing member is treated as a miss.
             None => {
                 applied.hit = false;
-                match table.lookup.default_action() {
-                    EntryAction::Direct(action) => Some(action),
+                match table.lookup.action(None) {
+                    EntryActionRef::Direct(call) => Some(call),
                     _ => None,
                 }
             }
         };
         match action {
-            Some(action) => {
-                let params = &action.params[..];
-                self.run(applied, action.action, Params::Of(params), params)
+            Some(CallRef { action, params }) => {
+                self.run(applied, action, Params::Of(params), params)
             }
             None => applied,
         }
@@ -243,19 +242,19 @@ impl TableSite {
         limbs: &[u64],
         packet: &mut PacketContext,
         state: &State,
-    ) -> Option<&'s ActionRef> {
+    ) -> Option<CallRef<'s>> {
         match table.action(&applied.found)? {
-            EntryAction::Direct(action) => Some(action),
-            EntryAction::Member(member) => {
+            EntryActionRef::Direct(call) => Some(call),
+            EntryActionRef::Member(member) => {
                 applied.member = Some(member.get());
-                table.member(*member)
+                table.member(member).map(CallRef::from)
             }
-            EntryAction::Group(group) => {
+            EntryActionRef::Group(group) => {
                 applied.group = Some(group.get());
                 let hash = self.selector_hash(table, limbs, packet, state);
-                let member = table.pick(*group, hash)?;
+                let member = table.pick(group, hash)?;
                 applied.member = Some(member.get());
-                table.member(member)
+                table.member(member).map(CallRef::from)
             }
         }
     }

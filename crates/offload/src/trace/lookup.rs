@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bits::{Id, Value, limbs_for};
 use exec::{Found, State, TableState, field_match, table_spec};
 use ir::{FieldId, HashAlgorithm, KeyMatch, MatchKind, MatchOutcome, Program, TableId, ValueSetId};
-use table::{Entry, EntryAction, EntryId, EntryIdx, FieldMatch, KeyShape, Lookup, PriorityOrder};
+use table::{
+    Entry, EntryActionRef, EntryId, EntryIdx, FieldMatch, KeyShape, Lookup, PriorityOrder,
+};
 
 use super::expr::malformed;
 use super::value::{Bit, Knowledge, Word};
@@ -102,10 +104,10 @@ impl Indices {
         let mut entries = Vec::new();
         for (idx, entry) in state.lookup.iter() {
             let kept = ranked.remove(&entry.id);
-            let kept = kept.filter(|kept| Arc::ptr_eq(&kept.matches, &entry.matches));
+            let kept = kept.filter(|kept| kept.matches == entry.matches);
             let kept = kept.unwrap_or_else(|| Ranked {
                 matches: Arc::clone(&entry.matches),
-                rank: (class(entry), entry.id),
+                rank: (class(&entry), entry.id),
                 condition: Arc::new(Condition::of(&entry.matches, &widths)),
             });
             entries.push((kept.rank, idx, Arc::clone(&kept.condition)));
@@ -285,7 +287,7 @@ impl Walk<'_> {
             return Err(NotOffloadable::Disagreement.into());
         }
         let found = found.map_or(Found::Miss, Found::Entry);
-        if let Some(EntryAction::Group(_)) = tables.action(&found) {
+        if let Some(EntryActionRef::Group(_)) = tables.action(&found) {
             let profile = tables.profile.as_ref();
             if profile.is_some_and(|profile| profile.algorithm == HashAlgorithm::Random) {
                 return Err(NotOffloadable::Random.into());

@@ -269,7 +269,7 @@ impl EntryQuery {
         let mut last = None;
         for entry in part {
             last = Some(entry.id);
-            found.push(self.found(view, device, entry));
+            found.push(self.found(view, device, &entry));
         }
         match last {
             Some(last) if found.len() == PART => self.from = EntryId(last.0 + 1),

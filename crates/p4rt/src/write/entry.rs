@@ -563,11 +563,9 @@ fn set_direct(
     written: &Written,
 ) -> Checked {
     let entries = &target.device.configuration().tables[table];
-    let meter = match entry {
-        Some(id) => entries.get(id).and_then(|entry| entry.meter.as_deref()),
-        None => entries.default_meter(),
-    };
-    let is_configured = meter.is_some_and(|meter| meter.config().is_some());
+    let is_configured = entries
+        .meter(entry)
+        .is_some_and(|meter| meter.config().is_some());
     if written.meter.is_some() || is_configured {
         target.change(Change::SetDirectMeter(table, entry, written.meter))?;
     }

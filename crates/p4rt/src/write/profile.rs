@@ -410,7 +410,7 @@ fn shot_call(program: &Program, table: TableId, shot: &Shot) -> Option<ActionCal
 
 /// Updates an entry's one-shot action set to the actions with live watch ports.
 pub(crate) fn settle(device: &mut Device, down: &BTreeSet<PortId>, table: TableId, id: EntryId) {
-    let Some(entry) = device.configuration().tables[table].get(id).cloned() else {
+    let Some(entry) = device.configuration().tables[table].get(id) else {
         return;
     };
     let kept = Kept::from_bytes(&entry.metadata);

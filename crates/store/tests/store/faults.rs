@@ -63,7 +63,7 @@ fn read(device: &Device) -> u64 {
     let entries: Vec<_> = device.configuration().tables[table].iter().collect();
     assert_eq!(entries.len(), STRIPE as usize);
     for entry in entries {
-        let written = device.written(table, entry).expect("it is the table's");
+        let written = device.written(table, &entry).expect("it is the table's");
         let expected = forwards(program, table, 0, number);
         assert_eq!(written.action, expected.action, "half of a batch");
     }

@@ -317,7 +317,7 @@ impl Keeper<'_> {
         self.new.tables[id].clear();
         let mut count = Count::default();
         for entry in old.tables[old_id].iter().filter(|entry| !entry.is_const) {
-            count.add(self.entry(old_id, id, entry, fit, notes));
+            count.add(self.entry(old_id, id, &entry, fit, notes));
         }
         for entry in initial {
             // Existing entries have precedence.
@@ -349,11 +349,7 @@ impl Keeper<'_> {
             // Reported elsewhere.
             return;
         }
-        let meter = match entry {
-            None => table.default_meter(),
-            Some(entry) => table.get(entry).and_then(|entry| entry.meter.as_deref()),
-        };
-        let (Some(meter), Some(before)) = (meter, before) else {
+        let (Some(meter), Some(before)) = (table.meter(entry), before) else {
             return;
         };
         meter.write_counts(before.counts());
@@ -469,7 +465,7 @@ impl TableFit {
 
 /// Returns the const entries. Tables for which the program declares no entries are not scanned,
 /// because they may be large.
-fn consts(configuration: &Configuration, id: TableId) -> Vec<&Arc<Entry>> {
+fn consts(configuration: &Configuration, id: TableId) -> Vec<Arc<Entry>> {
     if configuration.program().tables[id].entries.is_empty() {
         return Vec::new();
     }

@@ -45,12 +45,6 @@ impl Seed {
         Self::from_number(self.a ^ self.b.rotate_left(17))
     }
 
-    /// Adds a number to a hash.
-    #[inline]
-    pub(crate) fn mixed(self, hash: u64, number: u64) -> u64 {
-        fold(hash ^ self.a, number ^ self.b)
-    }
-
     /// Returns the hash of a key of one limb.
     #[inline(always)]
     pub(crate) fn hash_one(self, limb: u64) -> Hash {

@@ -1,7 +1,7 @@
 //! [`RecordLayout`]: positions of action parameters in the records of a table.
 
 use super::{DEFAULT, Records};
-use crate::entry::EntryAction;
+use crate::entry::EntryActionRef;
 
 /// Size of a record's head in bytes. The head holds the position in the table of the action that
 /// runs. Actions at positions that do not fit (65,535 and above) are represented by
@@ -205,6 +205,13 @@ impl RecordLayout {
         limbs.max().unwrap_or(0)
     }
 
+    /// Returns the maximum number of parameter limbs of the actions that entries run.
+    pub(crate) fn entry_param_limbs(&self) -> usize {
+        let is_of_entries = |action: &&ActionRecord| action.fields.iter().all(|f| f.offset >= 0);
+        let actions = self.actions.iter().filter(is_of_entries);
+        actions.map(|action| action.limbs).max().unwrap_or(0)
+    }
+
     /// Returns the position of `action` if a record can represent it with these parameters.
     /// `is_first` is true for the default action's record.
     pub(super) fn position(&self, action: u32, params: &[u64], is_first: bool) -> Option<usize> {
@@ -216,12 +223,12 @@ impl RecordLayout {
 
     /// Returns true if an entry may run this action. Without a head, a record is always read as one
     /// of the only action that entries run.
-    pub(super) fn can_be_entry(&self, action: &EntryAction) -> bool {
+    pub(super) fn can_be_entry(&self, action: EntryActionRef<'_>) -> bool {
         self.entries_run().is_none_or(|position| match action {
-            EntryAction::Direct(call) => {
-                self.position(call.action, &call.params, false) == Some(position)
+            EntryActionRef::Direct(call) => {
+                self.position(call.action, call.params, false) == Some(position)
             }
-            EntryAction::Member(_) | EntryAction::Group(_) => false,
+            EntryActionRef::Member(_) | EntryActionRef::Group(_) => false,
         })
     }
 

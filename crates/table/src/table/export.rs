@@ -15,11 +15,11 @@ impl Table {
     /// The key has more than eight words or a range that is signed or wider than 64 bits, or there
     /// are too many entries.
     pub fn classifier_image(&self) -> Result<Vec<u8>, ExportError> {
-        let rule = |entry: &std::sync::Arc<crate::Entry>| {
+        let rule = |entry: std::sync::Arc<crate::Entry>| {
             let number = u32::try_from(entry.id.0);
             Ok(ImageRule {
                 matches: entry.matches.clone(),
-                rank: self.rank(entry),
+                rank: self.rank(&entry.matches, entry.priority, entry.id),
                 number: number.map_err(|_| ExportError::EntryNumber(entry.id))?,
             })
         };

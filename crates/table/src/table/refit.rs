@@ -1,11 +1,11 @@
 //! Migration of a table to another program.
 
 use super::{Table, TableSpec};
-use crate::entry::{ActionRef, Entry, EntryAction};
+use crate::entry::{CallRef, EntryAction, EntryActionRef};
+use crate::packed_entries::StoredEntry;
 use crate::records::RecordStore;
 use bits::Id;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 impl Table {
     /// Converts the table to the one that another program describes with `spec`. Key, priority
@@ -44,21 +44,27 @@ impl Table {
     }
 
     fn rewrite(&mut self, numbers: Option<&HashMap<u32, u32>>) {
+        self.entries.widen(self.spec.records.entry_param_limbs());
         let places: Vec<_> = self.by_id.indices().collect();
         for idx in places {
-            let entry = Arc::clone(self.at(idx));
-            let entry = match (&entry.action, numbers) {
-                (EntryAction::Direct(action), Some(numbers)) => Arc::new(Entry {
-                    action: EntryAction::Direct(ActionRef {
-                        action: numbers.get(&action.action).copied().unwrap_or(u32::MAX),
-                        params: action.params.clone(),
-                    }),
-                    ..(*entry).clone()
-                }),
-                _ => entry,
+            let entry = self.at(idx);
+            let (identity, old) = (entry.identity().to_vec(), entry.action().to_action());
+            let action = match (EntryActionRef::from(&old), numbers) {
+                (EntryActionRef::Direct(call), Some(numbers)) => {
+                    let action = numbers.get(&call.action).copied().unwrap_or(u32::MAX);
+                    EntryActionRef::Direct(CallRef { action, ..call })
+                }
+                (action, _) => action,
             };
-            self.records.set(idx.index() + 1, &entry.action);
-            self.slots.set(idx, Some(entry));
+            let cold = entry.cold();
+            let stored = StoredEntry {
+                id: entry.id(),
+                is_const: entry.is_const(),
+                identity: &identity,
+                action,
+            };
+            self.records.set(idx.index() + 1, action);
+            self.entries.set(idx, stored, cold);
         }
     }
 }

@@ -107,7 +107,7 @@ fn serve(mut link: Link, shared: &Shared, limbs: usize) {
 /// table as it was, and the number of changes.
 fn change(mut table: Table, shared: &Shared) -> (Table, u64) {
     let step = (table.len() / EXCHANGED).max(1);
-    let chosen: Vec<_> = table.iter().step_by(step).map(Arc::clone).collect();
+    let chosen: Vec<_> = table.iter().step_by(step).collect();
     let mut within: VecDeque<_> = chosen
         .iter()
         .map(|entry| {

@@ -1,5 +1,8 @@
 //! [`Arena`]: allocator of variable-length runs of items in one flat array.
 
+/// Fraction by which the items grow: one in `GROWTH_SHARE`.
+const GROWTH_SHARE: usize = 8;
+
 /// Number of size classes.
 const CLASSES: usize = 28;
 
@@ -42,7 +45,7 @@ impl<T: Clone + Default> Arena<T> {
     }
 
     /// Returns all items. Items between runs have no meaning.
-    #[inline(always)]
+    #[cfg(test)]
     pub(crate) fn items(&self) -> &[T] {
         &self.items
     }
@@ -79,6 +82,11 @@ impl<T: Clone + Default> Arena<T> {
             return place;
         }
         let place = self.items.len();
+        if place + room(class) > self.items.capacity() {
+            // A large arena grows by a fraction: the rest of a doubling would be unused.
+            self.items
+                .reserve_exact(room(class).max(place / GROWTH_SHARE));
+        }
         self.items.resize(place + room(class), T::default());
         u32::try_from(place).expect("an arena has less than 2^32 places")
     }

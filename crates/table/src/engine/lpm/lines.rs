@@ -83,19 +83,12 @@ impl Lines {
         }
     }
 
-    /// Frees all lines and allocates about `lines` new ones.
+    /// Frees all lines and makes room for `lines` new ones, with the usual spare room.
     pub(crate) fn start_over(&mut self, lines: usize) {
-        self.leave(fresh(&[], lines.max(MIN)));
+        let used = lines + 1;
+        self.leave(fresh(&[], (used + used / ROOM_SHARE).max(MIN)));
         self.free = Default::default();
         self.used = 1;
-    }
-
-    /// Reduces the spare room to the usual fraction, after bulk allocation.
-    pub(crate) fn fit(&mut self) {
-        let enough = (self.used + self.used / ROOM_SHARE).max(MIN);
-        if self.shared.len() > enough {
-            self.leave(fresh(&self.shared[..self.used], enough));
-        }
     }
 
     /// Returns the approximate size of the lines in bytes, including memory that only packets hold.

@@ -17,13 +17,37 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// Number of address bits that a node covers.
 pub(crate) const STRIDE: u32 = 6;
 
+/// Set of 64 numbers, as two words: nodes are many, and with words of 64 bits they would have gaps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct BitSet([u32; 2]);
+
+impl BitSet {
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.0[0]) | u64::from(self.0[1]) << 32
+    }
+
+    /// Adds the numbers that it lacks and removes those that it has.
+    pub(crate) fn flip(&mut self, bits: u64) {
+        self.0[0] ^= bits as u32;
+        self.0[1] ^= (bits >> 32) as u32;
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(self) -> u32 {
+        self.bits().count_ones()
+    }
+}
+
+const _: () = assert!(size_of::<Node>() == 40);
+
 /// Set of the prefixes that end in a node. Within it they have 1 to 6 bits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Own {
     /// Prefixes of 1 to 5 bits: bit `1 << len | bits`.
-    short: u64,
+    short: BitSet,
     /// Prefixes of 6 bits: bit `bits`.
-    long: u64,
+    long: BitSet,
     /// Index of the first value. Values of short prefixes come first, in the order of bits.
     pub(crate) first: u32,
 }
@@ -50,7 +74,7 @@ impl Local {
 
 impl Own {
     pub(crate) fn count(&self) -> usize {
-        (self.short.count_ones() + self.long.count_ones()) as usize
+        (self.short.count() + self.long.count()) as usize
     }
 
     /// Returns true if the prefix is in the set, and the rank of its value.
@@ -64,9 +88,9 @@ impl Own {
     pub(crate) fn flip(&mut self, local: Local) {
         let (_, bit, _) = self.bit(local);
         if local.len == STRIDE {
-            self.long ^= bit;
+            self.long.flip(bit);
         } else {
-            self.short ^= bit;
+            self.short.flip(bit);
         }
     }
 
@@ -74,10 +98,10 @@ impl Own {
     /// precede the set.
     fn bit(&self, local: Local) -> (u64, u64, u32) {
         if local.len == STRIDE {
-            return (self.long, 1 << local.slot, self.short.count_ones());
+            return (self.long.bits(), 1 << local.slot, self.short.count());
         }
         let name = 1 << local.len | local.slot >> (STRIDE - local.len);
-        (self.short, 1 << name, 0)
+        (self.short.bits(), 1 << name, 0)
     }
 
     /// Returns the rank of the value of the longest prefix that covers this one, or equals it.
@@ -91,7 +115,7 @@ impl Own {
     /// Iterates over the prefixes of 1 to 5 bits, in the order of their values. Shorter prefixes
     /// come before the longer ones that they cover.
     fn short(&self) -> impl Iterator<Item = Local> {
-        ones(self.short).map(|name| {
+        ones(self.short.bits()).map(|name| {
             let len = name.ilog2();
             let slot = name << (STRIDE - len) & 63;
             Local { len, slot }
@@ -105,7 +129,7 @@ impl Own {
         for (Local { len, slot }, value) in self.short().zip(&mut values) {
             targets[slot as usize..][..1 << (STRIDE - len)].fill(*value);
         }
-        for (slot, value) in ones(self.long).zip(values) {
+        for (slot, value) in ones(self.long.bits()).zip(values) {
             targets[slot as usize] = *value;
         }
     }
@@ -125,7 +149,7 @@ pub(crate) fn ones(mut set: u64) -> impl Iterator<Item = u32> {
 pub(crate) struct Node {
     pub(crate) own: Own,
     /// Branches with a child.
-    pub(crate) children: u64,
+    pub(crate) children: BitSet,
     /// Index of the first child.
     pub(crate) first_child: u32,
     /// Target of branches that no prefix of this node covers: the value of the best shorter prefix.
@@ -136,12 +160,12 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn has_child(&self, slot: u32) -> bool {
-        self.children >> slot & 1 != 0
+        self.children.bits() >> slot & 1 != 0
     }
 
     /// Returns the number of children before branch `slot`.
     pub(crate) fn children_before(&self, slot: u32) -> usize {
-        (self.children & ((1 << slot) - 1)).count_ones() as usize
+        (self.children.bits() & ((1 << slot) - 1)).count_ones() as usize
     }
 
     /// Returns the index of the child of branch `slot`.
@@ -152,7 +176,7 @@ impl Node {
 
     /// Returns the longest prefix that covers everything in the node.
     pub(crate) fn shared(&self) -> Local {
-        let slots = self.children | self.own.long;
+        let slots = self.children.bits() | self.own.long.bits();
         let ends = slots
             .checked_ilog2()
             .map(|last| [slots.trailing_zeros(), last]);
@@ -169,12 +193,12 @@ impl Node {
     }
 
     pub(crate) fn child_count(&self) -> usize {
-        self.children.count_ones() as usize
+        self.children.count() as usize
     }
 
     /// Returns true if the node has neither prefixes nor children.
     pub(crate) fn is_empty(&self) -> bool {
-        self.children == 0 && self.own.count() == 0
+        self.children == BitSet::default() && self.own.count() == 0
     }
 }
 

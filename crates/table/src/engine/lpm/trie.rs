@@ -13,7 +13,7 @@
 
 use super::arena::Arena;
 use super::lines::Lines;
-use super::node::{Line, Local, Node, STRIDE, Target, ones};
+use super::node::{Line, Local, Node, STRIDE, Target, WIDE_LINES, ones};
 use super::search::Shown;
 use super::span::Span;
 use super::tables::{RUN, TableChange, Tables};
@@ -336,7 +336,7 @@ impl<A: Address> Forest<A> {
             .insert(old.first_child, old.child_count(), rank, Node::default());
         let changed = self.nodes.get_mut(node);
         changed.first_child = first;
-        changed.children |= 1 << slot;
+        changed.children.flip(1 << slot);
         first + rank as u32
     }
 
@@ -353,7 +353,7 @@ impl<A: Address> Forest<A> {
             let first = self.nodes.remove(old.first_child, old.child_count(), rank);
             let changed = self.nodes.get_mut(path[level]);
             changed.first_child = first;
-            changed.children ^= 1 << slot;
+            changed.children.flip(1 << slot);
         }
     }
 
@@ -372,7 +372,7 @@ impl<A: Address> Forest<A> {
             first_child,
             ..
         } = *self.nodes.get(node);
-        let count = children.count_ones();
+        let count = children.count();
         for child in first_child..first_child + count {
             self.drop_below(child);
         }
@@ -417,18 +417,46 @@ impl<A: Address> Forest<A> {
         self.unsettled = changed;
     }
 
-    /// Rewrites all lines from scratch.
+    /// Rewrites all lines from scratch. Their number is counted first, so that no more memory is
+    /// allocated than they take.
     fn write_all(&mut self) {
-        self.lines.start_over(self.nodes.items().len());
+        let ids = (0..self.tries.len() as u32).map(TrieId);
+        let tries = ids.filter(|&id| self.trie(id).root != 0);
+        let tries: Vec<(TrieId, Span<A>)> = tries
+            .map(|id| (id, Span::of(self.shared(id), self.trie(id).count)))
+            .collect();
+        let lines = tries.iter().map(|&(id, span)| {
+            let above = (span.end() / STRIDE) as usize;
+            self.count_lines(self.trie(id).root, 0, above)
+        });
+        self.lines.start_over(lines.sum());
         for node in self.nodes.items_mut() {
             node.target = Target::default();
         }
-        for id in (0..self.tries.len() as u32).map(TrieId) {
-            if self.trie(id).root != 0 {
-                self.change_table(id, Span::of(self.shared(id), self.trie(id).count));
-            }
+        for (id, span) in tries {
+            self.change_table(id, span);
         }
-        self.lines.fit();
+    }
+
+    /// Returns the number of lines of a node with this fallback and of the nodes below it. The
+    /// nodes of the first `above` levels have none.
+    fn count_lines(&self, place: u32, fallback: u32, above: usize) -> usize {
+        let node = self.nodes.get(place);
+        let mut targets = [fallback; 64];
+        let values = self.values.run(node.own.first, node.own.count());
+        node.own.spread(values, &mut targets);
+        let mut lines = 0;
+        for (slot, child) in ones(node.children.bits()).zip(node.first_child..) {
+            let target = &mut targets[slot as usize];
+            lines += self.count_lines(child, *target, above.saturating_sub(1));
+            *target = Target::node(child, false).0;
+        }
+        let own = match above {
+            0 if Line::narrow(&targets, fallback).is_some() => 1,
+            0 => WIDE_LINES,
+            _ => 0,
+        };
+        own + lines
     }
 
     /// Propagates the insertion or removal of one prefix. Other changes may still be pending. Their
@@ -575,7 +603,7 @@ impl<A: Address> Forest<A> {
         let mut targets = [fallback; 64];
         let values = self.values.run(node.own.first, node.own.count());
         node.own.spread(values, &mut targets);
-        for slot in ones(node.children & slots) {
+        for slot in ones(node.children.bits() & slots) {
             let target = &mut targets[slot as usize];
             let child = node.first_child + node.children_before(slot) as u32;
             *target = self.written(child, *target).0;
@@ -618,7 +646,7 @@ impl<A: Address> Forest<A> {
             first_child,
             ..
         } = *self.nodes.get(node);
-        for child in first_child..first_child + children.count_ones() {
+        for child in first_child..first_child + children.count() {
             self.drop_lines_above(child, levels - 1);
         }
     }

@@ -53,7 +53,7 @@ impl Classifier {
         let lookup = table.snapshot();
         let request = |key: &[u64]| {
             let found = lookup.find(key);
-            let answer = found.map_or(u64::MAX, |idx| lookup.entry(idx).id.0);
+            let answer = found.map_or(u64::MAX, |idx| lookup.entry_id(idx).0);
             let message = key.iter().flat_map(|limb| limb.to_be_bytes());
             (message.collect(), answer)
         };
