@@ -4,10 +4,11 @@
 //! The program is dual-licensed under MIT and GPL version 2, because the kernel provides VLAN tags
 //! only to GPL-compatible programs.
 
-use super::super::sys::bpf;
-use super::btf;
+use super::super::bpf::{BpfMap, BpfMapKind, set_socket};
+use super::super::sys::bpf::{self, XdpProgram};
+use super::{FrontProgram, btf};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// The kernel function that returns a frame's VLAN tag if the sender left it to the interface
 /// (Linux 6.8).
@@ -64,19 +65,33 @@ pub(super) struct Attached {
 
 /// Map from queue number to AF_XDP socket, the redirect target of the program.
 pub(super) struct Sockets {
-    map: OwnedFd,
+    map: BpfMap,
 }
 
 impl Sockets {
     /// Creates a map for `queues` queues. This is the first call that fails for an unprivileged
     /// user.
     pub(super) fn new(queues: u32) -> io::Result<Sockets> {
-        let map = bpf::make_socket_map(queues)?;
+        let map = BpfMap::new(BpfMapKind::Sockets, 4, 4, queues)?;
         Ok(Sockets { map })
     }
 
     pub(super) fn set(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        bpf::set_socket(&self.map, queue, socket)
+        set_socket(&self.map, queue, socket)
+    }
+
+    /// Attaches a program of another maker, which redirects some frames to the sockets.
+    pub(super) fn attach_front(
+        &self,
+        index: u32,
+        by_driver: bool,
+        front: &dyn FrontProgram,
+    ) -> io::Result<Attached> {
+        let program = front.load(self.map.raw_fd())?;
+        Ok(Attached {
+            _link: program.attach(index, by_driver)?,
+            puts_tags_back: false,
+        })
     }
 
     /// Attaches a program that redirects each queue's frames to its socket. Frames of queues
@@ -116,7 +131,7 @@ fn is_final(error: &io::Error) -> bool {
 fn attach_one(
     index: u32,
     by_driver: bool,
-    map: &OwnedFd,
+    map: &BpfMap,
     tag_function: Option<u32>,
     fragments: bool,
 ) -> io::Result<OwnedFd> {
@@ -126,8 +141,13 @@ fn attach_one(
         flags |= DEV_BOUND_ONLY;
         bound_to = index;
     }
-    let instructions = instructions(map.as_raw_fd(), tag_function);
-    let program = bpf::load_program(&instructions, flags, bound_to)?;
+    let instructions = instructions(map.raw_fd(), tag_function);
+    let program = XdpProgram {
+        instructions: &instructions,
+        flags,
+        bound_to,
+    };
+    let program = bpf::load_program(&program, &mut [])?;
     bpf::attach_program(&program, index, by_driver)
 }
 

@@ -1,0 +1,176 @@
+//! Emission of table lookups and of the actions that they select.
+
+use bits::limbs_for;
+use ir::{ActionId, Expr, MatchKind, MatchOutcome, TableId, limbs_of};
+use support::work::checkpoint;
+
+use super::{Emitted, Emitter};
+use crate::assembler::{Alu, Label, MapName, R0, R1, R9, Size, When};
+use crate::shape::{HIT, KeyForm, LEAVES, ROW, TableShape, VALUE_HEADER};
+
+/// Row of counts of a lookup's result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) table: TableId,
+    /// Cell that holds the row plus one.
+    pub(super) cell: i16,
+}
+
+/// Action that is being emitted, and the lookup that selected it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    pub(super) action: Option<ActionId>,
+    pub(super) row: Option<Row>,
+}
+
+impl Emitter<'_> {
+    /// Applies a table: looks up the key, notes the row, and runs the action. Returns the cells of
+    /// the action's number and of the hit.
+    pub(super) fn apply(&mut self, id: TableId, outcome: MatchOutcome) -> Emitted<(i16, i16)> {
+        let program = self.program;
+        let shapes = self.shapes;
+        let table = &program.tables[id];
+        let shape = shapes.table(id)?;
+        let keys = table.keys.iter();
+        let keys = keys.filter(|key| key.match_kind != MatchKind::Selector);
+        let keys: Vec<&Expr> = keys.map(|key| &key.expr).collect();
+        let (action, hit) = (self.cells(1), self.cells(1));
+        let params = self.cells(shapes.default_limbs.max(shape.param_limbs));
+        let row = Row {
+            table: id,
+            cell: self.count_table(id),
+        };
+        let (miss, found) = (self.asm.label(), self.asm.label());
+        if shape.form == KeyForm::Empty {
+            self.asm.jump(miss);
+        } else {
+            self.key(shape, &keys)?;
+            self.look_up_from(shape, MapName::Table(id), miss);
+            self.take_value((action, hit, params), row, shape.param_limbs);
+            self.asm.jump(found);
+        }
+        self.asm.place(miss);
+        self.asm
+            .store_number(Size::Word, R9, self.memory.key, id.get() as i32);
+        self.look_up(MapName::Defaults);
+        self.take_value((action, hit, params), row, shapes.default_limbs);
+        self.asm.place(found);
+        if let Some(field) = outcome.hit {
+            self.load_memory(R0, hit);
+            self.store_field(field, 0, R0);
+        }
+        if let Some(field) = outcome.action_run {
+            self.load_memory(R0, action);
+            self.store_field(field, 0, R0);
+        }
+        let leave = format!("an entry of {} that the kernel part does not hold", table.name);
+        let leave = self.leave_label(leave);
+        self.load_memory(R0, action);
+        self.asm.set(R1, LEAVES.into());
+        self.asm.jump_if(When::Equal, R0, R1, leave);
+        self.run_actions(id, action, params, row);
+        Ok((action, hit))
+    }
+
+    fn look_up_from(&mut self, shape: &TableShape, map: MapName, miss: Label) {
+        let key = self.memory.key;
+        if shape.form == KeyForm::Prefix {
+            // The length of the prefix is before the aligned data.
+            self.memory.key = key + 4;
+        }
+        self.look_up_or(map, miss);
+        self.memory.key = key;
+    }
+
+    /// Stores the key of a table.
+    fn key(&mut self, shape: &TableShape, keys: &[&Expr]) -> Emitted {
+        let start = self.memory.key;
+        if shape.form == KeyForm::Exact {
+            let mut at = start;
+            for (key, &(_, width)) in keys.iter().zip(&shape.fields) {
+                for limb in 0..limbs_for(width) as u32 {
+                    checkpoint();
+                    self.limb(key, limb)?;
+                    self.asm.store(Size::Double, R9, at, R0);
+                    at += 8;
+                }
+                self.temporaries = 0;
+            }
+            return Ok(());
+        }
+        self.asm
+            .store_number(Size::Word, R9, start + 4, shape.data_bits() as i32);
+        let mut at = start + 8;
+        for (number, width, bytes) in shape.trie_order() {
+            checkpoint();
+            let is_prefix = shape.fields[number].0 == MatchKind::Lpm;
+            let key = keys[number];
+            if width > 64 {
+                if width % 64 != 0 {
+                    return Err(format!("a key of {width} bits beside a prefix"));
+                }
+                for limb in (0..width / 64).rev() {
+                    self.limb(key, limb)?;
+                    self.asm.network_order(R0, Size::Double);
+                    self.asm.store(Size::Double, R9, at, R0);
+                    at += 8;
+                }
+            } else {
+                // The bytes come first in network order. What follows them is overwritten.
+                self.value(key)?;
+                let used = if is_prefix { width } else { bytes * 8 };
+                self.asm.alu_number(Alu::Shl, R0, (64 - used) as i32);
+                self.asm.network_order(R0, Size::Double);
+                self.asm.store(Size::Double, R9, at, R0);
+                at += bytes as i16;
+            }
+            self.temporaries = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes action, hit, row and parameters out of the value at `R0`.
+    fn take_value(&mut self, (action, hit, params): (i16, i16, i16), row: Row, limbs: u32) {
+        self.asm.load(Size::Double, R1, R0, ROW);
+        self.asm.alu_number(Alu::Add, R1, 1);
+        self.asm.store(Size::Double, R9, row.cell, R1);
+        for limb in 0..limbs as i16 {
+            self.asm
+                .load(Size::Double, R1, R0, VALUE_HEADER as i16 + limb * 8);
+            self.asm.store(Size::Double, R9, params + limb * 8, R1);
+        }
+        self.asm.load(Size::Double, R1, R0, 0);
+        self.asm.copy(R0, R1);
+        self.asm.alu_number(Alu::Shr, R0, HIT as i32);
+        self.asm.store(Size::Double, R9, hit, R0);
+        self.asm.mask(R1, 32);
+        self.asm.store(Size::Double, R9, action, R1);
+    }
+
+    /// Runs the action of which the number is in a cell.
+    fn run_actions(&mut self, table: TableId, action: i16, params: i16, row: Row) {
+        let program = self.program;
+        let end = self.asm.label();
+        for (position, listed) in program.tables[table].actions.iter().enumerate() {
+            checkpoint();
+            let declared = &program.actions[listed.action];
+            if declared.body.is_empty() {
+                continue;
+            }
+            let next = self.asm.label();
+            self.load_memory(R0, action);
+            self.asm
+                .jump_if_number(When::Different, R0, position as i32, next);
+            let mut at = params;
+            let mut cells = Vec::new();
+            for param in &declared.params {
+                cells.push(at);
+                at += (limbs_of(param.ty) * 8) as i16;
+            }
+            self.run_action(listed.action, cells, Some(row));
+            self.asm.jump(end);
+            self.asm.place(next);
+        }
+        self.asm.place(end);
+    }
+}
