@@ -27,7 +27,7 @@ enum Tested {
     /// Refused when it was loaded.
     Refused(String),
     /// Packets that the kernel finished, and packets that left.
-    Ran(u64, u64),
+    Ran(u64, u64, Vec<String>),
 }
 
 fn run(path: &Path) -> Result<Tested, String> {
@@ -66,6 +66,7 @@ fn run(path: &Path) -> Result<Tested, String> {
         true => Ok(Tested::Ran(
             counts.in_kernel.load(Relaxed),
             counts.left.load(Relaxed),
+            counts.places().into_keys().collect(),
         )),
         false => Err(failures.join("\n")),
     }
@@ -87,8 +88,9 @@ fn every_packet_in_the_kernel_is_as_the_tests_say_or_leaves() {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             match run(&path) {
                 Ok(Tested::Refused(construct)) => println!("{name}: refused: {construct}"),
-                Ok(Tested::Ran(done, left)) => {
-                    println!("{name}: {done} in the kernel, {left} left");
+                Ok(Tested::Ran(done, left, places)) => {
+                    let places = places.join("; ");
+                    println!("{name}: {done} in the kernel, {left} left {places}");
                     whole += u32::from(left == 0 && done > 0);
                 }
                 Err(failure) => failures.push(failure),

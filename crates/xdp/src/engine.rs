@@ -1,6 +1,7 @@
 //! The engine by test runs: the kernel runs the emitted code on one frame after the other
 //! (`BPF_PROG_TEST_RUN`), without an interface. Packets that leave run on another engine.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,12 +15,9 @@ use packet::{Frame, PortId};
 use port::BpfProgram;
 use table::{CounterReading, CounterShard, EntryIdx};
 
-use crate::emit::{self, Ending, KernelCode, outcome};
+use crate::emit::{self, Ending, KernelCode, Leave, TEST_PREFIX, outcome};
 use crate::maps::{Counted, Maps};
 use crate::shape::Shapes;
-
-/// Number of bytes of the shortest frame that the kernel runs a program on.
-const MIN_FRAME: usize = 14;
 
 /// Number of bytes of the longest one: a page without headroom and the end of a buffer.
 const MAX_FRAME: usize = 3000;
@@ -31,6 +29,22 @@ pub struct RunCounts {
     pub in_kernel: AtomicU64,
     /// Packets that left the kernel part, or that it could not be given.
     pub left: AtomicU64,
+    /// Packets that left, by construct.
+    places: Mutex<BTreeMap<String, u64>>,
+}
+
+impl RunCounts {
+    /// Returns the packets that left, by the construct that the kernel part does not do.
+    pub fn places(&self) -> BTreeMap<String, u64> {
+        let places = self.places.lock();
+        places.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, leave: &Leave) {
+        let places = self.places.lock();
+        let mut places = places.unwrap_or_else(PoisonError::into_inner);
+        *places.entry(leave.construct.clone()).or_default() += 1;
+    }
 }
 
 /// Engine that runs programs in the kernel, for one packet at a time.
@@ -241,7 +255,7 @@ impl KernelFastPath {
     ) -> Option<PassOutcome> {
         let mut maps = self.run.maps();
         let state = lot.state();
-        let is_fit = (MIN_FRAME..=MAX_FRAME).contains(&frame.len())
+        let is_fit = frame.len() <= MAX_FRAME
             && maps.hold(state)
             && lot.owner.busy_ports.is_empty()
             && lot.owner.work.units() >= self.run.code.work;
@@ -249,15 +263,19 @@ impl KernelFastPath {
             return None;
         }
         maps.set_inputs(now, 0, frame.ingress.0).ok()?;
-        let (result, bytes) = self.run.program.test(frame.bytes()).ok()?;
+        let input = [&[0; TEST_PREFIX], frame.bytes()].concat();
+        let (result, bytes) = self.run.program.test(&input).ok()?;
         let (kind, number) = (u64::from(result & 7), result >> 3);
         let outcome = match kind {
             outcome::SENT => {
-                frame.assign(&bytes).ok()?;
+                frame.assign(bytes.get(TEST_PREFIX..)?).ok()?;
                 PassOutcome::Sent(PortId(number))
             }
             outcome::DROPPED => PassOutcome::Dropped(DropReason::from_index(number as usize)?),
-            _ => return None,
+            _ => {
+                self.counts.note(self.run.code.leaves.get(number as usize)?);
+                return None;
+            }
         };
         let counts = maps.read_counts(|counted| match counted {
             Counted::Row(table, entry, amounts) => {

@@ -45,6 +45,10 @@ const MAX_EMITTED: u32 = 2048;
 /// Largest offset of a byte that a parser reads.
 pub(crate) const MAX_PARSED: i32 = 0x3fff;
 
+/// Number of bytes before the frame in a test run. The kernel keeps 14 bytes of every frame, and
+/// tests have shorter ones.
+pub(crate) const TEST_PREFIX: usize = 32;
+
 /// Result of a test run: a number of three bits, then a port, a reason or a place.
 pub(crate) mod outcome {
     pub(crate) const SENT: u64 = 4;
@@ -308,8 +312,17 @@ impl<'p> Emitter<'p> {
         self.asm.load(Size::Word, R1, R6, 0);
         self.asm.load(Size::Word, R0, R6, 4);
         self.asm.alu(Alu::Sub, R0, R1);
+        self.asm.alu_number(Alu::Sub, R0, self.prefix());
         self.asm.store(Size::Double, R9, self.memory.length, R0);
         Ok(())
+    }
+
+    /// Returns the number of bytes before the frame.
+    fn prefix(&self) -> i32 {
+        match self.ending {
+            Ending::Report => TEST_PREFIX as i32,
+            Ending::Redirect { .. } => 0,
+        }
     }
 
     /// Stores the device's time. The kernel's clock is an input only as far as the mask allows.
@@ -497,7 +510,7 @@ impl<'p> Emitter<'p> {
         self.asm
             .jump_if_number(When::Above, R4, MAX_EMITTED as i32, aborted);
         self.asm.copy(R1, R6);
-        self.asm.set(R2, 0);
+        self.asm.set(R2, self.prefix() as u64);
         self.asm.copy(R3, R9);
         self.asm
             .alu_number(Alu::Add, R3, i32::from(self.memory.buffer));

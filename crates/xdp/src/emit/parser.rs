@@ -200,6 +200,7 @@ impl Emitter<'_> {
         // `struct xdp_md`: start and end of the frame.
         self.asm.load(Size::Word, R7, R6, 0);
         self.asm.load(Size::Word, R5, R6, 4);
+        self.asm.alu_number(Alu::Add, R7, self.prefix());
         self.asm.alu(Alu::Add, R7, R3);
         self.asm.copy(R2, R7);
         self.asm.alu_number(Alu::Add, R2, bytes as i32);
