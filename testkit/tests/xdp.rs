@@ -101,5 +101,8 @@ fn every_packet_in_the_kernel_is_as_the_tests_say_or_leaves() {
     });
     let (failures, whole) = checked.expect("a thread starts").join().expect("no panic");
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
-    assert!(whole >= 20, "only {whole} programs are wholly in the kernel");
+    assert!(
+        whole >= 20,
+        "only {whole} programs are wholly in the kernel"
+    );
 }

@@ -34,6 +34,7 @@ use crate::config::ConfigOption;
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
+use crate::kernel_part::{KernelPart, KernelReport};
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
@@ -284,7 +285,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         check_program(options, device.program())?;
         Ok(Some((device, handlers)))
     });
-    let (device, handlers) = match made {
+    let (mut device, handlers) = match made {
         Ok(Some(made)) => made,
         Ok(None) => return Ok(Ended::Misconfigured),
         Err(error) => {
@@ -293,6 +294,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         }
     };
     let carrying = &options.carrying;
+    let kernel = options.choice.is_xdp();
+    let kernel = kernel.then(|| KernelPart::start(&mut device)).flatten();
     let start = |address| {
         let compilations = Compilations::new(compile_pool());
         let id = options.device_id();
@@ -307,7 +310,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             cpu: options.cpu.numbers(Some(device.program().arch)),
             ports: &options.ports,
             workers: carrying.workers(),
-            engine: Arc::from(options.choice.engine()),
+            engine: Arc::from(options.choice.in_user_space().engine()),
             config: configure::device_config(&options.setup),
             compilations: &compilations,
             extensions: &[],
@@ -336,10 +339,12 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         control,
         filter: None,
         extension: None,
+        kernel,
         offload: Some(options.offload.clone()),
         changes: Some(options.changes.clone()),
     };
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, handlers);
+    let choice = options.choice.in_user_space();
+    let files = DeviceFiles::new(&options.source, &options.setup, choice, handlers);
     let reload = ReloadFiles {
         certificates,
         device: Some(files),
@@ -353,7 +358,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 /// The first error of a file, with its place.
 pub(crate) fn check(options: &Options) -> Result<(), String> {
     check_options(options)?;
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, Vec::new());
+    let choice = options.choice.in_user_space();
+    let files = DeviceFiles::new(&options.source, &options.setup, choice, Vec::new());
     check_program(options, files.read()?.device.wanted.program())
 }
 
@@ -390,7 +396,8 @@ fn device(
     options: &Options,
     found: Option<StoredDevice>,
 ) -> Result<Option<(Device, Vec<CodeText>)>, String> {
-    let (source, setup, choice) = (&options.source, &options.setup, options.choice);
+    let (source, setup) = (&options.source, &options.setup);
+    let choice = options.choice.in_user_space();
     let load = || configure::load_with_handlers(source, setup, choice, Nanos::ZERO);
     let Some(found) = found else {
         return load();
@@ -432,6 +439,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) filter: Option<MakeFilter>,
     /// Extension of the control loop.
     pub(crate) extension: Option<Box<dyn ControlExtension>>,
+    /// Part of the device in the kernel.
+    pub(crate) kernel: Option<KernelPart>,
     /// Options of the offload of flows.
     pub(crate) offload: Option<OffloadArguments>,
     /// Options of changes of its ports. Without them the ports are fixed.
@@ -613,10 +622,19 @@ impl Round {
         for spec in ports {
             configure::check_port(carried.device.program(), spec.id)?;
         }
-        let open = |spec| open(spec, options.io, options.workers());
+        let kernel = carried.kernel;
+        let open = |spec| {
+            let opened = kernel
+                .as_ref()
+                .map(|kernel| kernel.open(spec, options.workers()));
+            opened
+                .flatten()
+                .unwrap_or_else(|| open(spec, options.io, options.workers()))
+        };
         let opened: Result<Vec<OpenedPort>, String> = ports.iter().map(open).collect();
         let mut opened = opened?;
-        announce(&carried, options, &opened, is_one_of_several);
+        let status = (carried.id, &carried.what[..], ports);
+        announce(status, options, &opened, is_one_of_several);
         let mut controllers = Vec::new();
         let mut known = None;
         let (inbox, desk) = match carried.control {
@@ -660,7 +678,10 @@ impl Round {
             trace_control: None,
             inbox,
             filter: carried.filter,
-            extension: carried.extension,
+            extension: match &kernel {
+                Some(kernel) => Some(Box::new(kernel.clone())),
+                None => carried.extension,
+            },
             offload: offload.transpose()?.flatten(),
             ports: changes,
         };
@@ -677,7 +698,7 @@ impl Round {
         Ok(Round {
             forwarder,
             capture,
-            observer: Observer::new(options, tracer, desk, name),
+            observer: Observer::new(options, tracer, desk, (name, kernel)),
         })
     }
 
@@ -736,17 +757,17 @@ pub(crate) fn tell_ports(which: &str, opened: &[OpenedPort]) {
 }
 
 fn announce(
-    carried: &ForwardedFrames,
+    (id, what, ports): (u64, &str, &[PortSpec]),
     options: &DeviceProcessor,
     opened: &[OpenedPort],
     says_which: bool,
 ) {
     let which = match says_which {
-        true => format!("device {}: ", carried.id),
+        true => format!("device {id}: "),
         false => String::new(),
     };
     tell_ports(&which, opened);
-    let ports: Vec<String> = carried.ports.iter().map(PortSpec::to_string).collect();
+    let ports: Vec<String> = ports.iter().map(PortSpec::to_string).collect();
     let ports = match ports.is_empty() {
         true => "no port but the controllers'".to_owned(),
         false => ports.join(", "),
@@ -755,7 +776,6 @@ fn announce(
         1 => String::new(),
         several => format!(" with {several} workers"),
     };
-    let what = &carried.what;
     out::note(&format!(
         "{which}{what} is running on {ports}{workers}; Ctrl-C stops it"
     ));
@@ -772,6 +792,9 @@ struct Report {
     workers: Vec<WorkerReport>,
     #[serde(flatten)]
     device: DeviceReport,
+    /// Part of the device in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<KernelReport>,
 }
 
 impl Report {
@@ -784,6 +807,9 @@ impl Report {
         text.push_str(&report::text(&self.ports, &self.device));
         if self.workers.len() > 1 {
             text.push_str(&report::workers_text(&self.workers));
+        }
+        if let Some(kernel) = &self.kernel {
+            text.push_str(&kernel.text());
         }
         text
     }
@@ -802,6 +828,7 @@ struct Observer {
     desk: Option<ControllerChannel>,
     /// Device id, if there are several devices.
     id: Option<u64>,
+    kernel: Option<KernelPart>,
 }
 
 impl Observer {
@@ -809,7 +836,7 @@ impl Observer {
         options: &DeviceProcessor,
         tracer: Tracer,
         desk: Option<ControllerChannel>,
-        id: Option<u64>,
+        (id, kernel): (Option<u64>, Option<KernelPart>),
     ) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
@@ -827,6 +854,7 @@ impl Observer {
             next_report: every.unwrap_or_default(),
             desk,
             id,
+            kernel,
         }
     }
 
@@ -885,6 +913,7 @@ impl Observer {
             ports: forwarder.port_reports(),
             workers: forwarder.worker_reports(),
             device: forwarder.device_report(),
+            kernel: self.kernel.as_ref().map(KernelPart::report),
         };
         match (self.json, self.every) {
             (true, Some(_)) => out::json_line(&report),

@@ -118,6 +118,8 @@ pub enum MapName {
     Ports,
     /// From ports to interfaces, for redirection.
     Interfaces,
+    /// Ports to which packets are redirected now.
+    Directed,
     /// From queues to AF_XDP sockets.
     Sockets,
     /// Default actions of all tables.
@@ -128,10 +130,12 @@ pub enum MapName {
     Leaves,
     /// Entries of a table.
     Table(TableId),
+    /// Lists of a table's rules.
+    Rules(TableId),
+    /// The list of each table that packets search.
+    Lists,
     /// Packets and bytes of each entry of a table.
     Rows(TableId),
-    /// Direct counters of a table, if the program counts explicitly.
-    Direct(TableId),
     /// Cells of a counter.
     Counter(ExternId),
 }

@@ -262,7 +262,7 @@ impl KernelFastPath {
         if !is_fit {
             return None;
         }
-        maps.set_inputs(now, 0, frame.ingress.0).ok()?;
+        maps.set_inputs((now, 0), frame.ingress.0, true).ok()?;
         let input = [&[0; TEST_PREFIX], frame.bytes()].concat();
         let (result, bytes) = self.run.program.test(&input).ok()?;
         let (kind, number) = (u64::from(result & 7), result >> 3);

@@ -3,7 +3,7 @@
 //! **In:** a verified [`ir::Program`], the [`exec::FastPath`] of its architecture, and the
 //! [`exec::State`] that its packets read.
 //! **Out:** [`emit_program`], the instructions and the places at which packets leave; [`XdpEngine`],
-//! an [`exec::Engine`] by test runs.
+//! an [`exec::Engine`] by test runs; [`KernelPlane`], the kernel part of a running switch.
 //!
 //! Invariants:
 //! - A packet is finished in the kernel with the result that `interp` gives, or it leaves with its
@@ -24,12 +24,14 @@ mod assembler;
 mod emit;
 mod engine;
 mod maps;
+mod plane;
 mod reads;
 mod shape;
 
 pub use assembler::{Bytecode, MapName};
 pub use emit::{Ending, KernelCode, Leave};
 pub use engine::{RunCounts, XdpEngine};
+pub use plane::{KernelPlane, LATENESS, LONGEST_SLEEP, PlaneCounts, PlaneError, PortTraffic};
 pub use shape::MapShape;
 
 use exec::{FastPath, Unsupported};

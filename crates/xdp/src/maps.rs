@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
+use bits::Value;
 use exec::State;
 use ir::{ExternId, MatchKind, Program, TableId};
 use port::BpfMap;
 use support::work::checkpoint;
-use table::{ActionRef, CounterReading, Entry, EntryAction, EntryIdx, FieldMatch};
+use table::{ActionRef, CounterReading, Entry, EntryAction, EntryIdx, FieldMatch, KeyShape};
 
 use crate::assembler::MapName;
 use crate::emit::KernelCode;
-use crate::shape::{HIT, KeyForm, LEAVES, NO_ACTION, Shapes, TableShape, VALUE_HEADER, inputs};
+use crate::shape::{
+    HIT, KeyForm, LEAVES, LIST_HEADER, NO_ACTION, Shapes, TOO_LONG, TableShape, VALUE_HEADER,
+    inputs,
+};
 
 /// Packets that the kernel part has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,10 @@ pub(crate) struct Maps {
     maps: BTreeMap<MapName, BpfMap>,
     written: BTreeMap<TableId, Written>,
     defaults: BTreeMap<TableId, Vec<u8>>,
+    /// The list of a table's rules that packets search.
+    searched: BTreeMap<TableId, u32>,
+    /// Last row of a table's rules.
+    last_rows: BTreeMap<TableId, u32>,
     /// Counts as they were read last.
     counted: BTreeMap<MapName, Vec<CounterReading>>,
     /// State that the maps hold. Its entries keep their rows.
@@ -56,6 +64,8 @@ impl Maps {
             maps: BTreeMap::new(),
             written: BTreeMap::new(),
             defaults: BTreeMap::new(),
+            searched: BTreeMap::new(),
+            last_rows: BTreeMap::new(),
             counted: BTreeMap::new(),
             state: None,
         };
@@ -88,13 +98,20 @@ impl Maps {
         self.maps.get(&name).map_or(-1, BpfMap::raw_fd)
     }
 
-    /// Sets the inputs of the packets to come.
-    pub(crate) fn set_inputs(&self, offset: u64, mask: u64, ingress: u32) -> io::Result<()> {
+    /// Sets the inputs of the packets to come: what is added to the kernel's clock and its mask, the
+    /// ingress port of a test run, and whether packets are processed.
+    pub(crate) fn set_inputs(
+        &self,
+        (offset, mask): (u64, u64),
+        ingress: u32,
+        is_open: bool,
+    ) -> io::Result<()> {
         let Some(map) = self.get(MapName::Inputs) else {
             return Ok(());
         };
         let mut value = [0; inputs::BYTES];
-        for (at, number) in [offset, mask, ingress.into()].into_iter().enumerate() {
+        let words = [offset, mask, ingress.into(), is_open.into()];
+        for (at, number) in words.into_iter().enumerate() {
             value[at * 8..at * 8 + 8].copy_from_slice(&number.to_ne_bytes());
         }
         map.set(&0u32.to_ne_bytes(), &value)
@@ -108,8 +125,14 @@ impl Maps {
     }
 
     /// Returns the state that the maps hold.
-    pub(crate) fn state(&self) -> Option<&Arc<State>> {
-        self.state.as_ref()
+    pub(crate) fn state(&self) -> Option<Arc<State>> {
+        self.state.clone()
+    }
+
+    /// Returns the descriptors of all maps.
+    pub(crate) fn descriptors(&self) -> BTreeMap<MapName, i32> {
+        let maps = self.maps.iter();
+        maps.map(|(&name, map)| (name, map.raw_fd())).collect()
     }
 
     /// Makes the maps hold this state. Each entry changes at once for packets. Counts must have
@@ -147,6 +170,9 @@ impl Maps {
             map.set(&id.get().to_ne_bytes(), &default)?;
             self.defaults.insert(id, default);
         }
+        if shape.form == KeyForm::Rules {
+            return self.write_rules(id, shape, state);
+        }
         let Some(map) = self.maps.get(&MapName::Table(id)) else {
             return Ok(());
         };
@@ -167,6 +193,55 @@ impl Maps {
             }
         }
         *written = wanted;
+        Ok(())
+    }
+
+    /// Writes the list that packets do not search, and lets them search it.
+    fn write_rules(&mut self, id: TableId, shape: &TableShape, state: &State) -> io::Result<()> {
+        let (Some(table), Some(rules), Some(lists)) = (
+            state.table(id),
+            self.maps.get(&MapName::Rules(id)),
+            self.maps.get(&MapName::Lists),
+        ) else {
+            return Ok(());
+        };
+        let mut entries: Vec<(EntryIdx, &Entry)> = table.lookup.iter().collect();
+        let largest_wins = self.program.tables[id].largest_priority_wins;
+        let needs_priority = shape
+            .fields
+            .iter()
+            .any(|(kind, _)| !matches!(kind, MatchKind::Exact | MatchKind::Lpm));
+        let class = |entry: &Entry| match entry.priority {
+            _ if !needs_priority => -i64::from(KeyShape::prefix_len(&entry.matches)),
+            None => i64::MIN,
+            Some(priority) if largest_wins => -i64::from(priority),
+            Some(priority) => i64::from(priority),
+        };
+        entries.sort_by_key(|(_, entry)| (class(entry), entry.id));
+        let mut list = vec![0; (LIST_HEADER + shape.rules * shape.rule_bytes()) as usize];
+        let is_long = entries.len() > shape.rules as usize;
+        let count = if is_long {
+            TOO_LONG
+        } else {
+            entries.len() as u64
+        };
+        list[..LIST_HEADER as usize].copy_from_slice(&count.to_ne_bytes());
+        let places = list[LIST_HEADER as usize..].chunks_exact_mut(shape.rule_bytes() as usize);
+        for (place, &(idx, entry)) in places.zip(&entries) {
+            checkpoint();
+            let (matches, value) = place.split_at_mut(shape.rule_value() as usize);
+            for (limb, number) in matches.chunks_exact_mut(8).zip(rule(shape, &entry.matches)) {
+                limb.copy_from_slice(&number.to_ne_bytes());
+            }
+            value.copy_from_slice(&self.value(id, shape, state, Some((idx, entry))));
+        }
+        let searched = self.searched.get(&id).copied().unwrap_or(1);
+        let other = 1 - searched;
+        rules.set(&other.to_ne_bytes(), &list)?;
+        lists.set(&id.get().to_ne_bytes(), &u64::from(other).to_ne_bytes())?;
+        self.searched.insert(id, other);
+        let last = entries.iter().map(|(idx, _)| idx.get() + 1).max();
+        self.last_rows.insert(id, last.unwrap_or(0));
         Ok(())
     }
 
@@ -272,6 +347,7 @@ impl Maps {
     fn rows_in_use(&self, id: TableId) -> u32 {
         let written = self.written.get(&id).into_iter().flatten();
         let last = written.map(|(_, (_, row))| *row).max().unwrap_or(0);
+        let last = last.max(self.last_rows.get(&id).copied().unwrap_or(0));
         let most = self.shapes.table(id).map_or(1, TableShape::rows);
         (last + 1).min(most)
     }
@@ -327,6 +403,30 @@ fn key(shape: &TableShape, matches: &[FieldMatch]) -> Vec<u8> {
     let mut key = prefix.to_ne_bytes().to_vec();
     key.extend(data);
     key
+}
+
+/// Returns the limbs of a rule: a mask and a value for each limb of the key, or the bounds of a
+/// range.
+fn rule(shape: &TableShape, matches: &[FieldMatch]) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for (at, (&(_, width), matched)) in shape.fields.iter().zip(matches).enumerate() {
+        let sign = shape.sign_bit(at);
+        let (first, second, change) = match matched {
+            FieldMatch::Exact(value) | FieldMatch::Optional(Some(value)) => {
+                (Value::all_ones(width), value.clone(), 0)
+            }
+            FieldMatch::Lpm { value, prefix_len } => {
+                (Value::prefix_mask(*prefix_len, width), value.clone(), 0)
+            }
+            FieldMatch::Ternary { value, mask } => (mask.clone(), value.clone(), 0),
+            FieldMatch::Range { lo, hi } => (lo.clone(), hi.clone(), sign),
+            FieldMatch::Optional(None) => (Value::zero(width), Value::zero(width), 0),
+        };
+        for (first, second) in first.limbs().iter().zip(second.limbs()) {
+            numbers.extend([first ^ change, second ^ change]);
+        }
+    }
+    numbers
 }
 
 /// Shifts a big-endian number left by fewer than 8 bits.

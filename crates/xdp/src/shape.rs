@@ -2,7 +2,7 @@
 
 use bits::limbs_for;
 use exec::DropReason;
-use ir::{ExternId, ExternKind, MatchKind, Program, TableId, limbs_of};
+use ir::{ExternId, ExternKind, MatchKind, Program, ScalarTy, TableId, limbs_of};
 use port::BpfMapKind;
 
 use crate::assembler::MapName;
@@ -28,6 +28,19 @@ pub(crate) const COUNTS: u32 = 16;
 /// Largest number of entries for which a table's maps have room.
 const MAX_ENTRIES: u32 = 1 << 20;
 
+/// Largest number of rules of a list.
+const MAX_RULES: u32 = 1024;
+
+/// Number of instructions that the verifier may follow in all searches of rules. It follows each
+/// round of a loop, and at most a million instructions.
+const VERIFIED_RULES: u32 = 500_000;
+
+/// Number of bytes before the rules of a list: their number.
+pub(crate) const LIST_HEADER: u32 = 8;
+
+/// Number of rules of a list that is too long: its packets leave.
+pub(crate) const TOO_LONG: u64 = u64::MAX;
+
 /// Words of [`MapName::Inputs`].
 pub(crate) mod inputs {
     /// Number that is added to the kernel's clock.
@@ -36,8 +49,10 @@ pub(crate) mod inputs {
     pub(crate) const CLOCK_MASK: i16 = 8;
     /// Ingress port of a test run.
     pub(crate) const INGRESS_PORT: i16 = 16;
+    /// One if packets may be processed, zero if all leave.
+    pub(crate) const IS_OPEN: i16 = 24;
     /// Number of bytes.
-    pub(crate) const BYTES: usize = 24;
+    pub(crate) const BYTES: usize = 32;
 }
 
 /// Fields of a value of [`MapName::Ports`], each 64 bits.
@@ -57,6 +72,8 @@ pub(crate) enum KeyForm {
     Exact,
     /// A trie: exact fields, then one field with a prefix, each in whole bytes.
     Prefix,
+    /// A list of rules in the order of their ranks.
+    Rules,
     /// No key: only the default action runs.
     Empty,
 }
@@ -67,6 +84,10 @@ pub(crate) struct TableShape {
     pub(crate) form: KeyForm,
     /// Match kind and width of each key.
     pub(crate) fields: Vec<(MatchKind, u32)>,
+    /// Whether each key is signed.
+    pub(crate) is_signed: Vec<bool>,
+    /// Largest number of rules that are searched, for a list of rules.
+    pub(crate) rules: u32,
     /// Largest number of parameter limbs of its actions.
     pub(crate) param_limbs: u32,
     pub(crate) size: u32,
@@ -82,40 +103,48 @@ impl TableShape {
         if table.direct_meter.is_some() {
             return Err(format!("the table {name}, which has meters"));
         }
-        let fields: Vec<(MatchKind, u32)> = table
-            .keys
-            .iter()
-            .filter(|key| key.match_kind != MatchKind::Selector)
-            .map(|key| {
-                let width = key.expr.ty(program, None).map_or(0, |ty| ty.width());
-                (key.match_kind, width)
-            })
+        let matched = table.keys.iter();
+        let matched = matched.filter(|key| key.match_kind != MatchKind::Selector);
+        let types = matched.clone().map(|key| key.expr.ty(program, None));
+        let is_signed: Vec<bool> = types
+            .clone()
+            .map(|ty| ty.is_some_and(ScalarTy::is_signed))
             .collect();
+        let widths = types.map(|ty| ty.map_or(0, ScalarTy::width));
+        let fields: Vec<(MatchKind, u32)> = matched.map(|key| key.match_kind).zip(widths).collect();
         let form = match &fields[..] {
             [] => KeyForm::Empty,
             all if all.iter().all(|(kind, _)| *kind == MatchKind::Exact) => KeyForm::Exact,
             all => {
                 let prefixes = all.iter().filter(|(kind, _)| *kind == MatchKind::Lpm);
                 let others = all.iter().filter(|(kind, _)| *kind != MatchKind::Exact);
-                if prefixes.count() != 1 || others.count() != 1 {
-                    return Err(format!(
-                        "the table {name}, whose key is not exact or one prefix"
-                    ));
+                match prefixes.count() == 1 && others.count() == 1 {
+                    true => KeyForm::Prefix,
+                    false => KeyForm::Rules,
                 }
-                KeyForm::Prefix
             }
         };
         let shape = TableShape {
             form,
             fields,
+            is_signed,
+            rules: 0,
             param_limbs: most_param_limbs(program, table),
             size: table.size.clamp(1, MAX_ENTRIES),
         };
         if shape.fields.iter().any(|&(_, width)| width == 0) {
             return Err(format!("the table {name}, which has a key without bits"));
         }
+        let is_wide_range = |&(kind, width)| kind == MatchKind::Range && width > 64;
+        if shape.fields.iter().any(is_wide_range) {
+            return Err(format!(
+                "the table {name}, which has a range of more than 64 bits"
+            ));
+        }
         if shape.key_bytes() > 200 {
-            return Err(format!("the table {name}, whose key is longer than 200 bytes"));
+            return Err(format!(
+                "the table {name}, whose key is longer than 200 bytes"
+            ));
         }
         Ok(shape)
     }
@@ -125,14 +154,19 @@ impl TableShape {
         let limbs = |width: u32| limbs_for(width) as u32 * 8;
         match self.form {
             KeyForm::Empty => 4,
-            KeyForm::Exact => self.fields.iter().map(|&(_, width)| limbs(width)).sum(),
+            KeyForm::Exact | KeyForm::Rules => {
+                self.fields.iter().map(|&(_, width)| limbs(width)).sum()
+            }
             KeyForm::Prefix => 4 + self.data_bytes(),
         }
     }
 
     /// Returns the number of bytes of a trie's key without the length of the prefix.
     fn data_bytes(&self) -> u32 {
-        self.fields.iter().map(|&(_, width)| width.div_ceil(8)).sum()
+        self.fields
+            .iter()
+            .map(|&(_, width)| width.div_ceil(8))
+            .sum()
     }
 
     /// Returns the number of bits of a trie's key.
@@ -150,6 +184,26 @@ impl TableShape {
         of(false)
             .chain(of(true))
             .map(|(at, &(_, width))| (at, width, width.div_ceil(8)))
+    }
+
+    /// Returns the number of bytes of a rule: two limbs for each limb of the key (mask and value, or
+    /// the bounds of a range), then the value.
+    pub(crate) fn rule_bytes(&self) -> u32 {
+        self.rule_value() + self.value_bytes()
+    }
+
+    /// Returns the offset of the value in a rule.
+    pub(crate) fn rule_value(&self) -> u32 {
+        self.key_bytes() * 2
+    }
+
+    /// Returns the sign bit of a key with a signed range, which is inverted in keys and rules, so
+    /// that their order is unsigned. For other keys it is 0.
+    pub(crate) fn sign_bit(&self, field: usize) -> u64 {
+        match self.fields[field] {
+            (MatchKind::Range, width) if self.is_signed[field] => 1 << (width - 1),
+            _ => 0,
+        }
     }
 
     /// Returns the number of bytes of a value.
@@ -219,16 +273,28 @@ pub(crate) struct Shapes {
 impl Shapes {
     pub(crate) fn of(program: &Program) -> Shapes {
         let tables = program.tables.values();
-        let counters = program.externs.values().map(|instance| match instance.kind {
-            ExternKind::Counter { size, .. } => size,
-            _ => 0,
-        });
+        let counters = program
+            .externs
+            .values()
+            .map(|instance| match instance.kind {
+                ExternKind::Counter { size, .. } => size,
+                _ => 0,
+            });
         let limbs = tables.clone().map(|table| most_param_limbs(program, table));
-        Shapes {
+        let mut shapes = Shapes {
             default_limbs: limbs.max().unwrap_or(0),
             tables: tables.map(|table| TableShape::of(program, table)).collect(),
             counters: counters.collect(),
+        };
+        let tables = shapes.tables.iter_mut().flatten();
+        let lists = tables.filter(|table| table.form == KeyForm::Rules);
+        let mut lists: Vec<&mut TableShape> = lists.collect();
+        let share = VERIFIED_RULES / lists.len().max(1) as u32;
+        for list in &mut lists {
+            let steps = 12 + 2 * list.key_bytes();
+            list.rules = list.size.min(share / steps).clamp(1, MAX_RULES);
         }
+        shapes
     }
 
     /// Returns the shape of a table that the kernel part searches.
@@ -259,6 +325,7 @@ impl Shapes {
                 kind: BpfMapKind::DevmapHash,
                 ..MapShape::hash(4, 4, MAX_PORTS)
             },
+            MapName::Directed => MapShape::hash(4, 4, MAX_PORTS),
             MapName::Sockets => MapShape {
                 kind: BpfMapKind::Sockets,
                 ..MapShape::array(4, 1)
@@ -270,17 +337,23 @@ impl Shapes {
             ),
             MapName::Drops => MapShape::array(8, DropReason::COUNT as u32),
             MapName::Leaves => MapShape::array(8, leaves),
+            // Two lists: one that packets search, and one that is written.
+            MapName::Rules(id) => {
+                let list = table(id).map_or(0, |shape| shape.rules * shape.rule_bytes());
+                MapShape::array(LIST_HEADER + list, 2)
+            }
+            MapName::Lists => MapShape::array(8, self.tables.len() as u32),
             MapName::Table(id) => match table(id) {
                 Some(shape) => MapShape {
                     kind: match shape.form {
                         KeyForm::Prefix => BpfMapKind::LpmTrie,
-                        KeyForm::Exact | KeyForm::Empty => BpfMapKind::Hash,
+                        _ => BpfMapKind::Hash,
                     },
                     ..MapShape::hash(shape.key_bytes(), shape.value_bytes(), shape.size)
                 },
                 None => MapShape::array(8, 1),
             },
-            MapName::Rows(id) | MapName::Direct(id) => rows(id),
+            MapName::Rows(id) => rows(id),
             MapName::Counter(id) => MapShape::array(COUNTS, self.counter(id)),
         }
     }

@@ -85,9 +85,13 @@ impl BpfProgram {
         Ok((result, output))
     }
 
-    /// Attaches the program to an interface for as long as the returned descriptor is open.
-    pub(super) fn attach(&self, index: u32, by_driver: bool) -> io::Result<OwnedFd> {
-        bpf::attach_program(&self.fd, index, by_driver)
+    /// Runs the program once on a frame of at least 14 bytes, and sends the frame if the program
+    /// redirects it (Linux 5.18).
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        bpf::live_run(self.fd.as_fd(), frame)
     }
 }
 

@@ -29,7 +29,7 @@ pub use af_xdp::{AfXdpPort, FrontProgram, XdpMode};
 pub use bpf::{BpfLoadError, BpfMap, BpfMapKind, BpfProgram};
 pub use core::{Cores, pin_to_core};
 pub use datagram::bind_datagrams;
-pub use driver_selection::{OpenedPort, PortDriver, open_interface};
+pub use driver_selection::{OpenedPort, PortDriver, driver_and_sent, open_after, open_interface};
 pub use echo::EchoSocket;
 pub use keep::open_kept;
 pub use link::{Interface, interfaces};

@@ -12,7 +12,8 @@ impl Emitter<'_> {
     pub(super) fn call(&mut self, call: &Call) -> Emitted {
         match call.op {
             Op::CounterCount => self.counter_count(call)?,
-            Op::DirectCounterCount => self.direct_counter_count(call),
+            // v1model counts a hit when the table is applied, so the call has no further effect.
+            Op::DirectCounterCount => {}
             Op::VerifyChecksum => self.verify_checksum(call)?,
             Op::UpdateChecksum => self.update_checksum(call)?,
             Op::Hash | Op::HashGet => self.hash(call)?,
@@ -48,9 +49,6 @@ impl Emitter<'_> {
         self.asm.place(outside);
         Ok(())
     }
-
-    /// v1model counts a hit when the table is applied. Elsewhere, and for a miss, the call counts.
-    fn direct_counter_count(&mut self, _call: &Call) {}
 
     fn verify_checksum(&mut self, call: &Call) -> Emitted {
         let end = self.asm.label();
@@ -121,7 +119,11 @@ impl Emitter<'_> {
         for value in data {
             bits += self.ty(value)?.width();
         }
-        let padding = if pads_start { bits.wrapping_neg() % 8 } else { 0 };
+        let padding = if pads_start {
+            bits.wrapping_neg() % 8
+        } else {
+            0
+        };
         // The last word is filled with zeros.
         let total = (bits + padding).next_multiple_of(16);
         let mut left = total - padding;

@@ -76,8 +76,7 @@ impl Emitter<'_> {
             MatchNext::Always(_) => self.asm.jump(labels[0]),
             MatchNext::ByHit { .. } => {
                 self.load_memory(R0, hit);
-                self.asm
-                    .jump_if_number(When::Equal, R0, 0, labels[1]);
+                self.asm.jump_if_number(When::Equal, R0, 0, labels[1]);
                 self.asm.jump(labels[0]);
             }
             MatchNext::ByAction(_) => {
@@ -269,29 +268,19 @@ impl Emitter<'_> {
             }
             params.push(cells);
         }
-        let outer = self.site.last().copied();
-        self.run_action(action, params, outer.and_then(|site| site.row));
+        self.run_action(action, params);
         Ok(())
     }
 
-    /// Emits the body of an action with its parameters. `row` is the cell of the row of the table
-    /// that runs it.
-    pub(super) fn run_action(
-        &mut self,
-        action: ir::ActionId,
-        params: Vec<i16>,
-        row: Option<super::table::Row>,
-    ) {
+    /// Emits the body of an action with its parameters.
+    pub(super) fn run_action(&mut self, action: ir::ActionId, params: Vec<i16>) {
         let program = self.program;
         let enclosing = std::mem::take(&mut self.enclosing);
         let loc = self.loc;
         self.params.push(params);
-        self.site.push(super::table::Site {
-            action: Some(action),
-            row,
-        });
+        self.actions.push(action);
         self.body(&program.actions[action].body);
-        self.site.pop();
+        self.actions.pop();
         self.params.pop();
         self.loc = loc;
         self.enclosing = enclosing;
@@ -363,8 +352,7 @@ impl Emitter<'_> {
         }
         let above = self.asm.label();
         self.load_field(R0, stack.next_index, 0);
-        self.asm
-            .jump_if_number(When::AtLeast, R0, n as i32, above);
+        self.asm.jump_if_number(When::AtLeast, R0, n as i32, above);
         self.asm.set(R0, n.into());
         self.asm.place(above);
         self.asm.alu_number(Alu::Sub, R0, n as i32);

@@ -62,8 +62,7 @@ impl Emitter<'_> {
         self.asm.copy(R7, R9);
         self.asm.alu(Alu::Add, R7, R3);
         self.asm.alu_number(Alu::Add, R3, bytes as i32);
-        self.asm
-            .store(Size::Double, R9, self.memory.emitted, R3);
+        self.asm.store(Size::Double, R9, self.memory.emitted, R3);
         let mut at = 0;
         while at < bytes {
             let size = [8, 4, 2, 1].into_iter().find(|size| at + size <= bytes);

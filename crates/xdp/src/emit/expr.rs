@@ -9,8 +9,8 @@ use crate::assembler::{Alu, Label, R0, R1, R2, R9, Register, Size, When};
 
 impl Emitter<'_> {
     pub(super) fn ty(&self, expr: &Expr) -> Emitted<ScalarTy> {
-        let action = self.site.last().and_then(|site| site.action);
-        let action = action.and_then(|id| self.program.actions.get(id));
+        let action = self.actions.last();
+        let action = action.and_then(|&id| self.program.actions.get(id));
         let ty = expr.ty(self.program, action);
         let ty = ty.ok_or_else(|| "an expression without a type".to_owned())?;
         match ty {
@@ -198,8 +198,7 @@ impl Emitter<'_> {
             return Ok(());
         }
         let spilled = self.temporary()?;
-        self.asm
-            .store(Size::Double, R9, spilled, R0);
+        self.asm.store(Size::Double, R9, spilled, R0);
         self.limb(right, limb)?;
         self.asm.copy(R1, R0);
         self.load_memory(R0, spilled);
@@ -419,8 +418,7 @@ impl Emitter<'_> {
         let (outside, end) = (self.asm.label(), self.asm.label());
         self.address(place, outside)?;
         let offset = self.offset(place.base, limb);
-        self.asm
-            .load(Size::Double, R0, R1, offset);
+        self.asm.load(Size::Double, R0, R1, offset);
         self.asm.jump(end);
         self.asm.place(outside);
         self.asm.set(R0, 0);

@@ -9,6 +9,7 @@
 //! was received.
 
 mod call;
+mod completeness;
 mod control;
 mod deparse;
 mod expr;
@@ -22,7 +23,7 @@ use exec::{
     DropReason, FastPath, FastPathPort, FastPathStep, FastPathTest, ParserErrors, PassInput,
     Unsupported,
 };
-use ir::{Arch, ExternId, FieldId, LabelId, Layout, Loc, Program, TableId};
+use ir::{ActionId, Arch, ExternId, FieldId, LabelId, Layout, Loc, Program, TableId};
 use support::work::checkpoint;
 
 use crate::assembler::{
@@ -72,6 +73,8 @@ pub enum Ending {
     Redirect {
         /// The ingress port.
         ingress: u32,
+        /// True if the checksums of frames may be left to the interface.
+        may_be_incomplete: bool,
     },
 }
 
@@ -152,8 +155,8 @@ pub(crate) struct Emitter<'p> {
     temporaries: u32,
     /// Offset of the parameters of the action that is being emitted.
     params: Vec<Vec<i16>>,
-    /// Table of which the action is being emitted.
-    site: Vec<table::Site>,
+    /// Actions that are being emitted, the innermost one last.
+    actions: Vec<ActionId>,
     enclosing: HashMap<LabelId, Label>,
     /// Label of the end of the current block.
     block_end: Label,
@@ -239,7 +242,7 @@ impl<'p> Emitter<'p> {
             aborted,
             temporaries: 0,
             params: Vec::new(),
-            site: Vec::new(),
+            actions: Vec::new(),
             enclosing: HashMap::new(),
             block_end,
             reject,
@@ -252,7 +255,10 @@ impl<'p> Emitter<'p> {
 
     fn whole(mut self, pass: &FastPath) -> Emitted<KernelCode> {
         let (main, zero, no_memory) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.copy(R6, R1);
+        // A front program begins with the context in `R6`.
+        if self.ending == Ending::Report {
+            self.asm.copy(R6, R1);
+        }
         self.memory_of_processor(no_memory);
         self.asm.jump(zero);
         self.asm.place(main);
@@ -279,7 +285,8 @@ impl<'p> Emitter<'p> {
         self.asm.exit();
         self.asm.place(zero);
         for limb in 0..self.layout.limbs() {
-            self.asm.store_number(Size::Double, R9, (limb * 8) as i16, 0);
+            self.asm
+                .store_number(Size::Double, R9, (limb * 8) as i16, 0);
         }
         for &cell in &self.zeroed {
             self.asm.store_number(Size::Double, R9, cell, 0);
@@ -314,6 +321,10 @@ impl<'p> Emitter<'p> {
         self.asm.alu(Alu::Sub, R0, R1);
         self.asm.alu_number(Alu::Sub, R0, self.prefix());
         self.asm.store(Size::Double, R9, self.memory.length, R0);
+        let closed = self.leave_label("a program that the kernel part does not run".to_owned());
+        self.input(inputs::IS_OPEN, R1);
+        self.asm.jump_if_number(When::Equal, R1, 0, closed);
+        self.leave_if_incomplete();
         Ok(())
     }
 
@@ -416,7 +427,7 @@ impl<'p> Emitter<'p> {
                     self.input(inputs::INGRESS_PORT, R1);
                     self.asm.copy(R0, R1);
                 }
-                Ending::Redirect { ingress } => self.asm.set(R0, ingress.into()),
+                Ending::Redirect { ingress, .. } => self.asm.set(R0, ingress.into()),
             },
             PassInput::EgressPort => self.load_memory(R0, self.memory.egress),
             PassInput::ReceivedLength => self.load_memory(R0, self.memory.length),
@@ -477,10 +488,10 @@ impl<'p> Emitter<'p> {
         if self.ending == Ending::Report {
             return;
         }
-        let away = self.leave_label("a port without an XDP program".to_owned());
+        let away = self.leave_label("a port to which the kernel part does not send".to_owned());
         self.load_memory(R0, self.memory.egress);
         self.asm.store(Size::Word, R9, self.memory.key, R0);
-        self.look_up_or(MapName::Ports, away);
+        self.look_up_or(MapName::Directed, away);
     }
 
     /// Changes the frame, applies the effects, and sends the packet.
@@ -527,7 +538,7 @@ impl<'p> Emitter<'p> {
                 self.asm.alu_number(Alu::Or, R0, outcome::SENT as i32);
                 self.asm.exit();
             }
-            Ending::Redirect { ingress } => {
+            Ending::Redirect { ingress, .. } => {
                 self.count_received(ingress);
                 let past = self.asm.label();
                 self.load_memory(R0, self.memory.egress);
@@ -568,7 +579,7 @@ impl<'p> Emitter<'p> {
         let index = reason.index() as u64;
         match self.ending {
             Ending::Report => self.asm.set(R0, index << 3 | outcome::DROPPED),
-            Ending::Redirect { ingress } => {
+            Ending::Redirect { ingress, .. } => {
                 self.count_received(ingress);
                 self.count_one(MapName::Drops, index as i32);
                 self.asm.set(R0, verdict::DROP);
@@ -665,14 +676,14 @@ impl<'p> Emitter<'p> {
     fn or_leave(&mut self, part: impl FnOnce(&mut Self) -> Emitted) {
         let position = self.asm.position();
         let (leaves, pending) = (self.leaves.len(), self.pending.len());
-        let (params, site) = (self.params.len(), self.site.len());
+        let (params, actions) = (self.params.len(), self.actions.len());
         let (effects, block_end) = (self.effects.len(), self.block_end);
         if let Err(construct) = part(self) {
             self.asm.go_back(position);
             self.leaves.truncate(leaves);
             self.pending.truncate(pending);
             self.params.truncate(params);
-            self.site.truncate(site);
+            self.actions.truncate(actions);
             self.effects.truncate(effects);
             self.block_end = block_end;
             self.leave_for(construct);

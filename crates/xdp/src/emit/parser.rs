@@ -12,9 +12,7 @@ use support::work::checkpoint;
 
 use super::expr::bits_of_limb;
 use super::{Emitted, Emitter, MAX_PARSED};
-use crate::assembler::{
-    Alu, Label, R0, R1, R2, R3, R5, R6, R7, R8, R9, Register, Size, When,
-};
+use crate::assembler::{Alu, Label, R0, R1, R2, R3, R5, R6, R7, R8, R9, Register, Size, When};
 
 /// Number of times that a parser may take links back to earlier states.
 pub(super) const MAX_ROUNDS: u32 = 8;
@@ -64,7 +62,8 @@ impl Emitter<'_> {
     /// Returns the label of a state in a round.
     fn state_label(&mut self, state: StateId, round: u32, states: &mut States) -> Label {
         if round > MAX_ROUNDS {
-            return self.leave_label("more headers in a row than the kernel part parses".to_owned());
+            return self
+                .leave_label("more headers in a row than the kernel part parses".to_owned());
         }
         if let Some(&label) = states.labels.get(&(state, round)) {
             return label;
@@ -253,8 +252,7 @@ impl Emitter<'_> {
         let valid = self.offset(instance.valid, 0);
         self.asm.store_number(Size::Double, base, valid, 1);
         self.asm.alu_number(Alu::Add, R3, (bits / 8) as i32);
-        self.asm
-            .store(Size::Double, R9, self.memory.cursor, R3);
+        self.asm.store(Size::Double, R9, self.memory.cursor, R3);
         Ok(())
     }
 
@@ -318,8 +316,7 @@ impl Emitter<'_> {
         self.asm.alu(Alu::Sub, R2, R1);
         self.asm.jump_if(When::Above, R0, R2, short);
         self.asm.alu(Alu::Add, R1, R0);
-        self.asm
-            .store(Size::Double, R9, self.memory.cursor, R1);
+        self.asm.store(Size::Double, R9, self.memory.cursor, R1);
         Ok(())
     }
 

@@ -1,27 +1,12 @@
 //! Emission of table lookups and of the actions that they select.
 
 use bits::limbs_for;
-use ir::{ActionId, Expr, MatchKind, MatchOutcome, TableId, limbs_of};
+use ir::{Expr, MatchKind, MatchOutcome, TableId, limbs_of};
 use support::work::checkpoint;
 
 use super::{Emitted, Emitter};
-use crate::assembler::{Alu, Label, MapName, R0, R1, R9, Size, When};
-use crate::shape::{HIT, KeyForm, LEAVES, ROW, TableShape, VALUE_HEADER};
-
-/// Row of counts of a lookup's result.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    pub(super) table: TableId,
-    /// Cell that holds the row plus one.
-    pub(super) cell: i16,
-}
-
-/// Action that is being emitted, and the lookup that selected it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Site {
-    pub(super) action: Option<ActionId>,
-    pub(super) row: Option<Row>,
-}
+use crate::assembler::{Alu, Label, MapName, R0, R1, R2, R3, R4, R7, R8, R9, Size, When};
+use crate::shape::{HIT, KeyForm, LEAVES, LIST_HEADER, ROW, TOO_LONG, TableShape, VALUE_HEADER};
 
 impl Emitter<'_> {
     /// Applies a table: looks up the key, notes the row, and runs the action. Returns the cells of
@@ -36,16 +21,16 @@ impl Emitter<'_> {
         let keys: Vec<&Expr> = keys.map(|key| &key.expr).collect();
         let (action, hit) = (self.cells(1), self.cells(1));
         let params = self.cells(shapes.default_limbs.max(shape.param_limbs));
-        let row = Row {
-            table: id,
-            cell: self.count_table(id),
-        };
+        let row = self.count_table(id);
         let (miss, found) = (self.asm.label(), self.asm.label());
         if shape.form == KeyForm::Empty {
             self.asm.jump(miss);
         } else {
             self.key(shape, &keys)?;
-            self.look_up_from(shape, MapName::Table(id), miss);
+            match shape.form {
+                KeyForm::Rules => self.find_rule(shape, id, miss),
+                _ => self.look_up_from(shape, MapName::Table(id), miss),
+            }
             self.take_value((action, hit, params), row, shape.param_limbs);
             self.asm.jump(found);
         }
@@ -63,12 +48,15 @@ impl Emitter<'_> {
             self.load_memory(R0, action);
             self.store_field(field, 0, R0);
         }
-        let leave = format!("an entry of {} that the kernel part does not hold", table.name);
+        let leave = format!(
+            "an entry of {} that the kernel part does not hold",
+            table.name
+        );
         let leave = self.leave_label(leave);
         self.load_memory(R0, action);
         self.asm.set(R1, LEAVES.into());
         self.asm.jump_if(When::Equal, R0, R1, leave);
-        self.run_actions(id, action, params, row);
+        self.run_actions(id, action, params);
         Ok((action, hit))
     }
 
@@ -82,10 +70,71 @@ impl Emitter<'_> {
         self.memory.key = key;
     }
 
+    /// Searches the rules of a table in their order. `R0` is the address of the value of the first
+    /// one that matches. The verifier follows each round of the loop.
+    fn find_rule(&mut self, shape: &TableShape, id: TableId, miss: Label) {
+        let (next, again) = (self.asm.label(), self.asm.label());
+        let name = &self.program.tables[id].name;
+        let long = format!("the table {name}, with more rules than the kernel part searches");
+        let long = self.leave_label(long);
+        let key = self.memory.key;
+        self.memory.key = self.cells(1);
+        self.asm
+            .store_number(Size::Word, R9, self.memory.key, id.get() as i32);
+        self.look_up(MapName::Lists);
+        self.asm.load(Size::Double, R0, R0, 0);
+        self.asm.store(Size::Word, R9, self.memory.key, R0);
+        self.look_up(MapName::Rules(id));
+        self.memory.key = key;
+        self.asm.copy(R7, R0);
+        self.asm.load(Size::Double, R1, R7, 0);
+        self.asm.set(R2, TOO_LONG);
+        self.asm.jump_if(When::Equal, R1, R2, long);
+        self.asm.set(R8, 0);
+        self.asm.copy(R0, R7);
+        self.asm.alu_number(Alu::Add, R0, LIST_HEADER as i32);
+        self.asm.place(again);
+        self.asm.load(Size::Double, R1, R7, 0);
+        self.asm.jump_if(When::AtLeast, R8, R1, miss);
+        self.asm
+            .jump_if_number(When::AtLeast, R8, shape.rules as i32, miss);
+        let (mut at, mut rule) = (key, 0);
+        for (number, &(kind, width)) in shape.fields.iter().enumerate() {
+            let sign = shape.sign_bit(number);
+            for _ in 0..limbs_for(width) {
+                checkpoint();
+                self.load_memory(R1, at);
+                self.asm.load(Size::Double, R2, R0, rule);
+                self.asm.load(Size::Double, R3, R0, rule + 8);
+                if kind == MatchKind::Range {
+                    if sign != 0 {
+                        self.asm.set(R4, sign);
+                        self.asm.alu(Alu::Xor, R1, R4);
+                    }
+                    self.asm.jump_if(When::Below, R1, R2, next);
+                    self.asm.jump_if(When::Above, R1, R3, next);
+                } else {
+                    self.asm.alu(Alu::And, R1, R2);
+                    self.asm.jump_if(When::Different, R1, R3, next);
+                }
+                at += 8;
+                rule += 16;
+            }
+        }
+        let found = self.asm.label();
+        self.asm.jump(found);
+        self.asm.place(next);
+        self.asm.alu_number(Alu::Add, R8, 1);
+        self.asm.alu_number(Alu::Add, R0, shape.rule_bytes() as i32);
+        self.asm.jump(again);
+        self.asm.place(found);
+        self.asm.alu_number(Alu::Add, R0, shape.rule_value() as i32);
+    }
+
     /// Stores the key of a table.
     fn key(&mut self, shape: &TableShape, keys: &[&Expr]) -> Emitted {
         let start = self.memory.key;
-        if shape.form == KeyForm::Exact {
+        if matches!(shape.form, KeyForm::Exact | KeyForm::Rules) {
             let mut at = start;
             for (key, &(_, width)) in keys.iter().zip(&shape.fields) {
                 for limb in 0..limbs_for(width) as u32 {
@@ -130,10 +179,10 @@ impl Emitter<'_> {
     }
 
     /// Takes action, hit, row and parameters out of the value at `R0`.
-    fn take_value(&mut self, (action, hit, params): (i16, i16, i16), row: Row, limbs: u32) {
+    fn take_value(&mut self, (action, hit, params): (i16, i16, i16), row: i16, limbs: u32) {
         self.asm.load(Size::Double, R1, R0, ROW);
         self.asm.alu_number(Alu::Add, R1, 1);
-        self.asm.store(Size::Double, R9, row.cell, R1);
+        self.asm.store(Size::Double, R9, row, R1);
         for limb in 0..limbs as i16 {
             self.asm
                 .load(Size::Double, R1, R0, VALUE_HEADER as i16 + limb * 8);
@@ -148,7 +197,7 @@ impl Emitter<'_> {
     }
 
     /// Runs the action of which the number is in a cell.
-    fn run_actions(&mut self, table: TableId, action: i16, params: i16, row: Row) {
+    fn run_actions(&mut self, table: TableId, action: i16, params: i16) {
         let program = self.program;
         let end = self.asm.label();
         for (position, listed) in program.tables[table].actions.iter().enumerate() {
@@ -167,7 +216,7 @@ impl Emitter<'_> {
                 cells.push(at);
                 at += (limbs_of(param.ty) * 8) as i16;
             }
-            self.run_action(listed.action, cells, Some(row));
+            self.run_action(listed.action, cells);
             self.asm.jump(end);
             self.asm.place(next);
         }

@@ -8,7 +8,6 @@
 mod btf;
 mod program;
 
-use super::bpf::BpfProgram;
 use super::link::{self, Interface, LinkWatch};
 use super::offload::OffloadsOff;
 use super::refusal::Refusals;
@@ -66,11 +65,10 @@ pub enum XdpMode {
 /// An XDP program that runs before a port: it forwards frames by itself, and redirects those that
 /// it leaves to the port's sockets.
 pub trait FrontProgram {
-    /// Loads the program. `sockets` is the descriptor of the map from queue numbers to sockets.
-    ///
-    /// # Errors
-    /// The kernel refuses it.
-    fn load(&self, sockets: RawFd) -> io::Result<BpfProgram>;
+    /// Returns the instructions. The program's context is in register 6 when they begin. `sockets`
+    /// is the descriptor of the map from queue numbers to sockets. `may_be_incomplete` is true if
+    /// the checksums of frames may be left to the interface.
+    fn instructions(&self, sockets: RawFd, may_be_incomplete: bool) -> Vec<u64>;
 }
 
 /// A switch port on a Linux interface by AF_XDP. Needs Linux 5.9; 6.8 or later is better. While it
@@ -168,7 +166,11 @@ impl AfXdpPort {
                 sockets.set(number, queue.fd())?;
             }
             let attached = match front {
-                Some(front) => sockets.attach_front(interface.index, by_driver, front)?,
+                Some(front) => {
+                    let may_be_incomplete = VIRTUAL_DRIVERS.contains(&driver.as_str());
+                    let code = front.instructions(sockets.raw_fd(), may_be_incomplete);
+                    sockets.attach_front(interface.index, by_driver, &code)?
+                }
                 None => sockets.attach(interface.index, by_driver)?,
             };
             Ok((queues, attached))

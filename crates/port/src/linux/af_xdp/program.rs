@@ -6,9 +6,9 @@
 
 use super::super::bpf::{BpfMap, BpfMapKind, set_socket};
 use super::super::sys::bpf::{self, XdpProgram};
-use super::{FrontProgram, btf};
+use super::btf;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// The kernel function that returns a frame's VLAN tag if the sender left it to the interface
 /// (Linux 6.8).
@@ -80,18 +80,49 @@ impl Sockets {
         set_socket(&self.map, queue, socket)
     }
 
-    /// Attaches a program of another maker, which redirects some frames to the sockets.
+    /// Returns the descriptor of the map.
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.map.raw_fd()
+    }
+
+    /// Attaches a program of another maker, which redirects some frames to the sockets. Before it,
+    /// VLAN tags that are not in the frame are put back, as far as the kernel reports them.
     pub(super) fn attach_front(
         &self,
         index: u32,
         by_driver: bool,
-        front: &dyn FrontProgram,
+        code: &[u64],
     ) -> io::Result<Attached> {
-        let program = front.load(self.map.raw_fd())?;
-        Ok(Attached {
-            _link: program.attach(index, by_driver)?,
-            puts_tags_back: false,
-        })
+        let tags = btf::kernel_function(TAG_FUNCTION).filter(|_| by_driver);
+        let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for function in [tags, None] {
+            let mut instructions = start(function);
+            instructions.extend_from_slice(code);
+            let flags = if function.is_some() {
+                DEV_BOUND_ONLY
+            } else {
+                0
+            };
+            let bound_to = if function.is_some() { index } else { 0 };
+            let program = XdpProgram {
+                instructions: &instructions,
+                flags,
+                bound_to,
+            };
+            let attached = bpf::load_program(&program, &mut [])
+                .and_then(|program| bpf::attach_program(&program, index, by_driver));
+            match attached {
+                Ok(link) => {
+                    return Ok(Attached {
+                        _link: link,
+                        puts_tags_back: function.is_some(),
+                    });
+                }
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     /// Attaches a program that redirects each queue's frames to its socket. Frames of queues
@@ -163,13 +194,18 @@ fn instruction(operation: u8, to: u8, from: u8, offset: i16, number: i32) -> u64
     u64::from_ne_bytes([operation, registers, o0, o1, n0, n1, n2, n3])
 }
 
-/// Returns the complete program.
-fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
-    // The argument stays in register 6, which calls preserve.
+/// Returns the start of a program. The argument stays in register 6, which calls preserve.
+fn start(tag_function: Option<u32>) -> Vec<u64> {
     let mut program = vec![instruction(COPY, 6, 1, 0, 0)];
     if let Some(function) = tag_function {
         program.extend(put_tag_back(function as i32));
     }
+    program
+}
+
+/// Returns the complete program.
+fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
+    let mut program = start(tag_function);
     program.extend([
         instruction(LOAD_MAP, 1, MAP_DESCRIPTOR, 0, map),
         0,

@@ -179,6 +179,28 @@ pub(in crate::linux) unsafe fn lookup_first(
     }
 }
 
+/// Attributes of PROG_TEST_RUN.
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program_fd: u32,
+    result: u32,
+    input_len: u32,
+    output_len: u32,
+    input: u64,
+    output: u64,
+    repeat: u32,
+    duration: u32,
+    context_input_len: u32,
+    context_output_len: u32,
+    context_input: u64,
+    context_output: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    padding: u32,
+}
+
 /// Runs an XDP program once on `input` without an interface, and writes the frame that it leaves to
 /// `output`. Returns the program's result and the length of that frame.
 pub(in crate::linux) fn test_run(
@@ -186,40 +208,48 @@ pub(in crate::linux) fn test_run(
     input: &[u8],
     output: &mut [u8],
 ) -> io::Result<(u32, usize)> {
-    #[repr(C)]
-    struct Attributes {
-        program_fd: u32,
-        result: u32,
-        input_len: u32,
-        output_len: u32,
-        input: u64,
-        output: u64,
-        repeat: u32,
-        duration: u32,
-    }
-    let mut attributes = Attributes {
+    let mut attributes = TestRun {
         program_fd: program.as_raw_fd() as u32,
-        result: 0,
         input_len: input.len() as u32,
         output_len: output.len() as u32,
         input: input.as_ptr() as u64,
         output: output.as_mut_ptr() as u64,
         repeat: 1,
-        duration: 0,
+        ..TestRun::default()
     };
-    let pointer = &raw mut attributes;
-    // SAFETY: these are the first attributes of PROG_TEST_RUN, which the kernel also writes. It
-    // reads and writes the slices within their lengths.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            PROG_TEST_RUN,
-            pointer,
-            size_of::<Attributes>(),
-        )
-    };
-    super::check(result as c_int)?;
+    // SAFETY: `output` is a slice that outlives the call, and its length is given.
+    unsafe { run(&mut attributes) }?;
     Ok((attributes.result, attributes.output_len as usize))
+}
+
+/// Runs an XDP program once on `input`, and does what it says: the frame is sent, if the program
+/// redirects it (Linux 5.18).
+pub(in crate::linux) fn live_run(program: BorrowedFd<'_>, input: &[u8]) -> io::Result<()> {
+    const LIVE_FRAMES: u32 = 1 << 1;
+    let mut attributes = TestRun {
+        program_fd: program.as_raw_fd() as u32,
+        input_len: input.len() as u32,
+        input: input.as_ptr() as u64,
+        repeat: 1,
+        batch_size: 1,
+        flags: LIVE_FRAMES,
+        ..TestRun::default()
+    };
+    // SAFETY: the kernel writes no output.
+    unsafe { run(&mut attributes) }
+}
+
+/// Makes the call.
+///
+/// # Safety
+/// The pointers must be to memory of the given lengths that outlives the call.
+unsafe fn run(attributes: &mut TestRun) -> io::Result<()> {
+    let pointer = &raw mut *attributes;
+    // SAFETY: these are the attributes of PROG_TEST_RUN, which the kernel also writes. The caller
+    // guarantees the rest.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, pointer, size_of::<TestRun>()) };
+    super::check(result as c_int).map(drop)
 }
 
 /// Program to load.
