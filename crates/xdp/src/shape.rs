@@ -135,10 +135,10 @@ impl TableShape {
         if shape.fields.iter().any(|&(_, width)| width == 0) {
             return Err(format!("the table {name}, which has a key without bits"));
         }
-        let is_wide_range = |&(kind, width)| kind == MatchKind::Range && width > 64;
+        let is_wide_range = |&(kind, width)| kind == MatchKind::Range && width > 63;
         if shape.fields.iter().any(is_wide_range) {
             return Err(format!(
-                "the table {name}, which has a range of more than 64 bits"
+                "the table {name}, which has a range of more than 63 bits"
             ));
         }
         if shape.key_bytes() > 200 {

@@ -5,7 +5,7 @@ use ir::{Expr, MatchKind, MatchOutcome, TableId, limbs_of};
 use support::work::checkpoint;
 
 use super::{Emitted, Emitter};
-use crate::assembler::{Alu, Label, MapName, R0, R1, R2, R3, R4, R7, R8, R9, Size, When};
+use crate::assembler::{Alu, Label, MapName, R0, R1, R2, R3, R4, R5, R7, R8, R9, Size, When};
 use crate::shape::{HIT, KeyForm, LEAVES, LIST_HEADER, ROW, TOO_LONG, TableShape, VALUE_HEADER};
 
 impl Emitter<'_> {
@@ -73,7 +73,7 @@ impl Emitter<'_> {
     /// Searches the rules of a table in their order. `R0` is the address of the value of the first
     /// one that matches. The verifier follows each round of the loop.
     fn find_rule(&mut self, shape: &TableShape, id: TableId, miss: Label) {
-        let (next, again) = (self.asm.label(), self.asm.label());
+        let (found, again) = (self.asm.label(), self.asm.label());
         let name = &self.program.tables[id].name;
         let long = format!("the table {name}, with more rules than the kernel part searches");
         let long = self.leave_label(long);
@@ -93,11 +93,17 @@ impl Emitter<'_> {
         self.asm.set(R8, 0);
         self.asm.copy(R0, R7);
         self.asm.alu_number(Alu::Add, R0, LIST_HEADER as i32);
+        // The verifier follows what comes after a jump first. The jumps are such that it then has
+        // to remember few other ways at a time.
+        let more = self.asm.label();
         self.asm.place(again);
-        self.asm.load(Size::Double, R1, R7, 0);
-        self.asm.jump_if(When::AtLeast, R8, R1, miss);
         self.asm
             .jump_if_number(When::AtLeast, R8, shape.rules as i32, miss);
+        self.asm.load(Size::Double, R1, R7, 0);
+        self.asm.jump_if(When::Below, R8, R1, more);
+        self.asm.jump(miss);
+        self.asm.place(more);
+        self.asm.set(R5, 0);
         let (mut at, mut rule) = (key, 0);
         for (number, &(kind, width)) in shape.fields.iter().enumerate() {
             let sign = shape.sign_bit(number);
@@ -106,22 +112,20 @@ impl Emitter<'_> {
                 self.load_memory(R1, at);
                 self.asm.load(Size::Double, R2, R0, rule);
                 self.asm.load(Size::Double, R3, R0, rule + 8);
-                if kind == MatchKind::Range {
-                    if sign != 0 {
-                        self.asm.set(R4, sign);
-                        self.asm.alu(Alu::Xor, R1, R4);
+                match kind {
+                    MatchKind::Range => self.difference_of_range(sign),
+                    _ => {
+                        self.asm.alu(Alu::And, R1, R2);
+                        self.asm.alu(Alu::Xor, R1, R3);
                     }
-                    self.asm.jump_if(When::Below, R1, R2, next);
-                    self.asm.jump_if(When::Above, R1, R3, next);
-                } else {
-                    self.asm.alu(Alu::And, R1, R2);
-                    self.asm.jump_if(When::Different, R1, R3, next);
                 }
+                self.asm.alu(Alu::Or, R5, R1);
                 at += 8;
                 rule += 16;
             }
         }
-        let found = self.asm.label();
+        let next = self.asm.label();
+        self.asm.jump_if_number(When::Different, R5, 0, next);
         self.asm.jump(found);
         self.asm.place(next);
         self.asm.alu_number(Alu::Add, R8, 1);
@@ -129,6 +133,19 @@ impl Emitter<'_> {
         self.asm.jump(again);
         self.asm.place(found);
         self.asm.alu_number(Alu::Add, R0, shape.rule_value() as i32);
+    }
+
+    /// Sets `R1` to zero if it is from `R2` to `R3`, and to another number if it is not. All are of
+    /// at most 63 bits.
+    fn difference_of_range(&mut self, sign: u64) {
+        if sign != 0 {
+            self.asm.set(R4, sign);
+            self.asm.alu(Alu::Xor, R1, R4);
+        }
+        self.asm.alu(Alu::Sub, R3, R1);
+        self.asm.alu(Alu::Sub, R1, R2);
+        self.asm.alu(Alu::Or, R1, R3);
+        self.asm.alu_number(Alu::Shr, R1, 63);
     }
 
     /// Stores the key of a table.
