@@ -1,5 +1,5 @@
-//! The kernel part of `polyplane run --engine xdp`: its start, its place in the control loop, and its
-//! report.
+//! The kernel part of `polyplane run --engine xdp`: its start, its place in the control loop, and
+//! its report.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use port::{OpenedPort, PortSpec, PortTarget};
 use runtime::ControlExtension;
 use serde::Serialize;
 use switch::Device;
-use xdp::{KernelPlane, LATENESS, LONGEST_SLEEP, Leave};
+use xdp::{KernelPlane, LATENESS, Leave, MAX_SLEEP};
 
 use crate::amount;
 use crate::out;
@@ -106,7 +106,7 @@ impl ControlExtension for KernelPart {
     }
 
     fn longest_sleep(&self) -> Duration {
-        LONGEST_SLEEP
+        MAX_SLEEP
     }
 
     fn finish(&mut self, device: &mut Device) {
@@ -126,7 +126,7 @@ pub(crate) fn lines(program: &ir::Program, leaves: &[Leave]) -> Vec<String> {
     leaves.iter().map(line).collect()
 }
 
-/// What the kernel has done.
+/// Counts of the kernel part.
 #[derive(Serialize)]
 pub(crate) struct KernelReport {
     instructions: usize,

@@ -39,10 +39,10 @@ impl FrontProgram for Pass {
 
 /// Two hosts, and the namespace of the switch between them.
 struct Network {
+    /// Ports that make the hosts' interfaces poll. They are closed before the interfaces go.
+    _polling: Vec<AfXdpPort>,
     switch: Netns,
     hosts: Vec<Netns>,
-    /// What makes the hosts' interfaces poll.
-    _polling: Vec<AfXdpPort>,
 }
 
 impl Network {
@@ -86,9 +86,9 @@ impl Network {
             }
         }
         Some(Network {
+            _polling: polling,
             switch,
             hosts,
-            _polling: polling,
         })
     }
 
@@ -169,17 +169,26 @@ fn finish(running: Running) -> serde_json::Value {
     said.json()
 }
 
-/// Returns the packets of the direct counters of routes, as P4Runtime reads them.
-fn route_hits(network: &Network, address: &str) -> u64 {
+/// Runs a command of `polyplane ctl` on the switch. Returns its output.
+fn ctl(network: &Network, address: &str, arguments: &[&str]) -> String {
     let mut command = polyplane();
-    command.args(["ctl", "--json", "--addr", address, "counters"]);
-    command.arg("RouterIngress.route_hits");
+    command.args(["ctl", "--addr", address]).args(arguments);
     let output = network.switch.run(|| command.output().unwrap()).unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}{error}");
+    text
+}
+
+/// Returns the packets of the direct counters of routes, as P4Runtime reads them.
+fn route_hits(network: &Network, address: &str) -> u64 {
+    let text = ctl(
+        network,
+        address,
+        &["--json", "counters", "RouterIngress.route_hits"],
+    );
     let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
     let packets = lines.map(|line| line.unwrap()["packets"].as_u64().unwrap_or(0));
-    assert!(output.status.success(), "{text}{error}");
     packets.sum()
 }
 
@@ -244,4 +253,20 @@ fn hosts_that_do_not_poll_are_connected_by_af_xdp_and_a_line_says_so() {
     let left = kernel["left"].as_array().unwrap().iter();
     let left: u64 = left.map(|place| number(&place["packets"])).sum();
     assert!(left >= 40, "{kernel}");
+}
+
+#[test]
+fn places_at_which_packets_leave_are_known_without_rights() {
+    let said = lab::said(&["check", &example("router/router.p4"), "--engine", "xdp"]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let leaves = said
+        .out
+        .lines()
+        .filter(|line| line.starts_with("leaves the kernel: "));
+    let varbit = |line: &str| line.contains("router.p4:") && line.contains("variable length");
+    assert!(leaves.clone().any(varbit), "{}", said.out);
+    let psa = example("psa_router/psa_router.p4");
+    let said = lab::said(&["check", &psa, "--engine", "xdp"]);
+    assert_eq!(said.status, Some(1), "{}", said.out);
+    assert!(said.out.contains("in the kernel: nothing"), "{}", said.out);
 }

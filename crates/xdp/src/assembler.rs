@@ -112,7 +112,7 @@ pub(crate) enum Helper {
 pub enum MapName {
     /// The memory of the packet that a processor works on.
     Scratch,
-    /// What the program gets from outside: time and ingress port.
+    /// Inputs from outside: time and ingress port.
     Inputs,
     /// Ports with what the kernel part has received and sent there.
     Ports,

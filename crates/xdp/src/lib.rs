@@ -2,8 +2,9 @@
 //!
 //! **In:** a verified [`ir::Program`], the [`exec::FastPath`] of its architecture, and the
 //! [`exec::State`] that its packets read.
-//! **Out:** [`emit_program`], the instructions and the places at which packets leave; [`XdpEngine`],
-//! an [`exec::Engine`] by test runs; [`KernelPlane`], the kernel part of a running switch.
+//! **Out:** [`emit_program`], the instructions and the places at which packets leave;
+//! [`XdpEngine`], an [`exec::Engine`] by test runs; [`KernelPlane`], the kernel part of a running
+//! switch.
 //!
 //! Invariants:
 //! - A packet is finished in the kernel with the result that `interp` gives, or it leaves with its
@@ -31,7 +32,7 @@ mod shape;
 pub use assembler::{Bytecode, MapName};
 pub use emit::{Ending, KernelCode, Leave};
 pub use engine::{RunCounts, XdpEngine};
-pub use plane::{KernelPlane, LATENESS, LONGEST_SLEEP, PlaneCounts, PlaneError, PortTraffic};
+pub use plane::{KernelPlane, LATENESS, MAX_SLEEP, PlaneCounts, PlaneError, PortTraffic};
 pub use shape::MapShape;
 
 use exec::{FastPath, Unsupported};

@@ -98,8 +98,8 @@ impl Maps {
         self.maps.get(&name).map_or(-1, BpfMap::raw_fd)
     }
 
-    /// Sets the inputs of the packets to come: what is added to the kernel's clock and its mask, the
-    /// ingress port of a test run, and whether packets are processed.
+    /// Sets the inputs of the packets to come: the number that is added to the kernel's clock and
+    /// the clock's mask, the ingress port of a test run, and whether packets are processed.
     pub(crate) fn set_inputs(
         &self,
         (offset, mask): (u64, u64),

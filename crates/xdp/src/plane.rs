@@ -482,8 +482,8 @@ fn kernel_time() -> io::Result<u64> {
     Ok(word(&time.unwrap_or_default(), 0))
 }
 
-/// Returns true if frames that are redirected to an interface are sent. Some drivers drop them and
-/// tell nobody, so a frame is sent to try it. Its EtherType is that of local experiments.
+/// Returns true if frames that are redirected to an interface are sent. Some drivers drop them
+/// without a count, so frames are sent to try it. Their EtherType is that of local experiments.
 fn delivers(id: PortId, name: &str, interfaces: Option<&BpfMap>) -> bool {
     let Ok((driver, before)) = port::driver_and_sent(name) else {
         return true;
@@ -520,7 +520,7 @@ fn delivers(id: PortId, name: &str, interfaces: Option<&BpfMap>) -> bool {
 }
 
 /// Longest time between two turns.
-pub const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+pub const MAX_SLEEP: Duration = Duration::from_millis(10);
 
 /// Time by which the counts of the kernel part may be late.
 pub const LATENESS: Nanos = Nanos::from_millis(100);

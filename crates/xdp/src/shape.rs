@@ -84,7 +84,7 @@ pub(crate) struct TableShape {
     pub(crate) form: KeyForm,
     /// Match kind and width of each key.
     pub(crate) fields: Vec<(MatchKind, u32)>,
-    /// Whether each key is signed.
+    /// True for each key that is signed.
     pub(crate) is_signed: Vec<bool>,
     /// Largest number of rules that are searched, for a list of rules.
     pub(crate) rules: u32,
@@ -186,8 +186,8 @@ impl TableShape {
             .map(|(at, &(_, width))| (at, width, width.div_ceil(8)))
     }
 
-    /// Returns the number of bytes of a rule: two limbs for each limb of the key (mask and value, or
-    /// the bounds of a range), then the value.
+    /// Returns the number of bytes of a rule: two limbs for each limb of the key (mask and value,
+    /// or the bounds of a range), then the value.
     pub(crate) fn rule_bytes(&self) -> u32 {
         self.rule_value() + self.value_bytes()
     }

@@ -85,44 +85,29 @@ impl Sockets {
         self.map.raw_fd()
     }
 
-    /// Attaches a program of another maker, which redirects some frames to the sockets. Before it,
-    /// VLAN tags that are not in the frame are put back, as far as the kernel reports them.
+    /// Attaches a program of another maker, which redirects some frames to the sockets.
+    ///
+    /// It is never bound to the interface, and so cannot ask for VLAN tags that are not in the
+    /// frame. Linux (6.18) keeps the address of a bound program from before its verification, which
+    /// moves a program of more than a page; it crashes when the interface is removed.
     pub(super) fn attach_front(
         &self,
         index: u32,
         by_driver: bool,
         code: &[u64],
     ) -> io::Result<Attached> {
-        let tags = btf::kernel_function(TAG_FUNCTION).filter(|_| by_driver);
-        let mut last = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        for function in [tags, None] {
-            let mut instructions = start(function);
-            instructions.extend_from_slice(code);
-            let flags = if function.is_some() {
-                DEV_BOUND_ONLY
-            } else {
-                0
-            };
-            let bound_to = if function.is_some() { index } else { 0 };
-            let program = XdpProgram {
-                instructions: &instructions,
-                flags,
-                bound_to,
-            };
-            let attached = bpf::load_program(&program, &mut [])
-                .and_then(|program| bpf::attach_program(&program, index, by_driver));
-            match attached {
-                Ok(link) => {
-                    return Ok(Attached {
-                        _link: link,
-                        puts_tags_back: function.is_some(),
-                    });
-                }
-                Err(error) if is_final(&error) => return Err(error),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let mut instructions = start(None);
+        instructions.extend_from_slice(code);
+        let program = XdpProgram {
+            instructions: &instructions,
+            flags: 0,
+            bound_to: 0,
+        };
+        let program = bpf::load_program(&program, &mut [])?;
+        Ok(Attached {
+            _link: bpf::attach_program(&program, index, by_driver)?,
+            puts_tags_back: false,
+        })
     }
 
     /// Attaches a program that redirects each queue's frames to its socket. Frames of queues
