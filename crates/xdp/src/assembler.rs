@@ -322,7 +322,7 @@ impl Assembler {
         if width >= 64 {
             return;
         }
-        if width < 32 {
+        if width < 31 {
             return self.alu_number(Alu::And, to, (1i32 << width) - 1);
         }
         let unused = 64 - width as i32;
@@ -478,6 +478,27 @@ mod tests {
         let linked: Vec<[u8; 8]> = linked.iter().map(|word| word.to_ne_bytes()).collect();
         assert_eq!(linked[0], [0x18, 0x13, 0, 0, 77, 0, 0, 0]);
         assert_eq!(linked[3], [0, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f]);
+    }
+
+    #[test]
+    fn masks_of_all_widths_are_instructions_with_numbers_that_stay_positive() {
+        for width in 1..=64 {
+            let mut asm = Assembler::default();
+            asm.mask(R0, width);
+            asm.exit();
+            let code = asm.finish().expect("it is complete");
+            let expected = match width {
+                1..=30 => 2,
+                64 => 1,
+                _ => 3,
+            };
+            assert_eq!(code.len(), expected, "{width} bits");
+            if width < 31 {
+                let [.., n0, n1, n2, n3] = bytes(&code)[0];
+                let number = i32::from_ne_bytes([n0, n1, n2, n3]);
+                assert_eq!(number as u64, bits::one::mask(width));
+            }
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Emitter<'_> {
         if bytes > MAX_EMITTED {
             return Err("so long a header".to_owned());
         }
-        let long = self.leave_label("more than 2 KiB of headers".to_owned());
+        let long = self.general_leave("more than 2 KiB of headers");
         self.load_memory(R3, self.memory.emitted);
         let room = (MAX_EMITTED - bytes) as i32;
         self.asm.jump_if_number(When::Above, R3, room, long);

@@ -663,6 +663,14 @@ impl<'p> Emitter<'p> {
         self.asm.jump(self.leave);
     }
 
+    /// Returns a label at which packets leave for a reason that is no construct of the program.
+    fn general_leave(&mut self, reason: &str) -> Label {
+        let loc = self.loc.take();
+        let label = self.leave_label(reason.to_owned());
+        self.loc = loc;
+        label
+    }
+
     /// Returns a label at which packets leave.
     fn leave_label(&mut self, construct: String) -> Label {
         let label = self.asm.label();

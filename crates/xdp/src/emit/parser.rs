@@ -194,7 +194,7 @@ impl Emitter<'_> {
     /// the frame. Else jumps to `short`.
     fn bytes_at_cursor(&mut self, bytes: u32, short: Label) {
         self.load_memory(R3, self.memory.cursor);
-        let far = self.leave_label("headers of more than 16,383 bytes".to_owned());
+        let far = self.general_leave("headers of more than 16,383 bytes");
         self.asm.jump_if_number(When::Above, R3, MAX_PARSED, far);
         // `struct xdp_md`: start and end of the frame.
         self.asm.load(Size::Word, R7, R6, 0);

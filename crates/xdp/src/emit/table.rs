@@ -48,16 +48,24 @@ impl Emitter<'_> {
             self.load_memory(R0, action);
             self.store_field(field, 0, R0);
         }
-        let leave = format!(
-            "an entry of {} that the kernel part does not hold",
-            table.name
-        );
-        let leave = self.leave_label(leave);
-        self.load_memory(R0, action);
-        self.asm.set(R1, LEAVES.into());
-        self.asm.jump_if(When::Equal, R0, R1, leave);
+        if self.has_groups(table) {
+            let leave = format!("an entry of {} that refers to a group", table.name);
+            let leave = self.leave_label(leave);
+            self.load_memory(R0, action);
+            self.asm.set(R1, LEAVES.into());
+            self.asm.jump_if(When::Equal, R0, R1, leave);
+        }
         self.run_actions(id, action, params);
         Ok((action, hit))
+    }
+
+    /// Returns true if entries of a table may refer to groups.
+    fn has_groups(&self, table: &ir::Table) -> bool {
+        let profile = table.implementation;
+        let profile = profile.and_then(|id| self.program.externs.get(id));
+        let is_selector =
+            |profile: &ir::Extern| matches!(profile.kind, ir::ExternKind::ActionSelector { .. });
+        profile.is_some_and(is_selector)
     }
 
     fn look_up_from(&mut self, shape: &TableShape, map: MapName, miss: Label) {
