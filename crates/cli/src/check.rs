@@ -1,13 +1,13 @@
 //! `polyplane check`: reports the errors and warnings of a program.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use driver::CheckedProgram;
 use foreign::{CodeDiagnostic, Severity};
 use serde::Serialize;
 
 use crate::args::{Format, Source};
-use crate::{Ended, compile, handlers, out};
+use crate::{Ended, amount, compile, handlers, kernel_part, out};
 
 #[derive(Args)]
 #[command(
@@ -19,10 +19,52 @@ pub(crate) struct Options {
     /// Output format of diagnostics.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Also say which packets would leave the kernel with this engine, and at which lines.
+    #[arg(long, value_name = "NAME", value_enum)]
+    engine: Option<CheckedEngine>,
+}
+
+/// Engine that does not run every program wholly.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CheckedEngine {
+    /// The kernel, by XDP (docs/reference/xdp.md).
+    Xdp,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Ended, String> {
-    told(&options.source, options.format)
+    if options.engine.is_some() && options.format == Format::Json {
+        return Err("--engine goes with --format text only".to_owned());
+    }
+    let ended = told(&options.source, options.format)?;
+    if ended != Ended::Well || options.engine != Some(CheckedEngine::Xdp) {
+        return Ok(ended);
+    }
+    match compile::compile(&options.source) {
+        Some(program) => Ok(in_kernel(&program)),
+        None => Ok(Ended::WithErrors),
+    }
+}
+
+/// Says what of a program would run in the kernel.
+fn in_kernel(program: &ir::Program) -> Ended {
+    let unsupported = |construct: &str| {
+        out::line(&format!("in the kernel: nothing, because of {construct}"));
+        Ended::WithErrors
+    };
+    let Some(pass) = switch::fast_path(program) else {
+        return unsupported("the architecture of the program");
+    };
+    match xdp::emit_program(program, &pass) {
+        Err(error) => unsupported(&error.construct),
+        Ok(code) => {
+            let count = amount::count(code.code.len() as u64, "instruction");
+            out::line(&format!("in the kernel: {count}"));
+            for line in kernel_part::lines(program, &code.leaves) {
+                out::line(&format!("leaves the kernel: {line}"));
+            }
+            Ended::Well
+        }
+    }
 }
 
 /// Reports the diagnostics of a program, or of a chain and each of its programs.

@@ -25,6 +25,7 @@ mod fabric;
 mod host;
 mod http;
 mod hypervisor;
+mod kernel_part;
 mod listen;
 mod nanopu;
 mod offload;

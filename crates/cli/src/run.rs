@@ -35,6 +35,7 @@ use crate::config::{ConfigOption, ConfigWatch};
 use crate::control::{self, Cpu};
 use crate::engine::Choice;
 use crate::handlers::engine_with;
+use crate::kernel_part::{KernelPart, KernelReport};
 use crate::listen::Guard;
 use crate::live::LiveLine;
 use crate::log::{self, Verbosity};
@@ -289,7 +290,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         check_program(options, device.program())?;
         Ok(Some((device, handlers)))
     });
-    let (device, handlers) = match made {
+    let (mut device, handlers) = match made {
         Ok(Some(made)) => made,
         Ok(None) => return Ok(Ended::Misconfigured),
         Err(error) => {
@@ -298,6 +299,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         }
     };
     let carrying = &options.carrying;
+    let kernel = options.choice.is_xdp();
+    let kernel = kernel.then(|| KernelPart::start(&mut device)).flatten();
     let start = |address| {
         let compilations = Compilations::new(compile_pool());
         let id = options.device_id();
@@ -312,7 +315,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
             cpu: options.cpu.numbers(Some(device.program().arch)),
             ports: &options.ports,
             workers: carrying.workers(),
-            engine: Arc::from(options.choice.engine()),
+            engine: Arc::from(options.choice.in_user_space().engine()),
             config: configure::device_config(&options.setup),
             compilations: &compilations,
             extensions: &[],
@@ -341,10 +344,12 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         control,
         filter: None,
         extension: None,
+        kernel,
         offload: Some(options.offload.clone()),
         changes: Some(options.changes.clone()),
     };
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, handlers);
+    let choice = options.choice.in_user_space();
+    let files = DeviceFiles::new(&options.source, &options.setup, choice, handlers);
     let reload = ReloadFiles {
         certificates,
         device: Some(files),
@@ -360,7 +365,8 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
 pub(crate) fn check(options: &Options) -> Result<(), String> {
     check_options(options)?;
     warn_of_missing(&options.ports);
-    let files = DeviceFiles::new(&options.source, &options.setup, options.choice, Vec::new());
+    let choice = options.choice.in_user_space();
+    let files = DeviceFiles::new(&options.source, &options.setup, choice, Vec::new());
     check_program(options, files.read()?.device.wanted.program())
 }
 
@@ -397,7 +403,8 @@ fn device(
     options: &Options,
     found: Option<StoredDevice>,
 ) -> Result<Option<(Device, Vec<CodeText>)>, String> {
-    let (source, setup, choice) = (&options.source, &options.setup, options.choice);
+    let (source, setup) = (&options.source, &options.setup);
+    let choice = options.choice.in_user_space();
     let load = || configure::load_with_handlers(source, setup, choice, Nanos::ZERO);
     let Some(found) = found else {
         return load();
@@ -439,6 +446,8 @@ pub(crate) struct ForwardedFrames {
     pub(crate) filter: Option<MakeFilter>,
     /// Extension of the control loop.
     pub(crate) extension: Option<Box<dyn ControlExtension>>,
+    /// Part of the device in the kernel.
+    pub(crate) kernel: Option<KernelPart>,
     /// Options of the offload of flows.
     pub(crate) offload: Option<OffloadArguments>,
     /// Options of changes of its ports. Without them the ports are fixed.
@@ -622,14 +631,17 @@ impl Round {
         for spec in ports {
             configure::check_port(carried.device.program(), spec.id)?;
         }
+        let kernel = carried.kernel;
         let opening = PortOpening {
             io: options.io,
             missing: options.missing_ports,
             workers: options.workers(),
             needs_one: carried.control.is_none(),
+            kernel: kernel.as_ref(),
         };
         let mut opened = open_all(ports, &opening)?;
-        announce(&carried, options, &opened, is_one_of_several);
+        let status = (carried.id, &carried.what[..], ports);
+        announce(status, options, &opened, is_one_of_several);
         let mut controllers = Vec::new();
         let mut known = None;
         let (inbox, desk) = match carried.control {
@@ -674,7 +686,10 @@ impl Round {
             trace_control: None,
             inbox,
             filter: carried.filter,
-            extension: carried.extension,
+            extension: match &kernel {
+                Some(kernel) => Some(Box::new(kernel.clone())),
+                None => carried.extension,
+            },
             offload: offload.transpose()?.flatten(),
             ports: changes,
         };
@@ -691,7 +706,7 @@ impl Round {
         Ok(Round {
             forwarder,
             capture,
-            observer: Observer::new(options, tracer, desk, name),
+            observer: Observer::new(options, tracer, desk, (name, kernel)),
         })
     }
 
@@ -731,17 +746,17 @@ impl Round {
 }
 
 fn announce(
-    carried: &ForwardedFrames,
+    (id, what, ports): (u64, &str, &[PortSpec]),
     options: &DeviceProcessor,
     opened: &[OpenedPort],
     says_which: bool,
 ) {
     let which = match says_which {
-        true => format!("device {}: ", carried.id),
+        true => format!("device {id}: "),
         false => String::new(),
     };
     tell_ports(&which, opened);
-    let ports: Vec<String> = carried.ports.iter().map(PortSpec::to_string).collect();
+    let ports: Vec<String> = ports.iter().map(PortSpec::to_string).collect();
     let ports = match ports.is_empty() {
         true => "no port but the controllers'".to_owned(),
         false => ports.join(", "),
@@ -750,7 +765,6 @@ fn announce(
         1 => String::new(),
         several => format!(" with {several} workers"),
     };
-    let what = &carried.what;
     out::note(&format!(
         "{which}{what} is running on {ports}{workers}; Ctrl-C stops it"
     ));
@@ -767,6 +781,9 @@ struct Report {
     workers: Vec<WorkerReport>,
     #[serde(flatten)]
     device: DeviceReport,
+    /// Part of the device in the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<KernelReport>,
 }
 
 impl Report {
@@ -779,6 +796,9 @@ impl Report {
         text.push_str(&report::text(&self.ports, &self.device));
         if self.workers.len() > 1 {
             text.push_str(&report::workers_text(&self.workers));
+        }
+        if let Some(kernel) = &self.kernel {
+            text.push_str(&kernel.text());
         }
         text
     }
@@ -797,6 +817,7 @@ struct Observer {
     desk: Option<ControllerChannel>,
     /// Device id, if there are several devices.
     id: Option<u64>,
+    kernel: Option<KernelPart>,
 }
 
 impl Observer {
@@ -804,7 +825,7 @@ impl Observer {
         options: &DeviceProcessor,
         tracer: Tracer,
         desk: Option<ControllerChannel>,
-        id: Option<u64>,
+        (id, kernel): (Option<u64>, Option<KernelPart>),
     ) -> Observer {
         let every = options.every.map(Duration::from_secs);
         Observer {
@@ -822,6 +843,7 @@ impl Observer {
             next_report: every.unwrap_or_default(),
             desk,
             id,
+            kernel,
         }
     }
 
@@ -880,6 +902,7 @@ impl Observer {
             ports: forwarder.port_reports(),
             workers: forwarder.worker_reports(),
             device: forwarder.device_report(),
+            kernel: self.kernel.as_ref().map(KernelPart::report),
         };
         match (self.json, self.every) {
             (true, Some(_)) => out::json_line(&report),

@@ -271,6 +271,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
                 control: Some((line, ControllerChannel::new(&server, spec.id))),
                 filter: None,
                 extension: None,
+                kernel: None,
                 offload: Some(options.offload.clone()),
                 changes: Some(options.changes.clone()),
             },

@@ -8,6 +8,7 @@ use interp::Interp;
 use ir::{Layout, Program};
 use jit::Jit;
 use terminal::out;
+use xdp::XdpEngine;
 
 /// Option that selects the engine.
 #[derive(Args, Clone, Copy, Default)]
@@ -27,6 +28,10 @@ enum Name {
     Jit,
     /// The interpreter, which defines what programs mean.
     Interp,
+    /// The kernel, by XDP: `run` attaches the program to its interfaces, other commands let the
+    /// kernel run it on one packet after the other. What the kernel does not do runs as native
+    /// code.
+    Xdp,
 }
 
 /// Engine that uses native code if it supports the program, and else the interpreter.
@@ -111,6 +116,20 @@ impl Choice {
             Name::Auto => Box::new(Auto(jit)),
             Name::Jit => Box::new(jit),
             Name::Interp => Box::new(Interp),
+            Name::Xdp => Box::new(XdpEngine::new(Arc::new(jit))),
+        }
+    }
+
+    /// Returns true if it is the kernel.
+    pub fn is_xdp(self) -> bool {
+        self.engine == Name::Xdp
+    }
+
+    /// Returns the choice for packets in user space: of the kernel, that for those that leave it.
+    pub fn in_user_space(self) -> Choice {
+        match self.engine {
+            Name::Xdp => Choice::default(),
+            Name::Auto | Name::Jit | Name::Interp => self,
         }
     }
 }

@@ -56,6 +56,14 @@ pub trait ControlExtension: Send {
     fn take_notice(&mut self, _device: &Device) -> Option<String> {
         None
     }
+
+    /// Returns the longest time between two turns.
+    fn longest_sleep(&self) -> Duration {
+        MAX_SLEEP_EXTENDED
+    }
+
+    /// Does the last work, after all workers have ended.
+    fn finish(&mut self, _device: &mut Device) {}
 }
 
 /// Reason why the loop ended.
@@ -272,6 +280,9 @@ impl Forwarder {
         if let Some(offload) = &mut self.offload {
             offload.finish(&mut self.device);
         }
+        if let Some(extension) = &mut self.extension {
+            extension.finish(&mut self.device);
+        }
         self.hear(observe);
         let is_served = self.inbox.is_some();
         self.heard.finish(&mut self.device, is_served, &mut |line| {
@@ -354,7 +365,7 @@ impl Forwarder {
             observe(ForwarderEvent::Notice(line));
         }
         let Some(inbox) = inbox else {
-            return;
+            return extension.turn(device, &mut |_| false);
         };
         while let Some(message) = inbox.take_other() {
             if let Err(error) = extension.receive(device, &message) {
@@ -452,8 +463,8 @@ impl Forwarder {
             .device
             .next_time()
             .map_or(next_tick, |at| at.min(next_tick));
-        let max_sleep = match self.extension {
-            Some(_) => MAX_SLEEP_EXTENDED,
+        let max_sleep = match &self.extension {
+            Some(extension) => extension.longest_sleep().min(MAX_SLEEP),
             None => MAX_SLEEP,
         };
         let timeout = Duration::from(next.since(now)).min(max_sleep);

@@ -1,13 +1,34 @@
 //! Counts of packets that something outside of the device has processed by its entries, such as a
 //! NIC.
 
-use ir::{ExternId, TableId};
+use exec::{FastPath, WorkBudget};
+use ir::{ExternId, Layout, Program, TableId};
 use packet::Nanos;
 use table::{CounterReading, EntryId};
 
+use crate::arch::Pipeline;
 use crate::device::Device;
+use crate::ledger::Ledger;
+
+/// Returns the fast path of a program's architecture, if it has one, for planes outside of the
+/// device.
+pub fn fast_path(program: &Program) -> Option<FastPath> {
+    let layout = Layout::of(program);
+    let plan = Pipeline::of(program, &layout).pass(program)?;
+    Some(plan.pass)
+}
 
 impl Device {
+    /// Adds packets that another plane has received and finished to the ledger.
+    pub fn credit_packets(&mut self, packets: &Ledger) {
+        self.core.ledger.add(packets);
+    }
+
+    /// Returns the work budget of each packet.
+    pub fn work_budget(&self) -> WorkBudget {
+        self.limits.work()
+    }
+
     /// Adds packets to the usage of an entry, or of a miss for `None`, and to the table's totals.
     /// The last use becomes no earlier. Returns false if there is no such entry.
     pub fn credit_lookups(

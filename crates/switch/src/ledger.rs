@@ -112,6 +112,12 @@ impl Ledger {
         self.dropped[reason.index()] += packets;
     }
 
+    /// Counts packets that were received and sent.
+    pub fn forward(&mut self, packets: u64) {
+        self.received += packets;
+        self.sent += packets;
+    }
+
     /// Moves the drops of `refused` from sent to dropped: these packets were sent by the device and
     /// dropped afterwards.
     pub(crate) fn take_back(&mut self, refused: &Ledger) {

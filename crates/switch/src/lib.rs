@@ -54,6 +54,7 @@ mod worker;
 pub use contexts::Contexts;
 pub use control::{Action, Change, ControlCode, ControlError, Record, TableEntry};
 pub use core::{Digest, MAX_WAITING};
+pub use credit::fast_path;
 pub use device::{AdoptError, Device, DeviceConfig, Exchange, LoadError, MigrationMode, TableHits};
 pub use frame_filter::{FrameFilter, forward_after, keep_frames};
 pub use journal::{Batch, Done, KeptCells, Storage, StorageError};

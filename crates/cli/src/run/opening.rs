@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use port::{LinkState, OpenedPort, PortError, PortSpec, PortTarget};
 
 use crate::args::Io;
+use crate::kernel_part::KernelPart;
 use crate::out;
 
 /// Treatment of ports that have no interface when the switch starts.
@@ -18,12 +19,14 @@ pub(crate) enum MissingPorts {
 }
 
 /// The way in which the ports of a switch are opened.
-pub(crate) struct PortOpening {
+pub(crate) struct PortOpening<'k> {
     pub(crate) io: Io,
     pub(crate) missing: MissingPorts,
     pub(crate) workers: usize,
     /// True if the switch is of no use without any port.
     pub(crate) needs_one: bool,
+    /// The part of the device in the kernel, which is put before interfaces.
+    pub(crate) kernel: Option<&'k KernelPart>,
 }
 
 /// Opens all ports of a switch, each with a share for each worker.
@@ -32,14 +35,20 @@ pub(crate) struct PortOpening {
 /// A port cannot be opened, or has no interface and may not wait for it. The message names it.
 pub(crate) fn open_all(
     specs: &[PortSpec],
-    opening: &PortOpening,
+    opening: &PortOpening<'_>,
 ) -> Result<Vec<OpenedPort>, String> {
     let PortOpening { io, workers, .. } = *opening;
-    let opened = specs.iter().map(|spec| match opening.missing {
-        MissingPorts::Fail => open(spec, io, workers),
-        MissingPorts::Wait => {
-            let opened = port::open_awaited(spec, io.into(), workers);
-            opened.map_err(|error| named(spec, &error))
+    let opened = specs.iter().map(|spec| {
+        let kernel = opening.kernel;
+        if let Some(opened) = kernel.and_then(|kernel| kernel.open(spec, workers)) {
+            return opened;
+        }
+        match opening.missing {
+            MissingPorts::Fail => open(spec, io, workers),
+            MissingPorts::Wait => {
+                let opened = port::open_awaited(spec, io.into(), workers);
+                opened.map_err(|error| named(spec, &error))
+            }
         }
     });
     let opened: Vec<OpenedPort> = opened.collect::<Result<_, String>>()?;

@@ -248,6 +248,7 @@ impl SwitchPlane {
             control,
             filter: Some(filter),
             extension: Some(extension),
+            kernel: None,
             offload: None,
             changes: None,
         };
@@ -383,6 +384,7 @@ impl ServerPlane {
             control,
             filter: Some(filter),
             extension: Some(extension),
+            kernel: None,
             offload: None,
             changes: None,
         };

@@ -2,11 +2,13 @@
 //! from the host. Otherwise AF_PACKET is used, and the reason is reported.
 
 use super::af_packet::AfPacketPort;
-use super::af_xdp::{AfXdpPort, XdpMode};
-use super::link;
+use super::af_xdp::{AfXdpPort, FrontProgram, XdpMode};
 use super::rtnl::Rtnl;
+use super::{link, sys};
 use crate::{Port, PortError};
 use packet::PortId;
+use std::io;
+use std::os::fd::AsFd;
 
 /// I/O driver of a port on an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +85,47 @@ pub fn open_interface(
         }
     }
 }
+
+/// Opens the interface `name` by AF_XDP, with an XDP program that runs before the port.
+///
+/// # Errors
+/// Those of [`AfXdpPort::open`].
+pub fn open_after(
+    id: PortId,
+    name: &str,
+    workers: usize,
+    front: &dyn FrontProgram,
+) -> Result<OpenedPort, PortError> {
+    let open = |mode| AfXdpPort::open_after(id, name, (mode, workers), Some(front));
+    match open(XdpMode::Driver) {
+        Ok(shares) => xdp(shares, workers),
+        Err(error @ PortError::NoXdp { .. }) => match open(XdpMode::Generic) {
+            Ok(shares) => xdp(shares, workers),
+            Err(_) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the name of an interface's driver, and the number of frames that it has sent.
+///
+/// # Errors
+/// The system's error: there is no such interface.
+pub fn driver_and_sent(name: &str) -> io::Result<(String, u64)> {
+    let socket = link::control_socket()?;
+    let driver = sys::ethtool_driver(socket.as_fd(), name)?;
+    // The file is of the thread's network namespace.
+    let counts = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let line = counts.lines().find_map(|line| {
+        let (interface, counts) = line.split_once(':')?;
+        (interface.trim() == name).then_some(counts)
+    });
+    let sent = line.and_then(|counts| counts.split_whitespace().nth(SENT_COLUMN)?.parse().ok());
+    Ok((driver, sent.unwrap_or(0)))
+}
+
+/// Column of the frames sent in /proc/net/dev, after the name.
+const SENT_COLUMN: usize = 9;
 
 fn xdp(shares: Vec<AfXdpPort>, workers: usize) -> Result<OpenedPort, PortError> {
     let how = shares.first().map(AfXdpPort::to_string);

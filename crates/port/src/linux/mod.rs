@@ -3,6 +3,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod bpf;
 mod core;
 mod datagram;
 mod driver_selection;
@@ -24,10 +25,11 @@ mod tap;
 mod testbed;
 
 pub use af_packet::AfPacketPort;
-pub use af_xdp::{AfXdpPort, XdpMode};
+pub use af_xdp::{AfXdpPort, FrontProgram, XdpMode};
+pub use bpf::{BpfLoadError, BpfMap, BpfMapKind, BpfProgram};
 pub use core::{Cores, pin_to_core};
 pub use datagram::bind_datagrams;
-pub use driver_selection::{OpenedPort, PortDriver, open_interface};
+pub use driver_selection::{OpenedPort, PortDriver, driver_and_sent, open_after, open_interface};
 pub use echo::EchoSocket;
 pub use keep::{open_awaited, open_kept};
 pub use link::{Interface, interfaces};

@@ -21,7 +21,7 @@ use packet::{Batch, Frame, MAX_FRAME, Nanos, PortId};
 use program::{Attached, Sockets};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +60,15 @@ pub enum XdpMode {
     /// Generic: the kernel runs the program after the driver. Every driver supports this. With
     /// most it is slower than [`super::AfPacketPort`].
     Generic,
+}
+
+/// An XDP program that runs before a port: it forwards frames by itself, and redirects those that
+/// it leaves to the port's sockets.
+pub trait FrontProgram {
+    /// Returns the instructions. The program's context is in register 6 when they begin. `sockets`
+    /// is the descriptor of the map from queue numbers to sockets. `may_be_incomplete` is true if
+    /// the checksums of frames may be left to the interface.
+    fn instructions(&self, sockets: RawFd, may_be_incomplete: bool) -> Vec<u64>;
 }
 
 /// A switch port on a Linux interface by AF_XDP. Needs Linux 5.9; 6.8 or later is better. While it
@@ -119,6 +128,20 @@ impl AfXdpPort {
         mode: XdpMode,
         most: usize,
     ) -> Result<Vec<AfXdpPort>, PortError> {
+        AfXdpPort::open_after(id, name, (mode, most), None)
+    }
+
+    /// Opens the interface as [`AfXdpPort::open_shares`] does. `front`, if given, is the XDP
+    /// program of the interface, instead of the port's own.
+    ///
+    /// # Errors
+    /// As [`AfXdpPort::open`].
+    pub fn open_after(
+        id: PortId,
+        name: &str,
+        (mode, most): (XdpMode, usize),
+        front: Option<&dyn FrontProgram>,
+    ) -> Result<Vec<AfXdpPort>, PortError> {
         let interface = link::find(name)?;
         let system = |doing: &str| {
             let doing = format!("{doing} {name}");
@@ -142,7 +165,14 @@ impl AfXdpPort {
             for (number, queue) in (0..).zip(&queues) {
                 sockets.set(number, queue.fd())?;
             }
-            let attached = sockets.attach(interface.index, by_driver)?;
+            let attached = match front {
+                Some(front) => {
+                    let may_be_incomplete = VIRTUAL_DRIVERS.contains(&driver.as_str());
+                    let code = front.instructions(sockets.raw_fd(), may_be_incomplete);
+                    sockets.attach_front(interface.index, by_driver, &code)?
+                }
+                None => sockets.attach(interface.index, by_driver)?,
+            };
             Ok((queues, attached))
         };
         let (queues, attached) = open().map_err(no_xdp)?;

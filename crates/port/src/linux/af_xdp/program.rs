@@ -4,10 +4,11 @@
 //! The program is dual-licensed under MIT and GPL version 2, because the kernel provides VLAN tags
 //! only to GPL-compatible programs.
 
-use super::super::sys::bpf;
+use super::super::bpf::{BpfMap, BpfMapKind, set_socket};
+use super::super::sys::bpf::{self, XdpProgram};
 use super::btf;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 /// The kernel function that returns a frame's VLAN tag if the sender left it to the interface
 /// (Linux 6.8).
@@ -64,19 +65,49 @@ pub(super) struct Attached {
 
 /// Map from queue number to AF_XDP socket, the redirect target of the program.
 pub(super) struct Sockets {
-    map: OwnedFd,
+    map: BpfMap,
 }
 
 impl Sockets {
     /// Creates a map for `queues` queues. This is the first call that fails for an unprivileged
     /// user.
     pub(super) fn new(queues: u32) -> io::Result<Sockets> {
-        let map = bpf::make_socket_map(queues)?;
+        let map = BpfMap::new(BpfMapKind::Sockets, 4, 4, queues)?;
         Ok(Sockets { map })
     }
 
     pub(super) fn set(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        bpf::set_socket(&self.map, queue, socket)
+        set_socket(&self.map, queue, socket)
+    }
+
+    /// Returns the descriptor of the map.
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.map.raw_fd()
+    }
+
+    /// Attaches a program of another maker, which redirects some frames to the sockets.
+    ///
+    /// It is never bound to the interface, and so cannot ask for VLAN tags that are not in the
+    /// frame. Linux (6.18) keeps the address of a bound program from before its verification, which
+    /// moves a program of more than a page; it crashes when the interface is removed.
+    pub(super) fn attach_front(
+        &self,
+        index: u32,
+        by_driver: bool,
+        code: &[u64],
+    ) -> io::Result<Attached> {
+        let mut instructions = start(None);
+        instructions.extend_from_slice(code);
+        let program = XdpProgram {
+            instructions: &instructions,
+            flags: 0,
+            bound_to: 0,
+        };
+        let program = bpf::load_program(&program, &mut [])?;
+        Ok(Attached {
+            _link: bpf::attach_program(&program, index, by_driver)?,
+            puts_tags_back: false,
+        })
     }
 
     /// Attaches a program that redirects each queue's frames to its socket. Frames of queues
@@ -116,7 +147,7 @@ fn is_final(error: &io::Error) -> bool {
 fn attach_one(
     index: u32,
     by_driver: bool,
-    map: &OwnedFd,
+    map: &BpfMap,
     tag_function: Option<u32>,
     fragments: bool,
 ) -> io::Result<OwnedFd> {
@@ -126,8 +157,13 @@ fn attach_one(
         flags |= DEV_BOUND_ONLY;
         bound_to = index;
     }
-    let instructions = instructions(map.as_raw_fd(), tag_function);
-    let program = bpf::load_program(&instructions, flags, bound_to)?;
+    let instructions = instructions(map.raw_fd(), tag_function);
+    let program = XdpProgram {
+        instructions: &instructions,
+        flags,
+        bound_to,
+    };
+    let program = bpf::load_program(&program, &mut [])?;
     bpf::attach_program(&program, index, by_driver)
 }
 
@@ -143,13 +179,18 @@ fn instruction(operation: u8, to: u8, from: u8, offset: i16, number: i32) -> u64
     u64::from_ne_bytes([operation, registers, o0, o1, n0, n1, n2, n3])
 }
 
-/// Returns the complete program.
-fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
-    // The argument stays in register 6, which calls preserve.
+/// Returns the start of a program. The argument stays in register 6, which calls preserve.
+fn start(tag_function: Option<u32>) -> Vec<u64> {
     let mut program = vec![instruction(COPY, 6, 1, 0, 0)];
     if let Some(function) = tag_function {
         program.extend(put_tag_back(function as i32));
     }
+    program
+}
+
+/// Returns the complete program.
+fn instructions(map: i32, tag_function: Option<u32>) -> Vec<u64> {
+    let mut program = start(tag_function);
     program.extend([
         instruction(LOAD_MAP, 1, MAP_DESCRIPTOR, 0, map),
         0,

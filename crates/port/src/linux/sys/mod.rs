@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "system calls have no other form")]
 
 pub(super) mod bpf;
+pub(super) mod bpf_map;
 mod ring;
 pub(super) mod shared;
 pub(super) mod xsk;
