@@ -28,7 +28,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
         .map_err(|error| format!("{error}; the page needs Node 20 or newer with npm"))?;
     let fresh_text = fresh.display().to_string();
     in_folder(&sources, "npx", &["tsc", "--noEmit"])?;
-    in_folder(&sources, "npx", &["vite", "build", "--logLevel", "warn", "--outDir", &fresh_text])?;
+    in_folder(
+        &sources,
+        "npx",
+        &[
+            "vite",
+            "build",
+            "--logLevel",
+            "warn",
+            "--outDir",
+            &fresh_text,
+        ],
+    )?;
     compare(&fresh, &root.join("crates/studio/assets"))?;
     if options.build_only {
         return Ok(());
@@ -77,7 +88,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Runs a program in a folder, with its output on the terminal.
 fn in_folder(folder: &Path, program: &str, words: &[&str]) -> Outcome {
-    let status = Command::new(program).args(words).current_dir(folder).status();
+    let status = Command::new(program)
+        .args(words)
+        .current_dir(folder)
+        .status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{program} {}: {status}", words.join(" "))),

@@ -34,7 +34,11 @@ pub use flow::flow_hash;
 pub use generate::{Flows, Generator, GeneratorError, MAX_FLOWS, Order, Sizes, Template, Values};
 #[cfg(target_os = "linux")]
 pub use linux::{
-    AfPacketPort, AfXdpPort, BpfLoadError, BpfMap, BpfMapKind, BpfProgram, Cores, EchoSocket, FrontProgram, Interface, Netns, NetnsError, OpenedPort, Poller, PortDriver, Privilege, ProcessGroup, RingLink, RingPort, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed, TestbedError, Tunnel, XdpMode, bind_datagrams, driver_and_sent, enter_private, interfaces, open_after, open_awaited, open_interface, open_kept, pin_to_core, spread, start_in_foreground,
+    AfPacketPort, AfXdpPort, BpfLoadError, BpfMap, BpfMapKind, BpfProgram, Cores, EchoSocket,
+    FrontProgram, Interface, Netns, NetnsError, OpenedPort, Poller, PortDriver, Privilege,
+    ProcessGroup, RingLink, RingPort, Rtnl, RtnlError, Signal, StopSignals, TapPort, Testbed,
+    TestbedError, Tunnel, XdpMode, bind_datagrams, driver_and_sent, enter_private, interfaces,
+    open_after, open_awaited, open_interface, open_kept, pin_to_core, spread, start_in_foreground,
 };
 pub use memory::MemoryPort;
 pub use pcap::{
