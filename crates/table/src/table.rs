@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+mod contents;
 mod credit;
 mod export;
 mod refit;
