@@ -14,7 +14,7 @@ use exec::{
 use ir::{ActionCall, ControlId, KeyMatch, Layout, ParserId, Program, TableId};
 use packet::{Frame, Nanos, PortId};
 use support::rng::Rng;
-use switch::{Action, Change, Device, DeviceConfig, EntryId, TableEntry};
+use switch::{Action, Change, Device, DeviceConfig, EntryId, TableEntry, Worker};
 
 /// Each table writes a field of its own, so that its result is in the packet.
 const PROGRAM: &str = r#"
@@ -502,6 +502,36 @@ fn writes_between_any_two_packets_are_seen_by_the_next_packet() {
         left += guarded.device.specialisation().left;
     }
     assert!(left > 10, "code was left {left} times");
+}
+
+/// Returns the ports to which a worker sends packets.
+fn ports_of(worker: &mut Worker, now: u64) -> Vec<u32> {
+    let frames = packets().into_iter().map(|bytes| {
+        let mut frame = Frame::from_bytes(&bytes).expect("it is a frame");
+        frame.ingress = PortId(1);
+        frame
+    });
+    let mut frames: Vec<Frame> = frames.collect();
+    let mut ports = Vec::new();
+    worker.forward(&mut frames, Nanos(now), |port, _, _| ports.push(port.0));
+    ports
+}
+
+#[test]
+fn workers_leave_specialised_code_with_the_publication_that_breaks_its_facts() {
+    let program = program();
+    let mut side = Side::new(&program, &native());
+    let mut workers = side.device.workers(1);
+    assert!(side.specialise());
+    let all = packets().len();
+    assert_eq!(ports_of(&mut workers[0], 1), vec![2; all]);
+    side.apply(&[port(1, call(0, &[50]))]);
+    side.device.publish();
+    assert!(!side.device.specialisation().is_running);
+    let hits = ports_of(&mut workers[0], 2);
+    assert_eq!(hits.iter().filter(|&&port| port == 1).count(), 5);
+    assert!(side.specialise());
+    assert_eq!(ports_of(&mut workers[0], 3), hits);
 }
 
 #[test]

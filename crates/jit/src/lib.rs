@@ -46,6 +46,7 @@ mod helpers;
 mod lookup_buffer;
 mod prefetch_instruction;
 mod prefetch_list;
+mod scouting_choice;
 mod simplify;
 mod translate;
 mod view;
@@ -282,7 +283,7 @@ impl Loaded for NativeProgram {
                 loc: None,
             });
         }
-        Ok(Arc::new(LoadedFastPath::new(compiled)))
+        Ok(Arc::new(LoadedFastPath::specialised(compiled)))
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}

@@ -315,6 +315,20 @@ mod tests {
     }
 
     #[test]
+    fn a_program_without_native_code_has_a_reason() {
+        let program = Arc::new(driver::compile_text("acl.p4", PROGRAM).unwrap());
+        let config = DeviceConfig::default();
+        let mut device = Device::new(program, &interp::Interp, &config).unwrap();
+        let mut specialiser = Specialiser::new(true);
+        for turn in 0..100 {
+            specialiser.turn(&mut device, Nanos::from_millis(turn));
+        }
+        let status = specialiser.status(&device);
+        assert_eq!(status.code, "general");
+        assert!(status.reason.contains("fast path"), "{}", status.reason);
+    }
+
+    #[test]
     fn nothing_is_made_if_specialisation_is_off() {
         let (mut device, mut specialiser) = (device(), Specialiser::new(false));
         for turn in 0..1000 {
