@@ -10,7 +10,7 @@ use table::{ActionRef, EntryAction, EntryIdx, FieldMatch};
 
 use crate::Configuration;
 
-/// Maximum number of entries of a table whose entries are examined. It bounds the time of a check.
+/// Maximum number of entries of a table that is examined. It bounds the time of a check.
 const MAX_EXAMINED: usize = 256;
 
 /// Maximum number of entries that are facts one by one. Code compares a key with each of them.

@@ -28,7 +28,7 @@ pub(crate) struct ScoutingChoice {
     clock: Clock,
 }
 
-/// What one burst runs.
+/// Mode of one burst.
 pub(crate) struct BurstMode {
     /// True if its prefetch passes run.
     pub(crate) is_scouted: bool,

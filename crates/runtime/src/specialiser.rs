@@ -65,9 +65,9 @@ enum Step {
 pub struct SpecialisationStatus {
     /// `specialised`, or `general` for code that is right for any contents of the tables.
     pub code: &'static str,
-    /// Why packets run this version.
+    /// Reason for this version.
     pub reason: String,
-    /// What the specialised code assumes, by table.
+    /// Facts that the specialised code assumes, by table.
     pub facts: Vec<String>,
     /// Number of times that specialised code was published.
     pub published: u64,

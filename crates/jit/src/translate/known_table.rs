@@ -1,4 +1,4 @@
-//! Match stages of tables whose contents are known ([`exec::Facts`]): a table without entries is
+//! Match stages of tables with known contents ([`exec::Facts`]): a table without entries is
 //! straight code for its default action, few entries are compared in code, and parameters that all
 //! entries share are constants.
 //!
