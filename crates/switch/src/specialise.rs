@@ -146,8 +146,8 @@ impl Device {
         }
     }
 
-    /// Returns the specialised code for a new state, after it has left code of which the state
-    /// breaks the facts. `may_have_changed` is false for tables that are the same in the published state.
+    /// Returns the specialised code for a new state. Leaves code of which the state breaks the
+    /// facts. `may_have_changed` is false for tables that are the same in the published state.
     pub(crate) fn guarded_code(
         &mut self,
         may_have_changed: impl FnMut(TableId) -> bool,
