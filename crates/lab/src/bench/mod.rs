@@ -108,7 +108,7 @@ pub struct BenchOptions {
     /// the rate that tables must sustain, 100,000 exact or LPM, 10,000 ternary.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pace: Vec<u32>,
-    /// Measure only these sides: an engine, `specialised` (`jit`, with code made for what the tables
+    /// Measure only these sides: an engine, `specialised` (`jit`, with code made for what tables
     /// hold, where that is of use), `hand` (a loop written by hand for this one function, over the
     /// same tables) or `bare` (a wire: frames that are not processed).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
