@@ -285,7 +285,10 @@ mod tests {
         let (mut device, mut specialiser) = (device(), Specialiser::new(true));
         let now = until_specialised(&mut specialiser, &mut device, Nanos::from_millis(100));
         let waited = now.since(Nanos::from_millis(100));
-        assert!((MIN_WAIT..MIN_WAIT * 3).contains(&waited), "{waited:?}");
+        assert!(
+            (MIN_WAIT..Nanos(3 * MIN_WAIT.0)).contains(&waited),
+            "{waited:?}"
+        );
         let status = specialiser.status(&device);
         assert_eq!((status.code, status.published), ("specialised", 1));
         assert!(!status.facts.is_empty());
