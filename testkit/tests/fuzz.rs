@@ -11,8 +11,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Number of random scenarios for each program that was found.
 const SCENARIOS: u64 = 1;
 
-/// Maximum number of cases of a run. Runs of minutes have examined these cases of the same seeds, so
-/// that a fast machine meets none for the first time.
+/// Maximum number of cases of a run. Runs of minutes have examined these cases of the same seeds,
+/// so that a fast machine meets none for the first time.
 const CASES: u64 = 2_000;
 
 /// Minimum number of accepted inputs, and the number of runs to reach it. A single run may be too

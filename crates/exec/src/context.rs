@@ -56,9 +56,6 @@ pub struct PacketContext {
     pub digests: Digests,
     /// Scratch memory of the engine for a burst.
     pub notes: Vec<u64>,
-    /// Words that the engine keeps from burst to burst, for choices that change speed and no
-    /// result.
-    pub pace: [u64; 4],
 }
 
 /// Data that an engine derived from a state. It is kept from burst to burst.
@@ -136,7 +133,6 @@ impl PacketContext {
             log: LogBuffer::default(),
             digests: Digests::default(),
             notes: Vec::new(),
-            pace: [0; 4],
         }
     }
 

@@ -312,13 +312,12 @@ pub(crate) struct NativeFastPath {
 }
 
 /// Runs a compiled fast path of `code` on a burst. Returns the number of packets that have an
-/// outcome. Prefetch passes run only if `is_scouted` is true; results are the same.
+/// outcome.
 pub(crate) fn run_pass(
     pass: &NativeFastPath,
     burst: &mut Burst<'_>,
     packet: &mut PacketContext,
     code: &Code,
-    is_scouted: bool,
 ) -> usize {
     let count = burst.order.len().min(burst.outcomes.len()).min(BURST);
     let (lots, Some(first)) = (burst.segments, burst.segments.first()) else {
@@ -352,7 +351,7 @@ pub(crate) fn run_pass(
         seen: lots,
         ..Invocation::new(&mut limbs, packet, first.state(), code)
     };
-    if is_scouted && count >= WORTH_SCOUTING {
+    if count >= WORTH_SCOUTING {
         for &scout in &pass.scouts {
             invocation.scout(scout, lots, count, &mut notes);
         }

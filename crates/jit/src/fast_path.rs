@@ -10,7 +10,6 @@ use table::prefetch::prefetch_value;
 
 use crate::abi::{self, WORTH_SCOUTING};
 use crate::backend::FastPathCode;
-use crate::scouting_choice::ScoutingChoice;
 use crate::{prefetch_list, view};
 
 /// Maximum number of tables that are prefetched. The bound keeps the time small, since it is not
@@ -31,8 +30,6 @@ pub(crate) struct LoadedFastPath {
     /// Those of the first tables that may be searched by their own code. Native code searches the
     /// others.
     searched: Box<[TableId]>,
-    /// For specialised code with prefetch passes, the choice whether they run.
-    choice: Option<ScoutingChoice>,
 }
 
 impl LoadedFastPath {
@@ -44,16 +41,6 @@ impl LoadedFastPath {
             compiled,
             is_taken: AtomicBool::new(false),
             mixed: OnceLock::new(),
-            choice: None,
-        }
-    }
-
-    /// Returns code that was made for the contents of tables.
-    pub(crate) fn specialised(compiled: FastPathCode) -> LoadedFastPath {
-        let has_scouts = !compiled.native.scouts.is_empty();
-        LoadedFastPath {
-            choice: has_scouts.then(ScoutingChoice::new),
-            ..LoadedFastPath::new(compiled)
         }
     }
 
@@ -105,14 +92,7 @@ impl CompiledFastPath for LoadedFastPath {
         {
             prefetch_list::prefetch_all(&lot.owner.derived.words);
         }
-        let (native, code) = (&compiled.native, &compiled.code);
-        let Some(choice) = &self.choice else {
-            return abi::run_pass(native, burst, context, code, true);
-        };
-        let mode = choice.begin(&context.pace, burst.order.len());
-        let done = abi::run_pass(native, burst, context, code, mode.is_scouted);
-        choice.end(&mode, &mut context.pace, done);
-        done
+        abi::run_pass(&compiled.native, burst, context, &compiled.code)
     }
 }
 

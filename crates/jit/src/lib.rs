@@ -46,7 +46,6 @@ mod helpers;
 mod lookup_buffer;
 mod prefetch_instruction;
 mod prefetch_list;
-mod scouting_choice;
 mod simplify;
 mod translate;
 mod view;
@@ -283,7 +282,7 @@ impl Loaded for NativeProgram {
                 loc: None,
             });
         }
-        Ok(Arc::new(LoadedFastPath::specialised(compiled)))
+        Ok(Arc::new(LoadedFastPath::new(compiled)))
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}
