@@ -18,8 +18,8 @@ use super::lookup_schedule::Follows;
 use super::table::MatchStage;
 use super::{INLINE_LIMBS, Translator};
 
-/// Maximum number of entries that are compared one by one if all keys are exact. The index of such a
-/// table is faster than more comparisons: with four, `upf` lost 5 %.
+/// Maximum number of entries that are compared one by one if all keys are exact. The index of such
+/// a table is faster than more comparisons: with four, `upf` lost 5 %.
 const MAX_EXACT: usize = 1;
 
 /// Result of a lookup that is known where the code runs.
