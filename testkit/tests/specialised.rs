@@ -340,7 +340,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "a deleted entry",
-            vec![port(1, set(50)), port(2, set(51))],
+            vec![port(1, set(50))],
             vec![delete(PORTS, 0)],
         ),
         case(
