@@ -29,6 +29,32 @@ fn check(workload: &dyn Workload, packets: u64) {
     }
 }
 
+/// Checks code made for the tables of a workload as they are. Returns true if there is such code.
+fn check_specialised(workload: &dyn Workload, packets: u64) -> bool {
+    let program = program(workload);
+    let name = workload.name();
+    let engine = jit::Jit::new(Arc::new(interp::Interp));
+    let mut hand = workload.hand(&program).expect(name);
+    let mut device = OnDevice::load(&program, &engine, workload).expect(name);
+    let job = device.0.specialisation_job().expect(name);
+    let Some(job) = job else {
+        return false;
+    };
+    let made = job.run().unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(device.0.adopt_specialised(made), "{name}");
+    let compared = compare(workload, packets, &mut device, &mut *hand);
+    compared.unwrap_or_else(|difference| panic!("{name}, specialised: {difference}"));
+    assert!(device.0.specialisation().is_running, "{name}");
+    true
+}
+
+#[test]
+fn code_made_for_the_tables_of_a_workload_does_what_its_loop_does() {
+    let workloads = workloads::ALL.iter().map(|(_, make)| make(Size::Small));
+    let specialised = workloads.filter(|workload| check_specialised(&**workload, 5_000));
+    assert!(specialised.count() > 1);
+}
+
 /// Checks that all packets of the normal traffic are forwarded.
 fn forwards_all(workload: &dyn Workload) {
     let mut hand = workload.hand(&program(workload)).expect("a loop");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use foreign::CodeText;
 use p4rt::{Server, Urgency};
 use packet::{Nanos, PortId};
@@ -126,6 +126,10 @@ pub(crate) struct DeviceProcessor {
     missing_ports: MissingPorts,
     #[command(flatten)]
     workers: Workers,
+    /// Make native code for what the tables hold, in the background, and run it while they hold
+    /// it (docs/explanation/specialisation.md).
+    #[arg(long, value_enum, value_name = "on|off", default_value_t)]
+    specialise: Specialise,
     #[command(flatten)]
     trace: Trace,
     #[command(flatten)]
@@ -144,6 +148,16 @@ pub(crate) struct DeviceProcessor {
     /// before it, as lines of JSON.
     #[arg(long, value_name = "[json,]LEVEL", default_value_t)]
     log: Verbosity,
+}
+
+/// Choice of code made for what the tables hold.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Specialise {
+    /// A thread makes it while packets run code for any tables.
+    #[default]
+    On,
+    /// Packets always run code for any tables.
+    Off,
 }
 
 /// Options of worker threads.
@@ -692,6 +706,7 @@ impl Round {
             },
             offload: offload.transpose()?.flatten(),
             ports: changes,
+            specialise: options.specialise == Specialise::On,
         };
         let name = is_one_of_several.then_some(carried.id);
         let forwarder = Forwarder::new(carried.device, opened, plan)?;

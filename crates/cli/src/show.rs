@@ -4,15 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use interp::Interp;
+use switch::{Device, DeviceConfig};
 
 use crate::args::Source;
 use crate::pof::program as pof_program;
-use crate::{Ended, artefacts, compile, out};
+use crate::{Ended, artefacts, compile, configure, out};
 
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  polyplane ir my.p4\n  polyplane ir my.p4 --p4                 the program as P4_16 text for v1model\n  \
-                  polyplane ir my.policy --p4 chain.p4    several programs as one, into a file\n  polyplane ir tables.pof                 tables and flows of `polyplane pof ctl ... dump`"
+                  polyplane ir my.policy --p4 chain.p4    several programs as one, into a file\n  polyplane ir my.p4 --specialised --entries my.entries   what code for these tables assumes\n  \
+                  polyplane ir tables.pof                 tables and flows of `polyplane pof ctl ... dump`"
 )]
 pub(crate) struct IrOptions {
     #[command(flatten)]
@@ -21,6 +24,13 @@ pub(crate) struct IrOptions {
     /// controllers use stay.
     #[arg(long)]
     p4: bool,
+    /// Print instead what code made for the contents of the tables assumes, a line for each table
+    /// (docs/explanation/specialisation.md).
+    #[arg(long, conflicts_with = "p4")]
+    specialised: bool,
+    /// Entries of the tables, in the format of docs/reference/entries.md.
+    #[arg(long, value_name = "FILE", requires = "specialised")]
+    entries: Option<PathBuf>,
     /// Write the P4 text to this file; `-` is the standard output.
     #[arg(value_name = "OUT.p4", requires = "p4")]
     out: Option<PathBuf>,
@@ -49,6 +59,9 @@ pub(crate) fn ir(options: &IrOptions) -> Result<Ended, String> {
     let Some(program) = program else {
         return Ok(Ended::WithErrors);
     };
+    if options.specialised {
+        return specialised(&program, options.entries.as_deref());
+    }
     if !options.p4 {
         out::text(&program.to_string());
         return Ok(Ended::Well);
@@ -65,6 +78,23 @@ pub(crate) fn ir(options: &IrOptions) -> Result<Ended, String> {
         Some(path) => artefacts::write(path, text.as_bytes())?,
         None => out::text(&text),
     }
+    Ok(Ended::Well)
+}
+
+/// Prints the facts about a program's tables with these entries.
+fn specialised(program: &Arc<ir::Program>, entries: Option<&Path>) -> Result<Ended, String> {
+    let device = Device::new(Arc::clone(program), &Interp, &DeviceConfig::default());
+    let mut device = device.map_err(|error| error.to_string())?;
+    if let Some(entries) = entries
+        && !configure::add_file(&mut device, entries)?
+    {
+        return Ok(Ended::WithErrors);
+    }
+    let lines = device.facts().lines(program);
+    if lines.is_empty() {
+        out::line("nothing of use is known about the tables: code for any contents runs");
+    }
+    lines.iter().for_each(|line| out::line(line));
     Ok(Ended::Well)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ir::{ControlId, Layout, Loc, ParserId, Program};
 
-use crate::{CompiledFastPath, DropReason, FastPath, Natives, PacketContext, State, Tracer};
+use crate::{CompiledFastPath, DropReason, Facts, FastPath, Natives, PacketContext, State, Tracer};
 
 /// Execution engine: compiles programs to a form that it can run.
 pub trait Engine: Send + Sync {
@@ -77,6 +77,23 @@ pub trait Loaded: Send + Sync {
     /// Returns the fast path compiled to one function, or `None` if the engine cannot compile it.
     fn fuse(&self, _pass: &FastPath) -> Option<Arc<dyn CompiledFastPath>> {
         None
+    }
+
+    /// Compiles a fast path that [`Loaded::fuse`] has compiled once more, for tables of which these
+    /// facts hold. Its results are the same for every state for which the facts hold, and undefined
+    /// for others. It runs with contexts and packets of the other code.
+    ///
+    /// # Errors
+    /// The engine makes no such code, or the code does not fit contexts of the other.
+    fn specialise(
+        &self,
+        _pass: &FastPath,
+        _facts: &Facts,
+    ) -> Result<Arc<dyn CompiledFastPath>, Unsupported> {
+        Err(Unsupported {
+            construct: "code made for the contents of tables".to_string(),
+            loc: None,
+        })
     }
 
     /// Runs a parser as [`Loaded::run_parser`] does, and reports each step.

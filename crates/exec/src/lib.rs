@@ -23,6 +23,7 @@ mod convert;
 mod drop;
 mod engine;
 pub mod externs;
+mod facts;
 mod fast_path;
 mod log;
 mod native;
@@ -43,6 +44,7 @@ pub use convert::{action_params, field_match, key_shape, table_spec};
 pub use drop::{DropReason, MAX_NAMED_REASONS, MAX_REASON_BYTES, NamedReason};
 pub use engine::{ControlVerdict, Engine, Loaded, ParserErrors, ParserVerdict, Unsupported};
 pub use externs::hash::{CrcParameters, HashParameters};
+pub use facts::{CommonAction, Facts, KnownAction, KnownRule, TableFacts};
 pub use fast_path::{
     BURST, Burst, BurstSegment, CompiledFastPath, DeviceView, FastPath, FastPathPort, FastPathStep,
     FastPathTest, IDENTITY_ORDER, PackedOutcome, PassInput, PassOutcome, PrefetchStage,

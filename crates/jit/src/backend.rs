@@ -11,7 +11,7 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
-use exec::{FastPath, Natives, Unsupported};
+use exec::{Facts, FastPath, Natives, Unsupported};
 use ir::{ControlId, Layout, ParserId, Program};
 use support::work::{self, checkpoint};
 
@@ -111,12 +111,22 @@ pub(crate) fn compile_pass(
     pass: &FastPath,
     arrival: BurstLayout,
 ) -> Result<FastPathCode, Unsupported> {
-    let mut begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
-    let targets = begun.compiler.targets.clone();
-    begun.function.make(&targets)?;
-    begun.compiler.define(&mut begun.function)?;
-    let scouts = begun.scouts()?;
-    begun.finish(&scouts)
+    let begun = BegunPass::begin(program, layout, natives, pass, arrival)?;
+    begun.complete()
+}
+
+/// Compiles the fast path of a verified program for tables for which these facts hold.
+pub(crate) fn compile_specialised(
+    program: &Program,
+    layout: &Layout,
+    natives: &Natives,
+    pass: &FastPath,
+    facts: &Facts,
+) -> Result<FastPathCode, Unsupported> {
+    let arrival = BurstLayout::Grouped;
+    let facts = Some(facts);
+    let begun = BegunPass::begin_with(program, layout, natives, pass, arrival, facts)?;
+    begun.complete()
 }
 
 /// Runs [`compile`] and [`compile_pass`]. A second thread compiles the fast path while this one
@@ -187,9 +197,21 @@ impl<'p> BegunPass<'p> {
         pass: &'p FastPath,
         arrival: BurstLayout,
     ) -> Result<BegunPass<'p>, Unsupported> {
+        BegunPass::begin_with(program, layout, natives, pass, arrival, None)
+    }
+
+    fn begin_with(
+        program: &'p Program,
+        layout: &'p Layout,
+        natives: &'p Natives,
+        pass: &'p FastPath,
+        arrival: BurstLayout,
+        facts: Option<&'p Facts>,
+    ) -> Result<BegunPass<'p>, Unsupported> {
         let mut compiler = Compiler::new()?;
         let call_conv = compiler.call_conv();
         let mut shared = Shared::new(program, layout, natives, arrival, call_conv)?;
+        shared.facts = facts;
         let mut function = Translated::default();
         let stages = compiler.translate(&mut shared, Body::FastPath(pass), &mut function)?;
         Ok(BegunPass {
@@ -200,6 +222,15 @@ impl<'p> BegunPass<'p> {
             function,
             stages,
         })
+    }
+
+    /// Compiles the fast path and its prefetch passes.
+    fn complete(mut self) -> Result<FastPathCode, Unsupported> {
+        let targets = self.compiler.targets.clone();
+        self.function.make(&targets)?;
+        self.compiler.define(&mut self.function)?;
+        let scouts = self.scouts()?;
+        self.finish(&scouts)
     }
 
     /// Compiles the prefetch passes.

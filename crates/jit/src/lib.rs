@@ -19,6 +19,8 @@
 //!   read ([`prefetch`]). Without a prefetched lookup, as in small bursts, it searches hash tables
 //!   and tries by itself (`translate/trie.rs`).
 //! - Entries' records, direct indices and counters are accessed without a helper ([`view`]).
+//! - A fast path may be compiled once more for what the tables hold at one moment
+//!   (`translate/known_table.rs`). The device leaves that code when it no longer holds.
 //! - The Cranelift IR is optimized before code generation ([`simplify`]).
 //!
 //! Invariants:
@@ -52,8 +54,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use exec::{
-    CompiledFastPath, ControlVerdict, DropReason, Engine, FastPath, Loaded, Natives, PacketContext,
-    ParserVerdict, State, Tracer, Unsupported,
+    CompiledFastPath, ControlVerdict, DropReason, Engine, Facts, FastPath, Loaded, Natives,
+    PacketContext, ParserVerdict, State, Tracer, Unsupported,
 };
 use ir::{ControlId, Layout, ParserId, Program};
 
@@ -265,6 +267,22 @@ impl Loaded for NativeProgram {
         };
         fused.take(|| compile(BurstLayout::Interleaved).ok());
         Some(fused)
+    }
+
+    fn specialise(
+        &self,
+        pass: &FastPath,
+        facts: &Facts,
+    ) -> Result<Arc<dyn CompiledFastPath>, Unsupported> {
+        let (program, layout, natives) = (&self.program, &self.layout, &self.natives);
+        let compiled = backend::compile_specialised(program, layout, natives, pass, facts)?;
+        if compiled.code.limbs > self.most_limbs.load(Ordering::Relaxed) {
+            return Err(Unsupported {
+                construct: "code that needs larger contexts than the code for any tables".into(),
+                loc: None,
+            });
+        }
+        Ok(Arc::new(LoadedFastPath::new(compiled)))
     }
 
     fn prepare(&self, _packet: &mut PacketContext) {}

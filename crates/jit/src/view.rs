@@ -507,7 +507,7 @@ fn levels(code: &Code, state: &State) -> u64 {
             continue;
         };
         let is_indexed = site.may_be_near() && has_near_index(table);
-        if site.answers_at_once || is_indexed {
+        if site.answers_at_once || site.is_direct() || is_indexed {
             continue;
         }
         asked |= 1 << site.level;

@@ -28,6 +28,7 @@ use crate::port_changes::{PortChanges, PortControl, PortEvent};
 use crate::process_setup::{LoopTurns, ProcessSetup};
 use crate::report::{DeviceReport, PortReport, WorkerReport};
 use crate::settings;
+use crate::specialiser::Specialiser;
 use crate::trace_filter::{
     PacketFilter, PacketTracer, SamplingRate, TraceControl, TraceCounts, TracedPacket,
 };
@@ -132,6 +133,8 @@ pub struct ForwarderOptions {
     pub offload: Option<OffloadSetup>,
     /// Bounds on changes of the ports by operators. Without them the ports are fixed.
     pub ports: Option<PortControl>,
+    /// True if a background thread makes code for what the tables hold.
+    pub specialise: bool,
 }
 
 /// Makes a filter of frames for one worker.
@@ -188,6 +191,7 @@ pub struct Forwarder {
     offload: Option<Offload>,
     changes: Option<PortChanges>,
     spare: BackgroundIndexing,
+    specialiser: Specialiser,
     ask: Sender<SampleRequest>,
     /// Queue of requests for a metrics sample.
     asked: Receiver<SampleRequest>,
@@ -250,6 +254,7 @@ impl Forwarder {
             extension: options.extension,
             changes,
             spare: BackgroundIndexing::default(),
+            specialiser: Specialiser::new(options.specialise),
             ask,
             asked,
             jobs_in,
@@ -316,6 +321,9 @@ impl Forwarder {
             self.extend(observe);
             self.hear(observe);
             self.summaries.turn(&self.device);
+            if let Some(line) = self.specialiser.turn(&mut self.device, now) {
+                observe(ForwarderEvent::Notice(line));
+            }
             self.change_ports(observe);
             self.answer();
             if let Some(ending) = self.ending(stop, &mut poller) {
@@ -567,6 +575,7 @@ impl Forwarder {
             traced,
             untraced,
             sampled_drops: self.crew.common().drop_sites.read(),
+            specialisation: Some(self.specialiser.status(&self.device)),
             ..self.heard.report(&self.device)
         }
     }

@@ -44,6 +44,7 @@ mod process_setup;
 mod reload;
 pub mod report;
 mod settings;
+mod specialiser;
 pub mod tenancy_host;
 pub mod trace_filter;
 mod worker_pool;

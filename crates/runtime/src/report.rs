@@ -9,6 +9,7 @@ use support::text_table::align;
 use switch::{Device, Ledger};
 
 use crate::observation::SampledDrops;
+pub use crate::specialiser::SpecialisationStatus;
 use crate::worker_thread::Figures;
 
 /// Packets and their bytes.
@@ -134,6 +135,9 @@ pub struct DeviceReport {
     /// Number of packets that matched the filter and were not traced, because the queue of traces
     /// was full.
     pub untraced: u64,
+    /// Version of the program's code that packets run, of a switch that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub specialisation: Option<SpecialisationStatus>,
 }
 
 impl DeviceReport {

@@ -128,15 +128,23 @@ impl Code {
 pub(crate) struct DataPlaneSnapshot {
     pub(crate) code: Arc<Code>,
     pub(crate) state: Arc<State>,
+    /// Fast path made for the contents of this state's tables, if packets run one.
+    pub(crate) specialised: Option<Arc<dyn CompiledFastPath>>,
     pub(crate) replication: ReplicationEngine,
     pub(crate) work: WorkBudget,
 }
 
 impl DataPlaneSnapshot {
-    /// Returns the compiled fast path, if there is one.
+    /// Returns the compiled fast path that packets run, if there is one.
     pub(crate) fn runs(&self) -> Option<Arc<dyn CompiledFastPath>> {
         let fused = self.code.fused.as_ref()?;
-        Some(Arc::clone(&fused.run))
+        Some(Arc::clone(self.run_of(fused)))
+    }
+
+    /// Returns the version of the program's fast path that packets run.
+    #[inline]
+    pub(crate) fn run_of<'r>(&'r self, fused: &'r FusedPass) -> &'r Arc<dyn CompiledFastPath> {
+        self.specialised.as_ref().unwrap_or(&fused.run)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::migrate::{self, MigratedState, MigratedTable};
 use crate::migration::{MayLose, Migration, WouldLose};
 use crate::pre::ReplicationEngine;
 use crate::queue::QueueConfig;
+use crate::specialise::Specialisation;
 use crate::worker::{WorkerGroup, WorkerMailbox};
 
 /// Result of an exchange of programs, with the data to undo it.
@@ -149,6 +150,8 @@ pub struct Device {
     idle_delay: Nanos,
     /// Packets that were sent, here or by a worker, and dropped afterwards.
     refused: Ledger,
+    /// Code made for the current contents of the tables, if packets run any.
+    pub(crate) specialisation: Specialisation,
     pub(crate) expired: Vec<(TableId, LearnedEntry)>,
     /// State shared with workers, if there are any.
     pub(crate) office: Option<Arc<WorkerGroup>>,
@@ -185,6 +188,7 @@ impl Device {
         let root = DataPlaneSnapshot {
             code: Arc::clone(&code),
             state: Arc::new(configuration.snapshot()),
+            specialised: None,
             replication: replication.clone(),
             work: limits.work(),
         };
@@ -209,9 +213,14 @@ impl Device {
             told_idle: BTreeMap::new(),
             idle_delay: Nanos::ZERO,
             refused: Ledger::default(),
+            specialisation: Specialisation::default(),
             expired: Vec::new(),
             office: None,
         })
+    }
+
+    pub(crate) fn code(&self) -> &Arc<Code> {
+        &self.code
     }
 
     /// Returns the program.
@@ -331,11 +340,17 @@ impl Device {
             return;
         }
         let state = Arc::new(self.configuration.snapshot());
+        let published = Arc::clone(&self.root.state);
+        let specialised = self.guarded_code(|table| {
+            let lookup = |state: &State| state.table(table).map(|t| Arc::as_ptr(&t.lookup));
+            lookup(&published) != lookup(&state)
+        });
         self.core.owner.derived.let_go();
         let (code, replication) = (Arc::clone(&self.code), self.replication.clone());
         let root = Arc::new(DataPlaneSnapshot {
             code,
             state,
+            specialised,
             replication,
             work: self.limits.work(),
         });
@@ -724,6 +739,9 @@ impl Device {
     /// Swaps program and state with another device.
     fn turn_to(&mut self, other: &mut Device) {
         std::mem::swap(&mut self.code, &mut other.code);
+        for device in [&mut *self, &mut *other] {
+            device.leave_specialised();
+        }
         std::mem::swap(&mut self.configuration, &mut other.configuration);
         self.core.keep_contexts_of(&self.code);
         self.told_idle.clear();

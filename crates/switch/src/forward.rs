@@ -88,7 +88,7 @@ impl Core {
         if frames.is_empty() {
             return;
         }
-        let run = &fused.run;
+        let run = root.run_of(fused);
         let mut context = self.borrow(lent.as_deref_mut(), run, root);
         let (mut done, mut most) = (0, BURST);
         while done < frames.len() && !self.is_behind() {

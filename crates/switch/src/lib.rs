@@ -47,6 +47,7 @@ mod profiles;
 mod queue;
 mod shared_burst;
 mod snapshot_cell;
+mod specialise;
 mod synchronise;
 mod thread_epoch;
 mod worker;
@@ -67,6 +68,7 @@ pub use packet_sink::{PacketSink, leave_sent};
 pub use pre::{CloneSession, Replica, ReplicationEngine};
 pub use profiles::is_one_shot;
 pub use queue::{PriorityQueueConfig, QUEUE_PRIORITIES, QueueConfig, QueueTimes, Queues};
+pub use specialise::{SpecialisationJob, SpecialisationReport, SpecialisedCode};
 pub use thread_epoch::{DeviceMask, ThreadEpoch};
 
 pub use shared_burst::{BurstProgress, SegmentRun, WorkerSet, forward_shared_burst};

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod contents;
 mod credit;
 mod export;
 mod lookup;

@@ -31,12 +31,12 @@ pub(crate) fn case(seeds: &[Seed], case: &Case<'_>) -> Option<(Fault, String)> {
     judged(case, &text, acts, |acts| judge(&program, acts, case))
 }
 
-/// Plays a scenario on all engines, in batches and in bursts.
+/// Plays a scenario on all engines, in batches, in bursts, and with specialised code.
 pub(crate) fn judge(program: &Arc<Program>, acts: &[Act], case: &Case<'_>) -> Judged {
     let programs = [Arc::clone(program), Arc::clone(program)];
     let mut reference = None;
     for engine in crate::engines() {
-        for portions in [Portions::Batches, Portions::Bursts] {
+        for portions in [Portions::Batches, Portions::Bursts, Portions::Specialised] {
             let playing = Playing {
                 programs: programs.clone(),
                 engine: Arc::clone(&engine),

@@ -28,6 +28,9 @@ pub(crate) enum Portions {
     Packets,
     /// All packets of one time are forwarded as one burst.
     Bursts,
+    /// Bursts, with code made for the contents of the tables before every second one. The others
+    /// run the same code if its facts hold.
+    Specialised,
     /// One step for each packet, and one for each time at which a queued packet may be sent.
     Events,
     /// One step for each packet, with a tracer.
@@ -85,6 +88,7 @@ impl Playing {
             playing: self,
             config,
             seen: Vec::new(),
+            bursts: 0,
         };
         for act in acts {
             player.act(act)?;
@@ -126,6 +130,7 @@ struct Player {
     playing: Playing,
     config: DeviceConfig,
     seen: Transcript,
+    bursts: usize,
 }
 
 impl Player {
@@ -167,8 +172,16 @@ impl Player {
         if self.playing.portions == Portions::Events {
             self.step_by_events(now)?;
         }
-        if self.playing.portions == Portions::Bursts {
-            return self.burst(now, packets);
+        match self.playing.portions {
+            Portions::Bursts => return self.burst(now, packets),
+            Portions::Specialised => {
+                self.bursts += 1;
+                if self.bursts % 2 == 1 {
+                    self.specialise();
+                }
+                return self.burst(now, packets);
+            }
+            _ => {}
         }
         for (port, bytes) in packets {
             let result = match self.playing.portions {
@@ -182,12 +195,20 @@ impl Player {
                 self.seen.push(error.to_string());
             }
             match self.playing.portions {
-                Portions::Batches | Portions::Bursts => {}
+                Portions::Batches | Portions::Bursts | Portions::Specialised => {}
                 Portions::Traced => self.conserved()?,
                 Portions::Packets | Portions::Events => self.step_at(now)?,
             }
         }
         self.step(now)
+    }
+
+    /// Lets packets run code made for the current contents of the tables, if the engine makes it.
+    fn specialise(&mut self) {
+        let job = self.device.specialisation_job().ok().flatten();
+        if let Some(code) = job.and_then(|job| job.run().ok()) {
+            self.device.adopt_specialised(code);
+        }
     }
 
     fn burst(&mut self, now: Nanos, packets: &[(PortId, Vec<u8>)]) -> Result<(), Fault> {

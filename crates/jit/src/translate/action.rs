@@ -227,15 +227,21 @@ impl Translator<'_> {
         entry: Value,
         fields: &[RecordField],
     ) -> Result<(), Unsupported> {
-        // Entries' actions do not nest, so one variable suffices for all.
+        let pointer = self.entry_pointer_to(entry);
+        let params = self.entry_params(action, pointer, fields);
+        self.run_action(action, params)
+    }
+
+    /// Assigns the variable with the address of the current entry's parameters. Entries' actions do
+    /// not nest, so one variable suffices for all.
+    pub(super) fn entry_pointer_to(&mut self, entry: Value) -> Variable {
         let pointer = match self.entry_pointer {
             Some(pointer) => pointer,
             None => self.declare(),
         };
         self.entry_pointer = Some(pointer);
         self.b.def_var(pointer, entry);
-        let params = self.entry_params(action, pointer, fields);
-        self.run_action(action, params)
+        pointer
     }
 
     /// Runs an action with these arguments.
@@ -278,7 +284,11 @@ impl Translator<'_> {
         self.wide_params.get(action)?.get(index).copied().flatten()
     }
 
-    fn run_action(&mut self, action: ActionId, params: Vec<Param>) -> Result<(), Unsupported> {
+    pub(super) fn run_action(
+        &mut self,
+        action: ActionId,
+        params: Vec<Param>,
+    ) -> Result<(), Unsupported> {
         if self.uses.shared.contains(&action) {
             return self.run_shared(action, params);
         }

@@ -27,6 +27,7 @@ mod fields;
 mod hash;
 mod hashed;
 mod if_conversion;
+mod known_table;
 mod lookup_results;
 mod lookup_schedule;
 mod offsets;
@@ -60,7 +61,7 @@ use cranelift_frontend::{FunctionBuilder, Variable};
 use exec::slots::Slot;
 use exec::slots::header::{HeaderSite, StackSite};
 use exec::slots::table::TableSite;
-use exec::{DropReason, FastPath, Natives, ParserErrors, Unsupported};
+use exec::{DropReason, Facts, FastPath, Natives, ParserErrors, Unsupported};
 use ir::work::Work;
 use ir::{
     Action, ActionId, ControlId, Expr, FieldId, LabelId, Layout, Loc, ParserId, Program, ScalarTy,
@@ -109,6 +110,8 @@ pub(crate) struct Shared<'p> {
     pub(crate) insts_left: usize,
     /// True if the program sets the packet's length ([`Op::SetPacketLength`]).
     sets_length: bool,
+    /// Facts about the tables that hold wherever the code runs, if there are any.
+    pub(crate) facts: Option<&'p Facts>,
 }
 
 impl<'p> Shared<'p> {
@@ -175,6 +178,7 @@ impl<'p> Shared<'p> {
             call_conv,
             insts_left: MAX_INSTS_TOGETHER,
             sets_length: count::sets_length(program),
+            facts: None,
         })
     }
 
@@ -314,6 +318,8 @@ struct Translator<'t> {
     entry_pointer: Option<Variable>,
     /// True if the program sets the packet's length.
     sets_length: bool,
+    /// Facts about the tables that hold wherever the code runs, if there are any.
+    facts: Option<&'t Facts>,
 }
 
 /// Maximum number of variables that a function starts with.
@@ -441,6 +447,7 @@ impl<'t> Translator<'t> {
             variables: FIRST_VARIABLES,
             entry_pointer: None,
             sets_length: shared.sets_length,
+            facts: shared.facts,
         }
     }
 

@@ -55,7 +55,8 @@ impl Follows for Translator<'_> {
     }
 
     fn is_answered_at_once(&self, table: TableId) -> bool {
-        self.may_be_direct(table) && self.has_small_keys(table)
+        let is_compared = self.compared_rules(table).is_some();
+        is_compared || self.may_be_direct(table) && self.has_small_keys(table)
     }
 }
 

@@ -26,12 +26,12 @@ const MAX_SMALL_BITS: u32 = 16;
 const COMPARED_ACTIONS: usize = 4;
 
 /// Match stage of a control.
-struct MatchStage<'s, 'l> {
-    id: StageId,
-    table: TableId,
-    outcome: MatchOutcome,
-    next: &'s MatchNext,
-    line: &'s Line<'l>,
+pub(super) struct MatchStage<'s, 'l> {
+    pub(super) id: StageId,
+    pub(super) table: TableId,
+    pub(super) outcome: MatchOutcome,
+    pub(super) next: &'s MatchNext,
+    pub(super) line: &'s Line<'l>,
 }
 
 /// Result of applying a table. The variables are also used after the action.
@@ -79,6 +79,9 @@ impl Translator<'_> {
             line,
         };
         let is_flat = self.is_flat(table, &self.uses);
+        if is_flat && self.known_stage(&stage)? {
+            return Ok(());
+        }
         match self.hits_run(table) {
             Some(position)
                 if is_flat
@@ -306,7 +309,11 @@ impl Translator<'_> {
     }
 
     /// Returns the record number that a stage's key hits, 0 for a miss.
-    fn record_number(&mut self, id: StageId, table: TableId) -> Result<Value, Unsupported> {
+    pub(super) fn record_number(
+        &mut self,
+        id: StageId,
+        table: TableId,
+    ) -> Result<Value, Unsupported> {
         match self.scouted(id, table) {
             Some(site) if site.is_noted_first => self.scouted_or(site, |this| {
                 this.near_or(table, |this| this.find_alone(site))
@@ -393,6 +400,9 @@ impl Translator<'_> {
 
     /// Returns the availability of the table's direct index, if native code can search one.
     pub(super) fn directness(&self, table: TableId) -> Option<Directness> {
+        if self.compared_rules(table).is_some() {
+            return Some(Directness::Always);
+        }
         let is_possible = self.may_be_direct(table);
         is_possible.then(|| Directness::of(self.key_widths(table)))
     }
@@ -455,6 +465,9 @@ impl Translator<'_> {
         table: TableId,
         search: impl FnOnce(&mut Self) -> Result<Value, Unsupported>,
     ) -> Result<Value, Unsupported> {
+        if let Some(rules) = self.compared_rules(table) {
+            return self.compare_rules(table, rules);
+        }
         let Some(directness) = self.directness(table) else {
             return self.among_few_or(table, search);
         };

@@ -21,6 +21,9 @@ use super::{BenchOptions, Flows};
 
 /// Number of flows of [`Flows::Few`].
 const FEW: u64 = 16;
+/// Number of flows of [`Flows::Skewed`], and the exponent of Zipf's law for them.
+const SKEWED: u64 = 100_000;
+const SKEW: f64 = 1.1;
 /// Maximum number of packets taken from the user's captures.
 const MAX_PACKETS: usize = 1 << 16;
 
@@ -40,11 +43,16 @@ pub(super) fn built_in(
         line.show(&format!("{name}: {what}"));
     })?;
     let few = AnyOf::few(workload);
+    let skewed = match options.flows.contains(&Flows::Skewed) {
+        true => Some(Skewed::new(flows(workload, SKEWED))),
+        false => None,
+    };
     let mut rows = Vec::new();
     for &flows in &options.flows {
-        let traffic: &dyn Traffic = match flows {
-            Flows::Many => &OfWorkload(workload),
-            Flows::Few => &few,
+        let traffic: &dyn Traffic = match (flows, &skewed) {
+            (Flows::Few, _) => &few,
+            (Flows::Skewed, Some(skewed)) => skewed,
+            (Flows::Many | Flows::Skewed, _) => &OfWorkload(workload),
         };
         let run = Run {
             program: name,
@@ -90,18 +98,18 @@ pub(super) fn own(
     let name = path.display().to_string();
     let mut rows = Vec::new();
     for &flows in &options.flows {
-        let packets = match flows {
-            Flows::Few => &packets[..packets.len().min(FEW as usize)],
-            Flows::Many => &packets[..],
+        let traffic: Box<dyn Traffic> = match flows {
+            Flows::Few => Box::new(InTurn(packets[..packets.len().min(FEW as usize)].to_vec())),
+            Flows::Many => Box::new(InTurn(packets.clone())),
+            Flows::Skewed => Box::new(Skewed::new(packets.clone())),
         };
-        let traffic = InTurn(packets.to_vec());
         let run = Run {
             program: &name,
             flows,
             options,
             time,
         };
-        rows.extend(run.measure(&mut sides, &traffic, &mut line));
+        rows.extend(run.measure(&mut sides, &*traffic, &mut line));
     }
     Ok(Some(rows))
 }
@@ -137,9 +145,51 @@ struct AnyOf(Vec<Packet>);
 impl AnyOf {
     /// Returns a few flows of a workload.
     fn few(workload: &dyn Workload) -> AnyOf {
-        let mut choices = Rng::new(1);
-        let packet = |_| written(|frame| workload.packet(&mut choices, frame));
-        AnyOf((0..FEW).map(packet).collect())
+        AnyOf(flows(workload, FEW))
+    }
+}
+
+/// Returns packets of this many flows of a workload.
+fn flows(workload: &dyn Workload, count: u64) -> Vec<Packet> {
+    let mut choices = Rng::new(1);
+    let packet = |_| written(|frame| workload.packet(&mut choices, frame));
+    (0..count).map(packet).collect()
+}
+
+/// Packets in random order, the first ones more often, by Zipf's law.
+struct Skewed {
+    packets: Vec<Packet>,
+    /// Sum of the weights up to each packet.
+    sums: Vec<f64>,
+}
+
+impl Skewed {
+    fn new(packets: Vec<Packet>) -> Skewed {
+        let mut sum = 0.0;
+        let weights = (1..=packets.len()).map(|rank| (rank as f64).powf(-SKEW));
+        let sums = weights.map(|weight| {
+            sum += weight;
+            sum
+        });
+        Skewed {
+            sums: sums.collect(),
+            packets,
+        }
+    }
+
+    fn pick(&self, choices: &mut Rng) -> &Packet {
+        let whole = self.sums.last().copied().unwrap_or_default();
+        // 53 bits fill a number's mantissa.
+        let share = (choices.bits() >> 11) as f64 / (1u64 << 53) as f64;
+        let at = self.sums.partition_point(|&sum| sum <= share * whole);
+        &self.packets[at.min(self.packets.len() - 1)]
+    }
+}
+
+impl Traffic for Skewed {
+    fn packets(&self, seed: u64) -> Packets<'_> {
+        let mut choices = Rng::new(seed);
+        Box::new(move |frame| rewrite(frame, self.pick(&mut choices)))
     }
 }
 

@@ -108,8 +108,9 @@ pub struct BenchOptions {
     /// the rate that tables must sustain, 100,000 exact or LPM, 10,000 ternary.
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "lookups", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pace: Vec<u32>,
-    /// Measure only these sides: an engine, `hand` (a loop written by hand for this one function,
-    /// over the same tables) or `bare` (a wire: frames that are not processed).
+    /// Measure only these sides: an engine, `specialised` (`jit`, with code made for what tables
+    /// hold, where that is of use), `hand` (a loop written by hand for this one function, over the
+    /// same tables) or `bare` (a wire: frames that are not processed).
     #[arg(long = "engine", value_name = "NAME", value_delimiter = ',')]
     engines: Vec<String>,
     /// Threads, each pinned to one core.
@@ -123,7 +124,8 @@ pub struct BenchOptions {
     /// again with updates.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Kinds of traffic: a few flows, or all that there are entries for.
+    /// Kinds of traffic: a few flows, all that there are entries for, or 100,000 flows of which few
+    /// have most of the packets.
     #[arg(long, value_name = "KIND", value_delimiter = ',', default_values = ["few", "many"])]
     flows: Vec<Flows>,
     /// Burst size of a side. Default: 64; with --tenants 4096, as many as a worker of
@@ -226,6 +228,8 @@ pub(crate) enum Flows {
     Few,
     /// All flows, in random order.
     Many,
+    /// 100,000 flows. The share of a flow follows Zipf's law with exponent 1.1.
+    Skewed,
 }
 
 impl Flows {
@@ -233,6 +237,7 @@ impl Flows {
         match self {
             Flows::Few => "few",
             Flows::Many => "many",
+            Flows::Skewed => "skewed",
         }
     }
 }

@@ -14,8 +14,12 @@ use switch::{Device, Worker};
 /// Number of packets on which a device is compared with a loop.
 const COMPARED: u64 = 20_000;
 
+/// Name of native code made for the contents of the tables.
+pub(super) const SPECIALISED: &str = "specialised";
 /// Name of the hand-written loop, which serves as the upper bound.
 pub(super) const HAND: &str = "hand";
+/// Name of the engine for native code.
+const NATIVE: &str = "jit";
 const BARE: &str = "bare";
 
 /// Checks the names of sides.
@@ -25,7 +29,7 @@ const BARE: &str = "bare";
 pub(super) fn check_names(names: &[String]) -> Result<(), String> {
     let engines = engine::all();
     let engines = engines.iter().map(|engine| engine.name());
-    let known: Vec<&str> = engines.chain([HAND, BARE]).collect();
+    let known: Vec<&str> = engines.chain([SPECIALISED, HAND, BARE]).collect();
     match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => Err(format!(
@@ -60,6 +64,12 @@ impl Wanted<'_> {
     fn engines(&self) -> impl Iterator<Item = Box<dyn Engine>> {
         let engines = engine::all().into_iter();
         engines.filter(|engine| self.wants(engine.name()))
+    }
+
+    /// Returns the engine that makes code for the contents of tables, if that is a wanted side.
+    fn specialising(&self) -> Option<Box<dyn Engine>> {
+        let mut engines = engine::all().into_iter();
+        engines.find(|engine| engine.name() == NATIVE && self.wants(SPECIALISED))
     }
 
     /// Returns the sides of a built-in program. Each device is compared with the hand-written
@@ -98,6 +108,18 @@ impl Wanted<'_> {
                 sides.add_traced(name, device.0, filter);
             }
         }
+        if let Some(engine) = self.specialising() {
+            tell("specialises code");
+            let mut device = OnDevice::load(program, engine.as_ref(), workload)
+                .map_err(|error| format!("{}: {SPECIALISED}: {error}", workload.name()))?;
+            if specialise(&mut device.0)? {
+                compare(workload, COMPARED, &mut device, &mut *hand()?).map_err(|difference| {
+                    let program = workload.name();
+                    format!("{program}: {SPECIALISED} and the loop written by hand disagree: {difference}")
+                })?;
+                sides.add_device(SPECIALISED, device.0, false);
+            }
+        }
         if self.wants(HAND) {
             for worker in &mut sides.workers {
                 worker.push(Side {
@@ -127,9 +149,29 @@ impl Wanted<'_> {
                 sides.add_traced(name, load(engine.as_ref())?, filter);
             }
         }
+        if let Some(engine) = self.specialising() {
+            let mut device = load(engine.as_ref())?;
+            // A program that cannot be specialised has no such side.
+            if specialise(&mut device).unwrap_or(false) {
+                sides.add_device(SPECIALISED, device, false);
+            }
+        }
         sides.add_bare(self);
         Ok(sides)
     }
+}
+
+/// Lets a device run code made for the contents of its tables. Returns false if nothing of use is
+/// known about them.
+fn specialise(device: &mut Device) -> Result<bool, String> {
+    let job = device
+        .specialisation_job()
+        .map_err(|error| error.to_string())?;
+    let Some(job) = job else {
+        return Ok(false);
+    };
+    let made = job.run().map_err(|error| error.to_string())?;
+    Ok(device.adopt_specialised(made))
 }
 
 impl Sides {

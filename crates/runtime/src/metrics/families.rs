@@ -11,7 +11,7 @@ use crate::metrics::pof::POF;
 use crate::metrics::snapshot::{Labels, MetricsSnapshot};
 use crate::metrics::vpdps::VPDPS;
 use crate::observation::SampledDrops;
-use crate::report::{Drops, PortReport, TableReport, WorkerReport};
+use crate::report::{Drops, PortReport, SpecialisationStatus, TableReport, WorkerReport};
 
 /// Collector of the metrics of several snapshots.
 #[derive(Debug)]
@@ -66,6 +66,11 @@ pub(super) fn by_reason(drops: &[Drops]) -> Vec<(Labels, Value)> {
         (labels, Value::Count(drops.packets))
     };
     drops.iter().map(labelled).collect()
+}
+
+/// Returns the specialisation of a snapshot's device, if it has one.
+fn specialisation(shot: &MetricsSnapshot) -> Option<&SpecialisationStatus> {
+    shot.device.as_ref()?.specialisation.as_ref()
 }
 
 /// Metrics of switches and devices.
@@ -173,6 +178,27 @@ const DEVICES: &[Metric] = &[
         "Packets that wait in queues",
         MetricType::Gauge,
         |shot| level(&shot.device, |device| device.held),
+    ),
+    (
+        "specialised",
+        "Whether packets run code made for the contents of the tables",
+        MetricType::Gauge,
+        |shot| {
+            let status = specialisation(shot);
+            level(&status, |status| (status.code == "specialised").into())
+        },
+    ),
+    (
+        "specialised_published",
+        "Times that code made for the contents of the tables was published",
+        MetricType::Counter,
+        |shot| count(&specialisation(shot), |status| status.published),
+    ),
+    (
+        "specialised_left",
+        "Times that such code was left because a table changed",
+        MetricType::Counter,
+        |shot| count(&specialisation(shot), |status| status.left),
     ),
     (
         "table_hits",
