@@ -6,13 +6,16 @@ use crate::entry::{Entry, EntryIdx};
 impl Table {
     /// Returns all entries with their indices, the one that wins first, or `None` if there are more
     /// than `most`. The time is in proportion to `most`, not to the size of the table.
-    pub fn ranked(&self, most: usize) -> Option<Vec<(EntryIdx, &Entry)>> {
+    pub fn ranked(&self, most: usize) -> Option<Vec<(EntryIdx, Entry)>> {
         if self.len() > most {
             return None;
         }
-        let entries = self.by_id.indices().map(|idx| (idx, &**self.at(idx)));
-        let mut entries: Vec<(EntryIdx, &Entry)> = entries.collect();
-        entries.sort_by_key(|(_, entry)| self.rank(entry));
+        let entries = self
+            .by_id
+            .indices()
+            .map(|idx| (idx, self.at(idx).to_entry()));
+        let mut entries: Vec<(EntryIdx, Entry)> = entries.collect();
+        entries.sort_by_key(|(_, entry)| self.rank(&entry.matches, entry.priority, entry.id));
         Some(entries)
     }
 }
