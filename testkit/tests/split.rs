@@ -448,7 +448,7 @@ fn observe<P: stf::PacketPlane>(
 fn change_an_entry(device: &mut switch::Device, table: ir::TableId, rng: &mut support::rng::Rng) {
     use switch::Change;
     let entries = device.configuration().tables[table].iter();
-    let entries: Vec<_> = entries.filter(|entry| !entry.is_const).cloned().collect();
+    let entries: Vec<_> = entries.filter(|entry| !entry.is_const).collect();
     let Some(entry) = rng.pick(&entries) else {
         return;
     };

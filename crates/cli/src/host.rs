@@ -156,6 +156,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
         missing: options.missing_ports,
         workers: options.workers.number(),
         needs_one: true,
+        kernel: None,
     };
     let opened = run::open_all(&options.ports, &opening)?;
     run::tell_ports("", &opened);

@@ -42,10 +42,7 @@ pub(crate) fn run(options: &Options, early: &ProcessSetup) -> Result<Ended, Stri
     };
     early.begin_work();
     let ready = |address| out::line(&format!("http://{address}/ (Ctrl-C stops)"));
-    let signals = Arc::new(early);
-    studio::serve(options.listen, start, ready, move || {
-        signals.take_signal().is_some()
-    })
-    .map_err(|error| error.to_string())?;
+    let is_stopped = || early.take_signal().is_some();
+    studio::serve(options.listen, start, ready, is_stopped).map_err(|error| error.to_string())?;
     Ok(Ended::Well)
 }

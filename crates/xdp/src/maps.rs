@@ -179,7 +179,7 @@ impl Maps {
         let mut wanted = Written::new();
         for (idx, entry) in table.lookup.iter() {
             checkpoint();
-            let value = self.value(id, shape, state, Some((idx, entry)));
+            let value = self.value(id, shape, state, Some((idx, &entry)));
             wanted.insert(key(shape, &entry.matches), (value, idx.get() + 1));
         }
         let written = self.written.entry(id).or_default();
@@ -205,7 +205,7 @@ impl Maps {
         ) else {
             return Ok(());
         };
-        let mut entries: Vec<(EntryIdx, &Entry)> = table.lookup.iter().collect();
+        let mut entries: Vec<(EntryIdx, Entry)> = table.lookup.iter().collect();
         let largest_wins = self.program.tables[id].largest_priority_wins;
         let needs_priority = shape
             .fields
@@ -227,13 +227,13 @@ impl Maps {
         };
         list[..LIST_HEADER as usize].copy_from_slice(&count.to_ne_bytes());
         let places = list[LIST_HEADER as usize..].chunks_exact_mut(shape.rule_bytes() as usize);
-        for (place, &(idx, entry)) in places.zip(&entries) {
+        for (place, (idx, entry)) in places.zip(&entries) {
             checkpoint();
             let (matches, value) = place.split_at_mut(shape.rule_value() as usize);
             for (limb, number) in matches.chunks_exact_mut(8).zip(rule(shape, &entry.matches)) {
                 limb.copy_from_slice(&number.to_ne_bytes());
             }
-            value.copy_from_slice(&self.value(id, shape, state, Some((idx, entry))));
+            value.copy_from_slice(&self.value(id, shape, state, Some((*idx, entry))));
         }
         let searched = self.searched.get(&id).copied().unwrap_or(1);
         let other = 1 - searched;
