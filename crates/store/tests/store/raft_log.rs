@@ -15,6 +15,7 @@ use crate::disk::SimulatedDisk;
 
 const CAPACITY: Capacity = Capacity {
     keys: 64,
+    reserved: 0,
     sessions: 4,
     session_life: u64::MAX,
 };
