@@ -12,12 +12,21 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 /// Policy of content of answers that are no page.
 const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'");
+
+/// The port that addresses of `http` have if they name none.
+const HTTP_PORT: u16 = 80;
+
+/// Header in which browsers name the relation of a request to the page that sends it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Header in which browsers name the kind of a request.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Names of the server that requests may have.
 #[derive(Debug)]
@@ -30,6 +39,11 @@ impl AllowedHosts {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
         hosts.push(address.to_string());
+        if port == HTTP_PORT {
+            // Browsers leave this port out.
+            hosts.extend(names.map(str::to_owned));
+            hosts.push(address.ip().to_string());
+        }
         AllowedHosts(hosts)
     }
 
@@ -46,7 +60,8 @@ impl AllowedHosts {
         let host = headers.get(HOST).map(text).unwrap_or_default();
         if !self.has(&host) {
             let reason = format!(
-                "the request is for the host `{}`; use http://{}/",
+                "the request is for the host `{}`; use http://{}/, through a tunnel with the same \
+                 port on both sides",
                 host.escape_debug(),
                 self.0.first().map_or("", String::as_str)
             );
@@ -60,6 +75,12 @@ impl AllowedHosts {
                 let reason = format!("a page of {} sent the request", origin.escape_debug());
                 return Err((StatusCode::FORBIDDEN, reason));
             }
+        }
+        let site = headers.get(FETCH_SITE).map(text).unwrap_or_default();
+        let is_link = headers.get(FETCH_MODE).map(text).as_deref() == Some("navigate");
+        if matches!(&site[..], "cross-site" | "same-site") && !is_link {
+            let reason = "a page of another site sent the request".to_owned();
+            return Err((StatusCode::FORBIDDEN, reason));
         }
         match *method {
             Method::GET => Ok(()),
@@ -97,6 +118,14 @@ pub(crate) async fn check(
     let headers = answer.headers_mut();
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(NOTHING);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        "cross-origin-resource-policy",
+        HeaderValue::from_static("same-origin"),
+    );
+    headers.insert(
+        "cross-origin-opener-policy",
+        HeaderValue::from_static("same-origin"),
+    );
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer

@@ -3,6 +3,7 @@
 //! Each request compiles the program anew and runs it on a device of its own, on engine `interp`,
 //! which defines the meaning of programs. So equal requests have equal answers.
 
+use std::cell::Cell;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use packet::{Frame, Nanos, PortId, bytes_from_hex};
 use port::PcapReader;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use support::work::{Work, WorkLimits};
+use support::work::{Work, WorkLimits, checkpoint};
 use switch::{Device, DeviceConfig, Limits};
 use trace_format::PacketTrace;
 
@@ -32,7 +33,10 @@ pub const ENTRIES_NAME: &str = "program.entries";
 pub const MAX_PACKETS: usize = 64;
 
 /// Maximum number of steps in the traces of a request.
-const MAX_EVENTS: usize = 100_000;
+const MAX_EVENTS: usize = 50_000;
+
+/// Maximum number of bytes of packets in the traces of a request.
+const MAX_TRACED_BYTES: usize = 16 << 20;
 
 /// Time between two packets, so that meters and time-outs see a clock that advances.
 const BETWEEN_PACKETS: Nanos = Nanos::from_millis(1);
@@ -131,12 +135,26 @@ pub struct EntryFault {
     pub hint: Option<String>,
 }
 
+/// Packets of a capture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CaptureView {
+    /// The first packets, at most [`MAX_PACKETS`].
+    pub packets: Vec<Packet>,
+    /// True if the capture has more packets, or its end is cut off.
+    pub has_more: bool,
+}
+
+/// Returns the work of a request, with its limits. Its time starts now.
+pub fn request_work() -> Work {
+    Work::new(LIMITS)
+}
+
 /// Checks a program.
 ///
 /// # Errors
-/// The program takes too much time or memory.
-pub fn check(request: &CheckRequest) -> Result<Checked, String> {
-    within_limits(|| {
+/// The program takes too much time or memory, or the work is cancelled.
+pub fn check(request: &CheckRequest, work: &Work) -> Result<Checked, String> {
+    within_limits(work, || {
         let start = Instant::now();
         let compiled = compile(&request.program);
         let microseconds = start.elapsed().as_micros().try_into().unwrap_or(u64::MAX);
@@ -151,15 +169,17 @@ pub fn check(request: &CheckRequest) -> Result<Checked, String> {
 /// Sends packets through a program.
 ///
 /// # Errors
-/// The request takes too much time or memory, or has too many packets.
-pub fn run(request: &RunRequest) -> Result<Ran, String> {
+/// The request takes too much time or memory, or has too many packets or steps, or the work is
+/// cancelled.
+pub fn run(request: &RunRequest, work: &Work) -> Result<Ran, String> {
     if request.packets.len() > MAX_PACKETS {
         let packets = request.packets.len();
         return Err(format!(
             "{packets} packets are too many for one run: send at most {MAX_PACKETS}"
         ));
     }
-    within_limits(|| {
+    let size = Cell::new(TraceSize::default());
+    let ran = within_limits(work, || {
         let compiled = compile(&request.program);
         let mut ran = Ran {
             diagnostics: diagnostics(&compiled)?,
@@ -188,38 +208,90 @@ pub fn run(request: &RunRequest) -> Result<Ran, String> {
                 return Ok(ran);
             }
         }
-        ran.packets = trace_packets(&mut device, request)?;
+        ran.packets = trace_packets(&mut device, request, (work, &size))?;
         Ok(ran)
-    })
+    });
+    match size.get().is_too_large() {
+        true => Err(format!(
+            "the traces have more than {MAX_EVENTS} steps or {MAX_TRACED_BYTES} bytes of packets: \
+             send fewer packets, or make fewer copies"
+        )),
+        false => ran,
+    }
 }
 
-/// Returns the packets of a capture, pcap or pcapng, up to [`MAX_PACKETS`].
+/// Size of the traces of a request so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct TraceSize {
+    events: usize,
+    bytes: usize,
+}
+
+impl TraceSize {
+    fn is_too_large(self) -> bool {
+        self.events > MAX_EVENTS || self.bytes > MAX_TRACED_BYTES
+    }
+
+    /// Counts an event. Ends the work if the traces are too large, or it has no time left.
+    fn count(total: &Cell<TraceSize>, work: &Work, event: &TraceEvent) {
+        let TraceSize { events, bytes } = total.get();
+        let more = match event {
+            TraceEvent::Received { bytes, .. }
+            | TraceEvent::Sent { bytes, .. }
+            | TraceEvent::Deparsed { bytes } => bytes.len(),
+            _ => 0,
+        };
+        total.set(TraceSize {
+            events: events + 1,
+            bytes: bytes + more,
+        });
+        if total.get().is_too_large() {
+            work.cancel();
+        }
+        checkpoint();
+    }
+}
+
+/// Returns the first packets of a capture, pcap or pcapng. The end of the capture may be cut off.
 ///
 /// # Errors
 /// The bytes are no capture of Ethernet frames.
-pub fn read_capture(bytes: Vec<u8>) -> Result<Vec<Packet>, String> {
+pub fn read_capture(bytes: Vec<u8>) -> Result<CaptureView, String> {
     let input = Box::new(Cursor::new(bytes));
     let reader = PcapReader::new("the capture".to_owned(), input);
     let mut reader = reader.map_err(|error| error.to_string())?;
     let mut frame = Frame::new();
-    let mut packets = Vec::new();
-    while packets.len() < MAX_PACKETS {
+    let mut view = CaptureView {
+        packets: Vec::new(),
+        has_more: false,
+    };
+    loop {
         match reader.read(&mut frame) {
-            Ok(Some(_)) => packets.push(Packet {
+            Ok(Some(_)) if view.packets.len() == MAX_PACKETS => {
+                view.has_more = true;
+                return Ok(view);
+            }
+            Ok(Some(_)) => view.packets.push(Packet {
                 port: 0,
                 bytes: hex(frame.bytes()),
             }),
-            Ok(None) => break,
-            Err(error) if error.is_recoverable() => {}
-            Err(error) => return Err(error.to_string()),
+            Ok(None) => return Ok(view),
+            Err(error) if error.is_recoverable() => view.has_more = true,
+            Err(error) if view.packets.is_empty() => return Err(error.to_string()),
+            Err(_) => {
+                view.has_more = true;
+                return Ok(view);
+            }
         }
     }
-    Ok(packets)
 }
 
-fn trace_packets(device: &mut Device, request: &RunRequest) -> Result<Vec<PacketResult>, String> {
+fn trace_packets(
+    device: &mut Device,
+    request: &RunRequest,
+    (work, size): (&Work, &Cell<TraceSize>),
+) -> Result<Vec<PacketResult>, String> {
     let read = |file: &str| (file == PROGRAM_NAME).then(|| request.program.clone());
-    let mut steps = 0;
     let mut now = Nanos::ZERO;
     let mut results = Vec::new();
     for packet in &request.packets {
@@ -231,16 +303,13 @@ fn trace_packets(device: &mut Device, request: &RunRequest) -> Result<Vec<Packet
             }
         };
         let mut events: Vec<TraceEvent> = Vec::new();
-        if let Err(error) = device.trace(PortId(packet.port), &bytes, now, &mut events) {
+        let mut tracer = |event: TraceEvent| {
+            TraceSize::count(size, work, &event);
+            events.push(event);
+        };
+        if let Err(error) = device.trace(PortId(packet.port), &bytes, now, &mut tracer) {
             results.push(PacketResult::Fault(error.to_string()));
             continue;
-        }
-        steps += events.len();
-        if steps > MAX_EVENTS {
-            results.push(PacketResult::Fault(
-                "the traces of all packets are too long: send fewer packets".to_owned(),
-            ));
-            break;
         }
         let arrived = (packet.port, bytes.as_slice());
         let trace = PacketTrace::new(device.configuration(), arrived, &events, &read);
@@ -285,9 +354,8 @@ impl EntryFault {
     }
 }
 
-/// Runs a request within [`LIMITS`].
-fn within_limits<T>(request: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    let work = Work::new(LIMITS);
+/// Runs a request within the limits of its work.
+fn within_limits<T>(work: &Work, request: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     match work.run(request) {
         Ok(answer) => answer,
         Err(interrupt) => Err(interrupt.to_string()),

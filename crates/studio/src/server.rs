@@ -15,6 +15,7 @@ use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
+use support::work::Work;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -29,6 +30,9 @@ const MAX_BODY: usize = 4 << 20;
 
 /// Number of requests that compile at a time; others wait.
 const AT_ONCE: usize = 2;
+
+/// Number of requests that compile or wait; more are refused.
+const MAX_WAITING: usize = 10;
 
 /// Stack size of a thread that compiles.
 const STACK_BYTES: usize = 512 << 20;
@@ -83,7 +87,8 @@ impl std::error::Error for StudioError {}
 /// State of the server.
 struct Shared {
     start: Option<Start>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
 }
 
 /// Serves the page at a loopback address until `is_stopped` returns true. Calls `ready` with the
@@ -132,7 +137,8 @@ pub fn serve(
 fn router(address: SocketAddr, start: Option<Start>) -> Router {
     let shared = Arc::new(Shared {
         start,
-        turns: Semaphore::new(AT_ONCE),
+        turns: Arc::new(Semaphore::new(AT_ONCE)),
+        places: Arc::new(Semaphore::new(MAX_WAITING)),
     });
     let mut router = Router::new()
         .route("/", get(page))
@@ -177,32 +183,51 @@ async fn start_texts(State(shared): State<Arc<Shared>>) -> Json<Option<Start>> {
 }
 
 async fn check(State(shared): State<Arc<Shared>>, Json(request): Json<CheckRequest>) -> Response {
-    answer(&shared, move || playground::check(&request)).await
+    answer(&shared, move |work| playground::check(&request, work)).await
 }
 
 async fn run(State(shared): State<Arc<Shared>>, Json(request): Json<RunRequest>) -> Response {
-    answer(&shared, move || playground::run(&request)).await
+    answer(&shared, move |work| playground::run(&request, work)).await
 }
 
 async fn capture(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
-    answer(&shared, move || playground::read_capture(body.to_vec())).await
+    answer(&shared, move |_| playground::read_capture(body.to_vec())).await
 }
 
-/// Computes an answer on a thread with the stack of a compiler, when it is this request's turn.
+/// Cancels the work of a request with its drop: the browser may go away while it runs.
+struct CancelOnDrop(Work);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Computes an answer on a thread with the stack of a compiler, when it is this request's turn. The
+/// turn is over when the thread ends, also if the browser has gone.
 async fn answer<T>(
     shared: &Shared,
-    compute: impl FnOnce() -> Result<T, String> + Send + 'static,
+    compute: impl FnOnce(&Work) -> Result<T, String> + Send + 'static,
 ) -> Response
 where
     T: Serialize + Send + 'static,
 {
-    let Ok(_turn) = shared.turns.acquire().await else {
+    let Ok(place) = Arc::clone(&shared.places).try_acquire_owned() else {
+        let reason = "too many requests wait: try again";
+        return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+    };
+    let Ok(turn) = Arc::clone(&shared.turns).acquire_owned().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the server ends").into_response();
     };
+    let work = playground::request_work();
+    let _cancel = CancelOnDrop(work.clone());
     let (sender, receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-    // The browser may have gone: then the result is not needed.
-    let spawned = thread.spawn(move || drop(sender.send(compute())));
+    let spawned = thread.spawn(move || {
+        let _held = (place, turn);
+        // The browser may have gone: then the result is not needed.
+        let _ = sender.send(compute(&work));
+    });
     if let Err(error) = spawned {
         let reason = format!("cannot start a thread: {error}");
         return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();

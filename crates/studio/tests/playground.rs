@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use studio::playground::{
-    CheckRequest, MAX_PACKETS, Packet, PacketResult, Ran, RunRequest, check, read_capture, run,
+    CheckRequest, Checked, MAX_PACKETS, Packet, PacketResult, Ran, RunRequest, check, read_capture,
+    request_work, run,
 };
 
 const ROUTER: &str = include_str!("../../../examples/router/router.p4");
@@ -28,7 +29,11 @@ fn run_router(entries: &str, texts: &[&str]) -> Ran {
         entries: entries.to_owned(),
         packets: packets(texts),
     };
-    run(&request).expect("it is within its limits")
+    run(&request, &request_work()).expect("it is within its limits")
+}
+
+fn check_program(program: String) -> Checked {
+    check(&CheckRequest { program }, &request_work()).expect("it is within its limits")
 }
 
 fn trace(result: &PacketResult) -> Value {
@@ -45,7 +50,7 @@ fn parse(json: &str) -> Vec<Value> {
 #[test]
 fn a_right_program_has_headers_and_tables() {
     let program = ROUTER.to_owned();
-    let checked = check(&CheckRequest { program }).expect("it is within its limits");
+    let checked = check_program(program);
     assert!(parse(checked.diagnostics.get()).is_empty());
     let view = serde_json::to_value(checked.program.expect("it is right")).unwrap();
     assert_eq!(view["headers"][0]["name"], "hdr.ethernet");
@@ -63,7 +68,7 @@ fn a_right_program_has_headers_and_tables() {
 fn a_wrong_program_has_a_diagnostic_with_its_place_and_hint() {
     let program = ROUTER.replacen("hdr.ethernet.type", "hdr.ethernet.typ", 1);
     assert_ne!(program, ROUTER);
-    let checked = check(&CheckRequest { program }).expect("it is within its limits");
+    let checked = check_program(program);
     let diagnostics = parse(checked.diagnostics.get());
     assert_eq!(diagnostics[0]["severity"], "error");
     assert!(diagnostics[0]["line"].as_u64().unwrap() > 1);
@@ -128,13 +133,13 @@ fn too_many_packets_are_refused() {
         entries: String::new(),
         packets: packets(&vec![ROUTED; MAX_PACKETS + 1]),
     };
-    assert!(run(&request).is_err_and(|reason| reason.contains("at most 64")));
+    assert!(run(&request, &request_work()).is_err_and(|reason| reason.contains("at most 64")));
 }
 
 #[test]
 fn a_program_includes_no_file_of_the_machine() {
     let program = "#include \"/etc/hostname\"\n".to_owned();
-    let checked = check(&CheckRequest { program }).expect("it is within its limits");
+    let checked = check_program(program);
     assert!(checked.program.is_none());
     let diagnostics = parse(checked.diagnostics.get());
     assert_eq!(diagnostics[0]["line"], 1, "{diagnostics:?}");
@@ -143,8 +148,55 @@ fn a_program_includes_no_file_of_the_machine() {
 #[test]
 fn captures_are_read_and_other_files_refused() {
     let capture = include_bytes!("../../../examples/router/router.pcap");
-    let packets = read_capture(capture.to_vec()).expect("it is a capture");
-    assert!(!packets.is_empty() && packets.len() <= MAX_PACKETS);
-    assert!(packets[0].bytes.len() >= 28);
+    let whole = read_capture(capture.to_vec()).expect("it is a capture");
+    assert!(!whole.packets.is_empty() && whole.packets.len() <= MAX_PACKETS);
+    assert!(whole.packets[0].bytes.len() >= 28 && !whole.has_more);
+    let cut = read_capture(capture[..capture.len() - 5].to_vec()).expect("its start is there");
+    assert_eq!(cut.packets.len() + 1, whole.packets.len());
+    assert!(cut.has_more);
     assert!(read_capture(b"no capture at all".to_vec()).is_err());
+}
+
+/// A program that sends each packet to a multicast group.
+const FLOOD: &str = r"
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; }
+struct headers { h_t h; }
+struct meta_t { }
+parser P(packet_in p, out headers h, inout meta_t m, inout standard_metadata_t s) {
+    state start { p.extract(h.h); transition accept; }
+}
+control V(inout headers h, inout meta_t m) { apply { } }
+control I(inout headers h, inout meta_t m, inout standard_metadata_t s) {
+    apply { s.mcast_grp = 1; }
+}
+control E(inout headers h, inout meta_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out p, in headers h) { apply { p.emit(h.h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+";
+
+#[test]
+fn traces_that_are_too_large_are_refused_and_not_kept() {
+    let ports: Vec<String> = (0..500).map(|port| format!("port {port}")).collect();
+    let request = RunRequest {
+        program: FLOOD.to_owned(),
+        entries: format!("multicast 1 {{ {} }}\n", ports.join(", ")),
+        packets: packets(&vec!["00".repeat(60_000).as_str(); 2]),
+    };
+    let refused = run(&request, &request_work());
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|it| it.contains("bytes of packets")),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn cancelled_work_ends() {
+    let work = request_work();
+    work.cancel();
+    let program = ROUTER.to_owned();
+    assert!(check(&CheckRequest { program }, &work).is_err());
 }

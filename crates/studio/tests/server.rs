@@ -147,6 +147,30 @@ fn requests_of_other_sites_and_of_wrong_form_are_refused() {
             421,
         ),
         ("GET", "/", &[("Host", "rebound.example:80")], "", 421),
+        (
+            "GET",
+            "/api/start",
+            &[("Sec-Fetch-Site", "cross-site")],
+            "",
+            403,
+        ),
+        (
+            "GET",
+            "/studio.js",
+            &[("Sec-Fetch-Site", "same-site")],
+            "",
+            403,
+        ),
+        (
+            "GET",
+            "/",
+            &[
+                ("Sec-Fetch-Site", "cross-site"),
+                ("Sec-Fetch-Mode", "navigate"),
+            ],
+            "",
+            200,
+        ),
         ("POST", "/api/check", &[], PROGRAM, 415),
         (
             "POST",

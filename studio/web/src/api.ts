@@ -93,6 +93,11 @@ export interface Trace {
   outputs: Bytes[];
 }
 
+export interface Capture {
+  packets: Packet[];
+  has_more: boolean;
+}
+
 export type PacketResult = { trace: Trace } | { fault: string };
 
 export interface Ran {
@@ -124,7 +129,7 @@ export const api = {
   check: (program: string) => post<Checked>("/api/check", { program }),
   run: (texts: Texts, packets: Packet[]) => post<Ran>("/api/run", { ...texts, packets }),
   capture: (file: Blob) =>
-    answer<Packet[]>(
+    answer<Capture>(
       fetch("/api/capture", {
         method: "POST",
         headers: { "Content-Type": "application/vnd.tcpdump.pcap" },

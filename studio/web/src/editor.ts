@@ -68,7 +68,12 @@ export class Editor {
       const name = replacement(problem.hint);
       const message = problem.hint ? `${problem.message}\nhint: ${problem.hint}` : problem.message;
       const mark: Mark = { from, to, severity: problem.severity, message };
-      if (name) mark.actions = [{ name: `Change to ${name}`, apply: () => this.replace(problem, name) }];
+      if (name) {
+        // The editor knows where the marked text is after edits.
+        const apply = (view: EditorView, start: number, end: number) =>
+          view.dispatch({ changes: { from: start, to: end, insert: name } });
+        mark.actions = [{ name: `Change to ${name}`, apply }];
+      }
       return mark;
     });
     this.view.dispatch(setDiagnostics(this.view.state, marks));

@@ -10,6 +10,9 @@ import { fromFragment, toFragment } from "./share";
 import { toStf } from "./stf";
 import { results } from "./trace";
 
+/** Number of bytes of a capture that are read; the server takes no more. */
+const MAX_CAPTURE = 4_000_000;
+
 /** Time without a key before the program is checked, in milliseconds. */
 const PAUSE = 150;
 
@@ -31,8 +34,8 @@ const packets = new PacketList(byId("packets"), () => forget());
 let examples: Example[] = [];
 let ran: PacketResult[] = [];
 let timer = 0;
-/** Number of the latest check: answers of earlier ones are left out. */
-let latest = 0;
+/** Number of edits so far: an answer to texts or packets before an edit is left out. */
+let edits = 0;
 
 function say(text: string): void {
   byId("status").textContent = text;
@@ -42,25 +45,38 @@ function failed(error: unknown): void {
   say(error instanceof Error ? error.message : String(error));
 }
 
-/** Removes the results, which belong to texts and packets before a change. */
+/** Removes the results, which belong to texts and packets before an edit. */
 function forget(): void {
+  edits += 1;
   ran = [];
   byId("trace").replaceChildren();
+  // Their places are those of the entries before.
+  byId("entry-problems").replaceChildren();
 }
 
 function checkSoon(): void {
   forget();
+  byId("problems").replaceChildren();
   clearTimeout(timer);
   timer = setTimeout(() => check().catch(failed), PAUSE);
 }
 
 async function check(): Promise<void> {
-  const number = ++latest;
+  const number = edits;
   const checked = await api.check(program.text);
-  if (number !== latest) return;
+  if (number !== edits) {
+    // An edit of entries or packets begins no check of its own.
+    checkAgain();
+    return;
+  }
   showProgram(checked.diagnostics);
   if (checked.program) packets.offered = checked.program.headers;
   say(summary(checked));
+}
+
+function checkAgain(): void {
+  clearTimeout(timer);
+  timer = setTimeout(() => check().catch(failed), PAUSE);
 }
 
 function summary(checked: Checked): string {
@@ -109,8 +125,10 @@ function problemLine(editor: Editor, name: string, problem: Problem): HTMLElemen
 
 async function run(): Promise<void> {
   say("running");
+  const number = edits;
   const answer = await api.run({ program: program.text, entries: entries.text }, packets.all);
-  show(answer);
+  if (number === edits) show(answer);
+  else say("texts or packets changed meanwhile: send again");
 }
 
 function show(answer: Ran): void {
@@ -128,7 +146,7 @@ function show(answer: Ran): void {
     }),
   );
   entries.show(faults);
-  byId("problems").append(...faults.map((it) => problemLine(entries, "Entries", it)));
+  byId("entry-problems").replaceChildren(...faults.map((it) => problemLine(entries, "Entries", it)));
   const reveal = (source: { file: string; line: number; column: number }) => {
     if (source.file !== "program.p4") return;
     program.reveal({ ...source, endLine: source.line, endColumn: source.column }, true);
@@ -152,11 +170,13 @@ function save(name: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   const link = element("a", { href: url, download: name });
   link.click();
-  URL.revokeObjectURL(url);
+  // A browser may read it some time later.
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 async function exportFiles(): Promise<void> {
   if (ran.length === 0) await run();
+  if (ran.length === 0) return;
   const hasEntries = entries.text.trim() !== "";
   save("program.p4", program.text);
   if (hasEntries) save("program.entries", entries.text);
@@ -171,9 +191,11 @@ async function share(): Promise<void> {
 }
 
 async function openCapture(file: Blob): Promise<void> {
-  packets.all = await api.capture(file);
+  const capture = await api.capture(file.slice(0, MAX_CAPTURE));
+  packets.all = capture.packets;
   forget();
-  say(`${packets.all.length} packets of the capture; choose their ports`);
+  const first = capture.has_more || file.size > MAX_CAPTURE ? "the first " : "";
+  say(`${first}${packets.all.length} packets of the capture; choose their ports`);
 }
 
 function connect(): void {
@@ -184,13 +206,21 @@ function connect(): void {
     if (chosen) load(chosen);
   });
   byId("run").addEventListener("click", () => run().catch(failed));
-  byId("add").addEventListener("click", () => packets.add({ port: 0, bytes: "" }));
+  byId("add").addEventListener("click", () => {
+    try {
+      packets.add({ port: 0, bytes: "" });
+    } catch (error) {
+      failed(error);
+    }
+  });
   byId("share").addEventListener("click", () => share().catch(failed));
   byId("export").addEventListener("click", () => exportFiles().catch(failed));
   const input = byId<HTMLInputElement>("capture");
   input.addEventListener("change", () => {
     const file = input.files?.[0];
     if (file) openCapture(file).catch(failed);
+    // The same file can be opened again.
+    input.value = "";
   });
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {
@@ -208,6 +238,7 @@ async function begin(): Promise<void> {
   const first = examples[0];
   if (start) load(start);
   else if (first) load(first);
+  if (!shared && location.hash.startsWith("#s=")) say("The link is damaged or too long: it is not used.");
 }
 
 begin().catch(failed);

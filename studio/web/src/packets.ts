@@ -30,7 +30,7 @@ export class PacketList {
   }
 
   add(packet: Packet): void {
-    if (this.packets.length >= MAX_PACKETS) return;
+    if (this.packets.length >= MAX_PACKETS) throw new Error(`A run has at most ${MAX_PACKETS} packets.`);
     this.packets.push(packet);
     this.draw();
     this.changed();

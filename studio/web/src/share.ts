@@ -6,18 +6,36 @@ export interface Shared extends Texts {
   packets: Packet[];
 }
 
-/** Maximum number of characters of the texts of a link. */
+/** Maximum number of bytes of the texts of a link. */
 const MAX_TEXT = 4_000_000;
 
-async function through(bytes: Blob, stream: CompressionStream | DecompressionStream): Promise<ArrayBuffer> {
-  return new Response(bytes.stream().pipeThrough(stream)).arrayBuffer();
+/** Returns the bytes that a stream makes of others; null if they are more than `most`. */
+async function through(
+  bytes: Blob,
+  stream: CompressionStream | DecompressionStream,
+  most: number,
+): Promise<Uint8Array<ArrayBuffer> | null> {
+  const reader = bytes.stream().pipeThrough(stream).getReader();
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    parts.push(value as Uint8Array<ArrayBuffer>);
+    length += value.byteLength;
+    if (length > most) {
+      await reader.cancel();
+      return null;
+    }
+  }
 }
 
 /** Returns the fragment of a link. */
 export async function toFragment(shared: Shared): Promise<string> {
-  const packed = await through(new Blob([JSON.stringify(shared)]), new CompressionStream("deflate-raw"));
+  const packed = await through(new Blob([JSON.stringify(shared)]), new CompressionStream("deflate-raw"), MAX_TEXT);
+  if (!packed) throw new Error("The texts are too long for a link: save the files.");
   let binary = "";
-  for (const byte of new Uint8Array(packed)) binary += String.fromCharCode(byte);
+  for (const byte of packed) binary += String.fromCharCode(byte);
   return `#s=${btoa(binary).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "")}`;
 }
 
@@ -28,8 +46,8 @@ export async function fromFragment(fragment: string): Promise<Shared | null> {
   try {
     const binary = atob(text.replace(/-/g, "+").replace(/_/g, "/"));
     const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-    const unpacked = await through(new Blob([bytes]), new DecompressionStream("deflate-raw"));
-    if (unpacked.byteLength > MAX_TEXT) return null;
+    const unpacked = await through(new Blob([bytes]), new DecompressionStream("deflate-raw"), MAX_TEXT);
+    if (!unpacked) return null;
     const value = JSON.parse(new TextDecoder().decode(unpacked)) as Partial<Shared>;
     if (typeof value.program !== "string" || typeof value.entries !== "string") return null;
     const packets = Array.isArray(value.packets) ? value.packets : [];
