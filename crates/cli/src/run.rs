@@ -686,6 +686,7 @@ impl Round {
         }
         let changes = carried.changes.map(|changes| PortControl {
             may_change: true,
+            is_in_kernel: kernel.is_some(),
             ports: ports.to_vec(),
             allowed: changes.port_allow,
             io: options.io.into(),

@@ -169,15 +169,21 @@ fn finish(running: Running) -> serde_json::Value {
     said.json()
 }
 
-/// Runs a command of `polyplane ctl` on the switch. Returns its output.
-fn ctl(network: &Network, address: &str, arguments: &[&str]) -> String {
+/// Runs a command of `polyplane ctl` on the switch. Returns its output, or its error if it fails.
+fn try_ctl(network: &Network, address: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = polyplane();
     command.args(["ctl", "--addr", address]).args(arguments);
     let output = network.switch.run(|| command.output().unwrap()).unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{text}{error}");
-    text
+    match output.status.success() {
+        true => Ok(text),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Runs a command of `polyplane ctl` that succeeds. Returns its output.
+fn ctl(network: &Network, address: &str, arguments: &[&str]) -> String {
+    try_ctl(network, address, arguments).unwrap()
 }
 
 /// Returns the packets of the direct counters of routes, as P4Runtime reads them.
@@ -221,6 +227,12 @@ fn hosts_that_poll_are_connected_by_the_kernel_and_controllers_see_the_counts() 
         hits = route_hits(&network, &address);
     }
     assert!(hits >= 40, "only {hits} packets are counted");
+    for change in [["add", "7=lo"], ["remove", "1"]] {
+        let arguments = ["port", change[0], change[1]];
+        let error = try_ctl(&network, &address, &arguments).unwrap_err();
+        assert!(error.contains("--engine xdp"), "{change:?}: {error}");
+    }
+    assert_eq!(network.ping(1), 1);
     let report = finish(running);
     let kernel = &report["kernel"];
     let sent: u64 = (0..2)

@@ -287,6 +287,9 @@ impl Forwarder {
         }
         if let Some(extension) = &mut self.extension {
             extension.finish(&mut self.device);
+            while let Some(line) = extension.take_notice(&self.device) {
+                observe(ForwarderEvent::Notice(line));
+            }
         }
         self.hear(observe);
         let is_served = self.inbox.is_some();

@@ -101,6 +101,9 @@ impl TakenInterfaces {
 pub struct PortControl {
     /// False if the ports are listed only.
     pub may_change: bool,
+    /// True if the kernel sends packets between the ports by itself: it would go on to send to a
+    /// removed port.
+    pub is_in_kernel: bool,
     /// The ports that the switch has from the start. Their interfaces may be added again.
     pub ports: Vec<PortSpec>,
     /// Further interfaces that may be added.
@@ -286,6 +289,11 @@ impl PortChanges {
         }
         if self.is_offloaded {
             let message = "the ports of a switch with --offload do not change while it runs";
+            return refuse(Code::FailedPrecondition, message);
+        }
+        if self.control.is_in_kernel {
+            let message = "the ports of a switch that runs in the kernel (--engine xdp) do not \
+                           change while it runs";
             return refuse(Code::FailedPrecondition, message);
         }
         match action {

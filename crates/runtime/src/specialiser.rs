@@ -2,8 +2,8 @@
 //! what the tables hold ([`switch::SpecialisationJob`]), and the control loop publishes it.
 //!
 //! Packets never wait for it. The tables' facts must stay the same for a while before code is made
-//! for them. If the code has to be left soon, that time doubles: a table that changes all the time
-//! costs little.
+//! for them. If the code has to be left soon, or no longer fits when it is made, that time doubles:
+//! a table that changes all the time costs little.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
@@ -94,18 +94,25 @@ impl Specialiser {
         if !self.is_on {
             return None;
         }
-        let notice = self.see_left(device, now);
-        match &mut self.step {
+        let left = self.see_left(device, now);
+        let unused = match &mut self.step {
             Step::Making(made) => match made.try_recv() {
                 Ok(made) => self.take(device, made, now),
                 Err(TryRecvError::Disconnected) => {
-                    self.take(device, Err("the compiler failed".to_owned()), now);
+                    self.take(device, Err("the compiler failed".to_owned()), now)
                 }
-                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Empty) => None,
             },
-            Step::Waiting(_) | Step::Done => self.look(device, now),
-        }
-        notice
+            Step::Waiting(_) | Step::Done => {
+                self.look(device, now);
+                None
+            }
+        };
+        left.or(unused)
+    }
+
+    fn wait_longer(&mut self) {
+        self.wait = Nanos(self.wait.0.saturating_mul(2)).min(MAX_WAIT);
     }
 
     /// Sees if code was left since the last turn. Waits longer if it lasted too short a time.
@@ -123,7 +130,7 @@ impl Specialiser {
             self.wait = MIN_WAIT;
             return None;
         }
-        self.wait = Nanos(self.wait.0.saturating_mul(2)).min(MAX_WAIT);
+        self.wait_longer();
         let table = report.left_for.and_then(|table| {
             let table = device.program().tables.get(table)?;
             Some(table.name.clone())
@@ -189,25 +196,34 @@ impl Specialiser {
     }
 
     fn fail(&mut self, reason: String) {
-        self.wait = Nanos(self.wait.0.saturating_mul(2)).min(MAX_WAIT);
+        self.wait_longer();
         self.reason = Some(reason);
         self.step = Step::Done;
     }
 
-    fn take(&mut self, device: &mut Device, made: Made, now: Nanos) {
-        match made {
-            Ok(made) => {
-                self.reason = None;
-                self.step = match device.adopt_specialised(made) {
-                    true => Step::Done,
-                    // The tables have changed meanwhile.
-                    false => Step::Waiting(None),
-                };
-                self.published = now;
-                self.changes = None;
+    /// Publishes code that was made. Returns a line for the log if it no longer fits: the next code
+    /// waits longer.
+    fn take(&mut self, device: &mut Device, made: Made, now: Nanos) -> Option<String> {
+        let made = match made {
+            Ok(made) => made,
+            Err(reason) => {
+                self.fail(reason);
+                return None;
             }
-            Err(reason) => self.fail(reason),
+        };
+        self.reason = None;
+        self.changes = None;
+        if device.adopt_specialised(made) {
+            self.step = Step::Done;
+            self.published = now;
+            return None;
         }
+        self.step = Step::Waiting(None);
+        self.wait_longer();
+        Some(format!(
+            "the tables or the program changed while code was specialised for them; the next waits until tables are unchanged for {} ms",
+            self.wait.0 / 1_000_000
+        ))
     }
 
     /// Returns the version that packets run, and why.
@@ -315,6 +331,35 @@ mod tests {
         let status = specialiser.status(&device);
         assert_eq!((status.code, status.left), ("general", 6));
         assert!(status.reason.contains("640 ms"), "{}", status.reason);
+    }
+
+    #[test]
+    fn a_table_that_changes_while_code_is_made_makes_the_next_code_wait_longer_and_says_so() {
+        let (mut device, mut specialiser) = (device(), Specialiser::new(true));
+        let mut now = Nanos::from_millis(1);
+        for rule in 1..=4u32 {
+            while !matches!(specialiser.step, Step::Making(_)) {
+                assert_eq!(specialiser.turn(&mut device, now), None);
+                now = now + Nanos::from_millis(1);
+                assert!(now < MAX_WAIT, "nothing is made");
+            }
+            if let Step::Making(made) = &specialiser.step {
+                let (answer, again) = channel();
+                answer.send(made.recv().unwrap()).unwrap();
+                specialiser.step = Step::Making(again);
+            }
+            let keys = "hdr.ipv4.src: 10.0.0.0 &&& 0xff000000";
+            apply(
+                &mut device,
+                &format!("acl {{ {keys}; meta.dst_port: {rule} }} -> permit() priority {rule}"),
+            );
+            let notice = specialiser.turn(&mut device, now).expect("a notice");
+            assert!(notice.contains("changed while code"), "{notice}");
+            assert_eq!(specialiser.wait, Nanos(MIN_WAIT.0 << rule));
+        }
+        let status = specialiser.status(&device);
+        assert_eq!((status.code, status.published), ("general", 0));
+        assert!(status.reason.contains("160 ms"), "{}", status.reason);
     }
 
     #[test]

@@ -17,7 +17,8 @@
 //!
 //! May not import: `runtime` and what is above it.
 //!
-//! Tests: in each module, and `testkit/tests/xdp.rs`.
+//! Tests: in `assembler`, in `testkit/tests/xdp.rs` by test runs, and in `cli/tests/run_xdp.rs`
+//! between interfaces.
 
 #![cfg(target_os = "linux")]
 

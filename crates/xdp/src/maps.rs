@@ -1,7 +1,7 @@
 //! The maps of a program in the kernel: their creation, the entries that they hold, and the counts
 //! that packets leave in them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -42,9 +42,12 @@ pub(crate) struct Maps {
     searched: BTreeMap<TableId, u32>,
     /// Last row of a table's rules.
     last_rows: BTreeMap<TableId, u32>,
+    /// Entries of a table in the state that the maps hold.
+    entries: BTreeMap<TableId, HashSet<EntryIdx>>,
     /// Counts as they were read last.
     counted: BTreeMap<MapName, Vec<CounterReading>>,
-    /// State that the maps hold. Its entries keep their rows.
+    /// State that the maps hold, if they were written without an error. Its entries keep their
+    /// rows.
     state: Option<Arc<State>>,
 }
 
@@ -66,6 +69,7 @@ impl Maps {
             defaults: BTreeMap::new(),
             searched: BTreeMap::new(),
             last_rows: BTreeMap::new(),
+            entries: BTreeMap::new(),
             counted: BTreeMap::new(),
             state: None,
         };
@@ -129,6 +133,11 @@ impl Maps {
         self.state.clone()
     }
 
+    /// Forgets the state that the maps hold: what packets count is not read any more.
+    pub(crate) fn forget_state(&mut self) {
+        self.state = None;
+    }
+
     /// Returns the descriptors of all maps.
     pub(crate) fn descriptors(&self) -> BTreeMap<MapName, i32> {
         let maps = self.maps.iter();
@@ -136,11 +145,17 @@ impl Maps {
     }
 
     /// Makes the maps hold this state. Each entry changes at once for packets. Counts must have
-    /// been read before: those of removed entries are lost.
+    /// been read before: those of removed entries are lost. After an error the maps hold no state.
     pub(crate) fn write(&mut self, state: &Arc<State>) -> io::Result<()> {
         if self.hold(state) {
             return Ok(());
         }
+        let written = self.write_tables(state);
+        self.state = written.is_ok().then(|| Arc::clone(state));
+        written
+    }
+
+    fn write_tables(&mut self, state: &State) -> io::Result<()> {
         let shapes = Arc::clone(&self.shapes);
         for id in self.program.tables.ids() {
             checkpoint();
@@ -153,7 +168,6 @@ impl Maps {
                 self.write_table(id, shape, state)?;
             }
         }
-        self.state = Some(Arc::clone(state));
         Ok(())
     }
 
@@ -177,8 +191,10 @@ impl Maps {
             return Ok(());
         };
         let mut wanted = Written::new();
+        let mut present = HashSet::new();
         for (idx, entry) in table.lookup.iter() {
             checkpoint();
+            present.insert(idx);
             let value = self.value(id, shape, state, Some((idx, &entry)));
             wanted.insert(key(shape, &entry.matches), (value, idx.get() + 1));
         }
@@ -193,6 +209,7 @@ impl Maps {
             }
         }
         *written = wanted;
+        self.entries.insert(id, present);
         Ok(())
     }
 
@@ -242,6 +259,8 @@ impl Maps {
         self.searched.insert(id, other);
         let last = entries.iter().map(|(idx, _)| idx.get() + 1).max();
         self.last_rows.insert(id, last.unwrap_or(0));
+        let present = entries.iter().map(|(idx, _)| *idx).collect();
+        self.entries.insert(id, present);
         Ok(())
     }
 
@@ -302,9 +321,9 @@ impl Maps {
 
     /// Reads what packets have counted since the last call.
     pub(crate) fn read_counts(&mut self, mut take: impl FnMut(Counted)) -> io::Result<()> {
-        let Some(state) = self.state.clone() else {
+        if self.state.is_none() {
             return Ok(());
-        };
+        }
         let names: Vec<MapName> = self.maps.keys().copied().collect();
         for name in names {
             checkpoint();
@@ -314,6 +333,10 @@ impl Maps {
                 _ => continue,
             };
             let readings = self.readings(name, count)?;
+            let present = match name {
+                MapName::Rows(id) => self.entries.get(&id),
+                _ => None,
+            };
             let before = self.counted.entry(name).or_default();
             before.resize(readings.len().max(before.len()), CounterReading::default());
             for (at, (before, now)) in (0..).zip(before.iter_mut().zip(readings)) {
@@ -329,9 +352,8 @@ impl Maps {
                     MapName::Counter(id) => take(Counted::Cell(id, at, more)),
                     MapName::Rows(id) => {
                         let idx = at.checked_sub(1).map(EntryIdx::new);
-                        let table = state.table(id);
                         let is_there =
-                            |idx| table.is_some_and(|t| t.lookup.iter().any(|(at, _)| at == idx));
+                            |idx: EntryIdx| present.is_some_and(|present| present.contains(&idx));
                         if idx.is_none_or(is_there) {
                             take(Counted::Row(id, idx, more));
                         }

@@ -95,6 +95,17 @@ struct PlanePort {
     delivers: bool,
 }
 
+/// Stage of a kernel part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// All packets leave until the maps hold the device's tables.
+    Starting,
+    /// Packets are processed.
+    Open,
+    /// All packets leave, and the maps hold no state. This is final.
+    Closed,
+}
+
 /// The kernel part of a switch.
 pub struct KernelPlane {
     emission: Emission,
@@ -102,10 +113,11 @@ pub struct KernelPlane {
     maps: Maps,
     ports: Vec<PlanePort>,
     counts: PlaneCounts,
+    /// The device's number of changes that the maps hold.
     changes: Option<u64>,
     /// Number that the kernel's clock lacks for the device's.
-    clock: Option<u64>,
-    is_open: bool,
+    clock: u64,
+    stage: Stage,
     read_at: Option<Instant>,
     notices: Vec<String>,
 }
@@ -197,8 +209,8 @@ impl KernelPlane {
             maps,
             ports: Vec::new(),
             changes: None,
-            clock: None,
-            is_open: false,
+            clock: 0,
+            stage: Stage::Starting,
             read_at: None,
             notices: Vec::new(),
         })
@@ -281,31 +293,39 @@ impl KernelPlane {
 
     /// Follows the device: its tables, its queues and its program. Gives it the counts.
     pub fn turn(&mut self, device: &mut Device) {
-        if !Arc::ptr_eq(device.program(), &self.emission.program) {
-            self.close("the program was replaced");
+        if self.stage == Stage::Closed {
             return;
         }
-        if let Err(error) = self.follow(device) {
-            self.close(&format!("its maps cannot be written: {error}"));
+        if !self.is_of_program(device) {
+            self.close(device, "the program was replaced");
+        } else if let Err(error) = self.follow(device) {
+            self.close(device, &format!("its maps cannot be used: {error}"));
         }
+    }
+
+    /// Returns true if the device still has the program of which this is a part.
+    fn is_of_program(&self, device: &Device) -> bool {
+        Arc::ptr_eq(device.program(), &self.emission.program)
     }
 
     fn follow(&mut self, device: &mut Device) -> io::Result<()> {
         let is_due = self.read_at.is_none_or(|at| at.elapsed() >= READING);
-        let has_changes = self.changes != Some(device.changes());
+        let changes = Some(device.changes());
+        let has_changes = self.changes != changes;
         if is_due || has_changes {
             self.read_counts(device)?;
             self.read_at = Some(Instant::now());
         }
         if has_changes {
-            self.changes = Some(device.changes());
             let state = device.state();
             self.maps.write(&state)?;
+            self.changes = changes;
         }
         self.direct_ports(device)?;
-        if !self.is_open && self.read_at.is_some() && self.clock.is_none() {
-            self.clock = Some(device.now().0.wrapping_sub(kernel_time()?));
+        if self.stage == Stage::Starting {
+            self.clock = device.now().0.wrapping_sub(kernel_time()?);
             self.set_open(true)?;
+            self.stage = Stage::Open;
         }
         Ok(())
     }
@@ -332,36 +352,43 @@ impl KernelPlane {
 
     /// Ends the work: all packets leave from now on. Gives the device the last counts.
     pub fn finish(&mut self, device: &mut Device) {
-        let closed = self.set_open(false);
-        let read = self.read_counts(device);
-        if let Err(error) = closed.and(read) {
+        if let Err(error) = self.end(device) {
             self.notices.push(format!("the kernel part: {error}"));
         }
     }
 
-    fn close(&mut self, why: &str) {
-        if !self.is_open {
-            return;
-        }
-        let closed = self.set_open(false);
-        self.is_open = false;
+    /// Lets all packets leave for ever, and gives the reason.
+    fn close(&mut self, device: &mut Device, why: &str) {
         let line = format!("all packets leave the kernel part: {why}");
-        self.notices.push(match closed {
+        let line = match self.end(device) {
             Ok(()) => line,
             Err(error) => format!("{line}; {error}"),
-        });
+        };
+        self.notices.push(line);
     }
 
-    fn set_open(&mut self, is_open: bool) -> io::Result<()> {
-        self.is_open = is_open;
-        let offset = self.clock.unwrap_or(0);
-        self.maps.set_inputs((offset, u64::MAX), 0, is_open)
+    /// Ends the work, as far as the kernel permits it. Gives the device the last counts: those of
+    /// packets, and those of tables and counters if it still has their program.
+    fn end(&mut self, device: &mut Device) -> io::Result<()> {
+        self.stage = Stage::Closed;
+        let closed = self.set_open(false);
+        let read = match self.is_of_program(device) {
+            true => self.read_counts(device),
+            // Entries and counters of another program may have the same numbers.
+            false => self.read_packets(device),
+        };
+        self.maps.forget_state();
+        closed.and(read)
+    }
+
+    fn set_open(&self, is_open: bool) -> io::Result<()> {
+        self.maps.set_inputs((self.clock, u64::MAX), 0, is_open)
     }
 
     /// Reads what packets have counted, and gives it to the device.
     fn read_counts(&mut self, device: &mut Device) -> io::Result<()> {
         let Some(state) = self.maps.state() else {
-            return Ok(());
+            return self.read_packets(device);
         };
         let now = device.now();
         self.maps.read_counts(|counted| match counted {

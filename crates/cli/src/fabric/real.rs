@@ -531,6 +531,7 @@ fn carry(
     if let Some(served) = served {
         options.ports = Some(PortControl {
             may_change: false,
+            is_in_kernel: false,
             ports: served.ports,
             allowed: Vec::new(),
             io: PortDriver::default(),

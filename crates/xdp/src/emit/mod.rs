@@ -62,6 +62,7 @@ mod verdict {
     pub(super) const ABORTED: u64 = 0;
     pub(super) const DROP: u64 = 1;
     pub(super) const PASS: u64 = 2;
+    pub(super) const REDIRECT: u64 = 4;
 }
 
 /// End of a packet's way in the kernel.
@@ -541,7 +542,13 @@ impl<'p> Emitter<'p> {
             }
             Ending::Redirect { ingress, .. } => {
                 self.count_received(ingress);
-                let past = self.asm.label();
+                let (past, refused) = (self.asm.label(), self.asm.label());
+                self.asm.set_map(R1, MapName::Interfaces);
+                self.load_memory(R2, self.memory.egress);
+                self.asm.set(R3, verdict::ABORTED);
+                self.asm.call(Helper::RedirectMap);
+                self.asm
+                    .jump_if_number(When::Different, R0, verdict::REDIRECT as i32, refused);
                 self.load_memory(R0, self.memory.egress);
                 self.asm.store(Size::Word, R9, self.memory.key, R0);
                 self.look_up_or(MapName::Ports, past);
@@ -554,10 +561,12 @@ impl<'p> Emitter<'p> {
                 self.asm.alu(Alu::Add, R1, R2);
                 self.asm.add_to_memory(R0, traffic::SENT_BYTES, R1);
                 self.asm.place(past);
-                self.asm.set_map(R1, MapName::Interfaces);
-                self.load_memory(R2, self.memory.egress);
-                self.asm.set(R3, verdict::ABORTED);
-                self.asm.call(Helper::RedirectMap);
+                self.asm.set(R0, verdict::REDIRECT);
+                self.asm.exit();
+                // The kernel forgets an interface that is removed.
+                self.asm.place(refused);
+                self.count_one(MapName::Drops, DropReason::NoSuchPort.index() as i32);
+                self.asm.set(R0, verdict::ABORTED);
                 self.asm.exit();
             }
         }

@@ -158,6 +158,8 @@ impl AfXdpPort {
             because: why_not(&error, name, &driver),
         };
         let by_driver = mode == XdpMode::Driver;
+        // In generic mode the kernel gives the program what any sender has left to the interface.
+        let completes = VIRTUAL_DRIVERS.contains(&driver.as_str()) || !by_driver;
         let open = || {
             let mut sockets = Sockets::new(queues.max(1))?;
             let returns_at_once = driver == RETURNS_AT_ONCE;
@@ -167,8 +169,7 @@ impl AfXdpPort {
             }
             let attached = match front {
                 Some(front) => {
-                    let may_be_incomplete = VIRTUAL_DRIVERS.contains(&driver.as_str());
-                    let code = front.instructions(sockets.raw_fd(), may_be_incomplete);
+                    let code = front.instructions(sockets.raw_fd(), completes);
                     sockets.attach_front(interface.index, by_driver, &code)?
                 }
                 None => sockets.attach(interface.index, by_driver)?,
@@ -181,7 +182,7 @@ impl AfXdpPort {
         }
         let common = Arc::new(Common {
             control,
-            completes: VIRTUAL_DRIVERS.contains(&driver.as_str()) || !by_driver,
+            completes,
             mode,
             driver,
             queues: queues.len(),

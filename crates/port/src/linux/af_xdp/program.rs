@@ -88,8 +88,7 @@ impl Sockets {
     /// Attaches a program of another maker, which redirects some frames to the sockets.
     ///
     /// It is never bound to the interface, and so cannot ask for VLAN tags that are not in the
-    /// frame. Linux (6.18) keeps the address of a bound program from before its verification, which
-    /// moves a program of more than a page; it crashes when the interface is removed.
+    /// frame: a Linux 6.18 kernel failed with bound programs.
     pub(super) fn attach_front(
         &self,
         index: u32,
