@@ -47,7 +47,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Outcome {
     let Some(browser) = BROWSERS.iter().find_map(|name| in_path(name)) else {
         return Err("there is no Chromium: apt-get install chromium".to_owned());
     };
-    cargo(&["build", "--quiet", "--package", "cli"])?;
+    // With the features of the tests, so that nothing is built twice.
+    cargo(&[
+        "test",
+        "--workspace",
+        "--quiet",
+        "--no-run",
+        "--test",
+        "command_line",
+    ])?;
     let polyplane = crate::target().join("debug/polyplane");
     let words = [
         "tests/browser.mjs".to_owned(),
