@@ -232,6 +232,7 @@ struct FormerContent {
     owner: Box<[u8]>,
 }
 
+/// [`FormerContent`] of an entry; few entries have it.
 type FormerEntry = Box<FormerContent>;
 
 /// Way to restore a place.

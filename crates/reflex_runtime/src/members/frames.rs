@@ -2,7 +2,8 @@
 //!
 //! A message is a UDP datagram, as a socket would send it, so captures and switches on the way can
 //! read it. There is no ARP: a message goes to the MAC address that the last message of its
-//! receiver with a right tag came from, and before that to all. So the interfaces of all members are in one network.
+//! receiver came from, and before that to all. So the interfaces of all members are in one network.
+//! Messages that are refused, such as those with a wrong tag, change no MAC address.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
