@@ -54,7 +54,7 @@ pub trait Node {
         let _ = (now, ahead, drift);
     }
 
-    /// Ends a pause, in which the node was not called. A node that acts by itself between its
+    /// Ends a pause, or after a restart the time since the crash: the node was not called. A node that acts by itself between its
     /// calls makes up for nothing of the pause.
     fn resume(&mut self, from: Nanos, now: Nanos) {
         let _ = (from, now);

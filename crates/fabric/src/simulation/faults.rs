@@ -51,7 +51,7 @@ impl Simulation {
                     why,
                 })?;
                 if let Some(since) = self.crashed.remove(&node) {
-                    // It makes up for nothing of the time in which it was down.
+                    // It does nothing at times at which it was down.
                     self.node(node).resume(since, now);
                 }
                 self.wakes.remove(&node);
