@@ -89,7 +89,7 @@ impl DeviceCommands {
             "set_queue_rate" => {
                 let rate = first_number(line, "a number of packets a second")?;
                 let rate = Some(u64::from(rate)).filter(|rate| *rate > 0);
-                self.set_queue(schema, line, &|queue, is_set| {
+                self.set_queue(schema, line, &|queue: &mut QueueWish, is_set: bool| {
                     queue.packets_per_second = rate.filter(|_| is_set);
                 })?;
             }
@@ -99,7 +99,7 @@ impl DeviceCommands {
                     let message = "a queue without space drops all packets";
                     return Err(EntriesError::new(line.at(), message));
                 }
-                self.set_queue(schema, line, &|queue, is_set| {
+                self.set_queue(schema, line, &|queue: &mut QueueWish, is_set: bool| {
                     queue.depth = is_set.then_some(depth);
                 })?;
             }

@@ -43,8 +43,8 @@ impl FilePart {
 
 /// Reads an entries file as [`read`](super::read) does, and hands its statements to `take` as they
 /// are read. `parts` gives the parts of the text, each of whole lines, and then `None`. Neither the
-/// text nor the updates of a whole file of statements are in memory. After a statement that cannot be
-/// read, the text up to the next line that begins one is. From the first error on, nothing is
+/// text nor the updates of a whole file of statements are in memory. After a statement that cannot
+/// be read, the text up to the next line that begins one is. From the first error on, nothing is
 /// handed over.
 ///
 /// # Errors

@@ -16,8 +16,8 @@ pub(super) struct WaitingRead {
 }
 
 impl ReplicaGroup {
-    /// Returns the value of a key as the node of this process has it that applied most: perhaps an
-    /// older one.
+    /// Returns the value of a key that the node of this process with the most applied entries has:
+    /// perhaps an older one.
     pub(crate) fn local_value(&self, key: &Key) -> Option<StoredValue> {
         let nodes = self.replicas.iter().map(|replica| &replica.node);
         let newest = nodes.max_by_key(|node| node.applied())?;
