@@ -16,6 +16,7 @@
 //! Tests: `tests/parts.rs`, the fuzz target for entries files of `testkit`, the STF tests, and
 //! `runtime`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -27,6 +28,7 @@ use entries::{EntriesFile, EntryAction, EntryError, FilePart, Statement, TableEn
 use ir::TableId;
 use packet::{Nanos, PortId};
 use support::count::are_of;
+use support::work;
 use switch::{
     Action, Change, CloneSession, ControlError, CounterReading, Device, EntryId, MeterConfig,
     PriorityQueueConfig, QueueConfig, Replica, UndoSteps,
@@ -167,15 +169,30 @@ pub fn apply_parts(
         true => entries::read_parts(&program, name, &mut parts, &mut apply),
         false => std::thread::scope(|scope| {
             let (send, receive) = sync_channel(PARTS_AHEAD);
+            // A bounded computation bounds this part, too.
+            let bounds = work::current();
             let reader = scope.spawn(|| {
                 let send = send;
-                entries::read_parts(&program, name, &mut parts, &mut |part| {
-                    // The receiver is there until this thread ends.
-                    let _ = send.send(part);
-                })
+                // The receiver ends early only if the thread that applies parts unwinds.
+                let is_over = Cell::new(false);
+                let mut parts = || {
+                    work::checkpoint();
+                    if is_over.get() { None } else { parts() }
+                };
+                let mut read = || {
+                    entries::read_parts(&program, name, &mut parts, &mut |part| {
+                        is_over.set(send.send(part).is_err());
+                    })
+                };
+                match bounds {
+                    Some(bounds) => bounds.run(read),
+                    None => Ok(read()),
+                }
             });
             receive.into_iter().for_each(apply);
-            reader.join().unwrap_or_else(|panic| resume_unwind(panic))
+            let read = reader.join().unwrap_or_else(|panic| resume_unwind(panic));
+            // As a checkpoint of this thread does.
+            read.unwrap_or_else(|interrupt| resume_unwind(Box::new(interrupt)))
         }),
     };
     read.map_err(ApplyTextError::Text)?;

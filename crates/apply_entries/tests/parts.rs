@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use apply_entries::{ApplyTextError, apply_parts};
+use support::work::{Interrupt, Work, WorkLimits};
 use switch::{Device, DeviceConfig};
 
 const PROGRAM: &str = include_str!("../../../examples/router/router.p4");
@@ -73,4 +74,16 @@ fn a_file_in_parts_makes_the_device_and_the_errors_of_the_whole_file() {
             }
         }
     }
+}
+
+#[test]
+fn the_bounds_of_a_computation_hold_for_the_reading_of_a_file() {
+    let text = routes(&[]);
+    let mut lines = text.split_inclusive('\n');
+    let mut parts = || lines.next().map(str::to_owned);
+    let mut device = device();
+    let work = Work::new(WorkLimits::default());
+    work.cancel();
+    let ended = work.run(|| apply_parts(&mut device, "routes", &mut parts));
+    assert_eq!(ended, Err(Interrupt::Cancelled));
 }

@@ -29,8 +29,8 @@ pub(crate) use target::read_target;
 /// Arguments as written: an optional name, and the value.
 pub(crate) type WrittenArgs<'a> = Vec<(Option<Word<'a>>, Word<'a>)>;
 
-/// Reads an entries file for a program, and checks its restrictions. All errors are reported, not
-/// only the first.
+/// Reads an entries file for a program, and checks its restrictions. All errors are reported, 1,000
+/// at most.
 pub fn read<'a>(
     program: &Program,
     file: &'a str,

@@ -89,6 +89,11 @@ fn commands_mean_what_statements_say() {
             "set_queue_rate 100 1 3\nset_queue_depth 9 1\nset_queue_depth 32 1 3\n",
             "queue port 1 depth 9\nqueue port 1 priority 3 rate 100 depth 32\n",
         ),
+        (
+            "set_queue_rate 100 1 3\nset_queue_depth 32 1 3\nset_queue_depth 8 1 4\n\
+             set_queue_depth 9 1\n",
+            "queue port 1 depth 9\nqueue port 1 priority 3 rate 100\n",
+        ),
         ("table_add ipv4_lpm drop 10.0.0.0/8 =>\nreset_state\n", ""),
         (
             "set_crc32_parameters a 1 2 3 1 0\nset_crc32_parameters b 1 2 3 true no\n",

@@ -54,8 +54,8 @@ pub trait Node {
         let _ = (now, ahead, drift);
     }
 
-    /// Ends a pause, in which the node was not called. A node that acts by itself between its
-    /// calls makes up for nothing of the pause.
+    /// Ends a pause, in which the node was not called, or the time from a crash to the restart. A
+    /// node that acts by itself between its calls makes up for nothing of it.
     fn resume(&mut self, from: Nanos, now: Nanos) {
         let _ = (from, now);
     }

@@ -13,7 +13,7 @@ use crate::topology::DiskFate;
 /// A data plane that forwards packets and queues them at its ports. Times passed to it never
 /// decrease.
 pub trait Plane {
-    /// Sets rate and depth of a port's queue.
+    /// Sets rate and depth of a port's queue. What the queues of its priorities have stays.
     fn set_queue(&mut self, port: PortId, queue: QueueConfig);
 
     /// Processes a packet. The contents of `frame` are unspecified afterwards.
@@ -66,6 +66,14 @@ pub trait Plane {
     }
 }
 
+/// Returns a queue with what the device has for the priorities of the port.
+pub(crate) fn with_priorities(device: &Device, port: PortId, queue: QueueConfig) -> QueueConfig {
+    QueueConfig {
+        priorities: device.queue(port).priorities,
+        ..queue
+    }
+}
+
 /// Message for a switch that cannot be loaded again.
 pub(crate) const NO_RESTART: &str = "it is not one device with a program of its own, and cannot \
                                      be started again; let another switch crash, or take `until` \
@@ -73,6 +81,7 @@ pub(crate) const NO_RESTART: &str = "it is not one device with a program of its 
 
 impl Plane for Device {
     fn set_queue(&mut self, port: PortId, queue: QueueConfig) {
+        let queue = with_priorities(self, port, queue);
         let set = self.apply(Change::SetQueue(port, queue));
         debug_assert!(set.is_ok(), "a queue can be set for every port: {set:?}");
     }

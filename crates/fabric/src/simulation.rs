@@ -2,7 +2,7 @@
 
 mod faults;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -260,7 +260,7 @@ pub struct Simulation {
     /// Next wake-up of each node.
     wakes: BTreeMap<NodeId, Nanos>,
     paused: BTreeMap<NodeId, Pause>,
-    crashed: BTreeSet<NodeId>,
+    crashed: BTreeMap<NodeId, Nanos>,
     /// Frames that arrived at nodes after their crash.
     unreceived: BTreeMap<NodeId, u64>,
     /// Changes of clocks so far, which a switch that is loaded again gets, too.
@@ -316,7 +316,7 @@ impl Simulation {
             wires: Wires::default(),
             wakes: BTreeMap::new(),
             paused: BTreeMap::new(),
-            crashed: BTreeSet::new(),
+            crashed: BTreeMap::new(),
             unreceived: BTreeMap::new(),
             clock_changes: BTreeMap::new(),
             flows: Vec::new(),
@@ -422,7 +422,7 @@ impl Simulation {
     /// # Errors
     /// As [`Simulation::run_until`].
     pub fn wake(&mut self, node: NodeId) -> Result<(), FabricError> {
-        if self.paused.contains_key(&node) || self.crashed.contains(&node) {
+        if self.paused.contains_key(&node) || self.crashed.contains_key(&node) {
             return Ok(());
         }
         let now = self.now;
@@ -499,7 +499,7 @@ impl Simulation {
                 Event::Arrival(line, _) if self.pause_of(line).is_some() => self.defer(line),
                 Event::Arrival(line, _) if self.is_crashed(line) => self.lose(line),
                 Event::Arrival(line, hops) => self.arrive(line, hops)?,
-                Event::Wake(node) if self.crashed.contains(&node) => {
+                Event::Wake(node) if self.crashed.contains_key(&node) => {
                     self.wakes.remove(&node);
                 }
                 Event::Wake(node) if self.paused.contains_key(&node) => self.defer_wake(node, now),

@@ -220,8 +220,20 @@ struct ManagedTable {
     owner: Box<[u8]>,
 }
 
-/// Former action, time-out and metadata of an entry.
-type FormerEntry = Box<(Action, Option<Nanos>, Box<[u8]>)>;
+/// Content of an entry before a loop replaced it. The match finds it when its device was started
+/// again, since entries have other numbers then.
+#[derive(Clone, Debug)]
+struct FormerContent {
+    matches: Vec<FieldMatch>,
+    action: Action,
+    timeout: Option<Nanos>,
+    metadata: Box<[u8]>,
+    /// Metadata that the loop gave it.
+    owner: Box<[u8]>,
+}
+
+/// [`FormerContent`] of an entry; few entries have it.
+type FormerEntry = Box<FormerContent>;
 
 /// Way to restore a place.
 #[derive(Clone, Debug)]
@@ -280,7 +292,7 @@ pub struct ManagedElement {
     /// Places with what loops wrote, by their names in the store.
     installed: HashMap<Key, Installed>,
     /// Content of entries before loops replaced them, when their device was started again.
-    former: HashMap<Key, FormerEntry>,
+    former: HashMap<Key, (TableId, FormerEntry)>,
     counts: ElementCounts,
     /// Result of the last change that was let through.
     last_result: WriteResult,
@@ -347,8 +359,8 @@ impl ManagedElement {
     pub fn restart(&mut self, keeps_tables: bool) {
         self.fence = Fence::default();
         self.last_result = WriteResult::Applied;
-        self.former.clear();
         if !keeps_tables {
+            self.former.clear();
             self.installed.clear();
             return;
         }
@@ -357,14 +369,15 @@ impl ManagedElement {
             matches!(installed, Installed::Entry(..) | Installed::Replaced(..))
         });
         let former = entries.filter_map(|(key, installed)| match installed {
-            Installed::Replaced(_, _, former) => Some((key, former)),
+            Installed::Replaced(table, _, former) => Some((key, (table, former))),
             _ => None,
         });
-        self.former = former.collect();
+        // Those of an earlier start that the store did not give again yet stay.
+        self.former.extend(former);
     }
 
     /// Removes the entries of loops that the store does not have, after the device has all of its
-    /// changes.
+    /// changes. Those that loops had replaced get their former content.
     pub fn remove_others(&mut self, device: &mut Device) {
         let entry_of = |installed: &Installed| match installed {
             Installed::Entry(table, entry) | Installed::Replaced(table, entry, _) => {
@@ -384,13 +397,20 @@ impl ManagedElement {
             let own = own.map(|entry| (managed.table, entry.id));
             others.extend(own.filter(|entry| !known.contains(entry)));
         }
+        let former = std::mem::take(&mut self.former).into_values();
+        let mut former: HashMap<(TableId, EntryId), FormerEntry> = former
+            .filter_map(|(table, former)| Some(((table, kept(device, table, &former)?), former)))
+            .collect();
         for (table, entry) in others {
-            match device.apply(Change::Delete(table, entry)) {
-                Ok(_) => self.counts.removed += 1,
+            let installed = match former.remove(&(table, entry)) {
+                Some(former) => Installed::Replaced(table, entry, former),
+                None => Installed::Entry(table, entry),
+            };
+            match restore(device, installed) {
+                Ok(()) => self.counts.removed += 1,
                 Err(error) => self.last_refusal = Some(error),
             }
         }
-        self.former.clear();
         device.publish();
     }
 
@@ -402,6 +422,14 @@ impl ManagedElement {
         let Some(bytes) = &change.change else {
             if let Some(installed) = self.installed.remove(&change.key) {
                 restore(device, installed)?;
+                self.counts.applied += 1;
+                device.publish();
+            } else if let Some((table, former)) = self.former.get(&change.key)
+                && let Some(entry) = kept(device, *table, former)
+            {
+                let installed = Installed::Replaced(*table, entry, former.clone());
+                restore(device, installed)?;
+                self.former.remove(&change.key);
                 self.counts.applied += 1;
                 device.publish();
             }
@@ -419,8 +447,13 @@ impl ManagedElement {
         let before = self.installed.get(&change.key);
         let written = match (managed, write.place, write.setting) {
             (Managed::Table(table), WritePlace::Entry(key), Some(Setting::Action(argument))) => {
-                let former = self.former.remove(&change.key);
-                write_entry(device, table, &key, argument, (before, former))?
+                let former = self.former.get(&change.key);
+                let former = former.map(|(_, former)| former);
+                let written = write_entry(device, table, &key, argument, (before, former))?;
+                if written.is_some() {
+                    self.former.remove(&change.key);
+                }
+                written
             }
             (Managed::Meter(meter, burst), WritePlace::Cell(cell), Some(Setting::Rate(rate))) => {
                 Some(write_meter(device, (*meter, cell), (rate, *burst), before)?)
@@ -476,7 +509,12 @@ fn restore(device: &mut Device, installed: Installed) -> Result<(), ControlError
             device.apply(Change::Delete(table, entry))?;
         }
         Installed::Replaced(table, entry, former) => {
-            let (action, timeout, metadata) = *former;
+            let FormerContent {
+                action,
+                timeout,
+                metadata,
+                ..
+            } = *former;
             device.apply(Change::Modify(table, entry, action, timeout))?;
             device.apply(Change::SetMetadata(table, entry, metadata))?;
         }
@@ -494,13 +532,19 @@ fn restore(device: &mut Device, installed: Installed) -> Result<(), ControlError
     Ok(())
 }
 
+/// Returns the entry that a loop had replaced, of a device that was started again and kept it.
+fn kept(device: &Device, table: TableId, former: &FormerContent) -> Option<EntryId> {
+    let entry = device.configuration().tables[table].find(&former.matches, None)?;
+    (entry.metadata == former.owner).then_some(entry.id)
+}
+
 /// Writes an entry. `None` if its keys are not those of the table.
 fn write_entry(
     device: &mut Device,
     managed: &ManagedTable,
     key: &EntryKey,
     argument: Option<u32>,
-    (before, former): (Option<&Installed>, Option<FormerEntry>),
+    (before, former): (Option<&Installed>, Option<&FormerEntry>),
 ) -> Result<Option<Installed>, ControlError> {
     let parts = key.parts();
     let fits = parts.len() == managed.keys.len()
@@ -524,7 +568,7 @@ fn write_entry(
     });
     let known = match before {
         Some(Installed::Entry(table, entry)) => Some((*table, *entry, None)),
-        Some(Installed::Replaced(table, entry, former)) => Some((*table, *entry, former.1)),
+        Some(Installed::Replaced(table, entry, former)) => Some((*table, *entry, former.timeout)),
         _ => None,
     };
     if let Some((table, entry, timeout)) = known {
@@ -555,18 +599,24 @@ fn write_entry(
     let found = device.configuration().tables[table].find(&matches, None);
     if let Some(entry) = found.as_ref().filter(|it| it.metadata == managed.owner) {
         // A device that was started again kept it.
-        let timeout = former.as_ref().and_then(|former| former.1);
+        let timeout = former.and_then(|former| former.timeout);
         device.apply(Change::Modify(table, entry.id, action, timeout))?;
         return Ok(Some(match former {
-            Some(former) => Installed::Replaced(table, entry.id, former),
+            Some(former) => Installed::Replaced(table, entry.id, former.clone()),
             None => Installed::Entry(table, entry.id),
         }));
     }
     if let Some(entry) = found.filter(|_| managed.replace)
         && let Some(former) = device.written(table, &entry)
     {
-        let former = (former.action, former.idle_timeout, entry.metadata.clone());
-        device.apply(Change::Modify(table, entry.id, action, former.1))?;
+        let former = FormerContent {
+            matches,
+            action: former.action,
+            timeout: former.idle_timeout,
+            metadata: entry.metadata.clone(),
+            owner: managed.owner.clone(),
+        };
+        device.apply(Change::Modify(table, entry.id, action, former.timeout))?;
         device.apply(Change::SetMetadata(table, entry.id, managed.owner.clone()))?;
         let former = Box::new(former);
         return Ok(Some(Installed::Replaced(table, entry.id, former)));

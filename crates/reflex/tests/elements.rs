@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use common::{bed, example, read};
@@ -69,6 +70,65 @@ fn an_entry_that_an_operator_deleted_is_written_again_by_the_next_change() {
     assert_eq!(entries(), 1);
     assert_eq!(take(3, 3), applied(3));
     assert_eq!(entries(), 1);
+}
+
+#[test]
+fn a_replaced_route_comes_back_if_its_removal_comes_after_a_restart() {
+    let bed = bed("routing_loop", |fabric, loops| (fabric, loops));
+    let loops = bed.plane.get().plane().loops().clone();
+    let spine = bed.devices.iter().find(|(name, _)| name == "spine1");
+    let device = &spine.unwrap().1;
+    let program = device.with(|device| Arc::clone(device.program()));
+    let flow = FlowKey {
+        source: [10, 0, 1, 1].into(),
+        destination: [10, 0, 2, 1].into(),
+        protocol: 17,
+        ports: None,
+    };
+    let prefixes = [(Ipv4Addr::new(10, 0, 2, 0), 25)];
+    let key = EntryKey::of_prefix(&flow, &[KeyPart::Destination], &prefixes).unwrap();
+    let write = ElementWrite {
+        reflex: ReflexIndex(0),
+        place: WritePlace::Entry(key),
+        setting: Some(Setting::Action(Some(2))),
+    };
+    let change = ElementChange {
+        element: ElementId(1),
+        index: LogIndex(1),
+        previous: LogIndex(0),
+        key: write.name(),
+        change: write.encode(),
+    };
+    let removal = ElementChange {
+        index: LogIndex(2),
+        change: None,
+        ..change
+    };
+    let objects = || device.with(|device| device.objects());
+    let before = objects();
+    // The store may have forgotten the removal.
+    for is_sent in [true, false] {
+        let mut element = ManagedElement::new(&loops, ElementIndex(0), &program).unwrap();
+        let answer = device.with(|device| element.take(device, Term(1), &change));
+        assert_eq!(
+            answer,
+            ElementAnswer::Has(LogIndex(1), WriteResult::Applied)
+        );
+        let replaced = objects();
+        assert_eq!(replaced.len(), before.len());
+        assert_ne!(replaced, before);
+        element.restart(true);
+        if is_sent {
+            let answer = device.with(|device| element.take(device, Term(1), &removal));
+            assert_eq!(
+                answer,
+                ElementAnswer::Has(LogIndex(2), WriteResult::Applied)
+            );
+            assert_eq!(objects(), before);
+        }
+        device.with(|device| element.remove_others(device));
+        assert_eq!(objects(), before);
+    }
 }
 
 #[test]

@@ -96,21 +96,30 @@ impl MemberLinks {
         })
     }
 
-    /// Passes each message that waits to `take`. Returns their number.
-    pub(crate) fn receive(&mut self, now: Nanos, mut take: impl FnMut(&[u8])) -> usize {
+    /// Passes each message that waits to `take`, which returns true if it is one of the store.
+    /// Returns their number.
+    pub(crate) fn receive(&mut self, now: Nanos, mut take: impl FnMut(&[u8]) -> bool) -> usize {
         let (tag, forged) = (&self.tag, &mut self.forged);
         let mut take = |bytes: &[u8]| match tag {
             None => take(bytes),
             Some(tag) => match tag.checked(bytes) {
                 Some(message) => take(message),
-                None => *forged += 1,
+                None => {
+                    *forged += 1;
+                    false
+                }
             },
         };
         match &mut self.way {
-            Way::Socket(socket) => socket.receive(&mut self.strangers, take),
+            Way::Socket(socket) => socket.receive(&mut self.strangers, |bytes: &[u8]| {
+                take(bytes);
+            }),
             Way::Frames(frames) => frames.receive(now, &mut self.strangers, take),
             Way::Rings(rings) => {
                 let rings = rings.iter_mut().flatten();
+                let mut take = |bytes: &[u8]| {
+                    take(bytes);
+                };
                 rings.map(|ring| ring.receive(now, BATCH, &mut take)).sum()
             }
         }

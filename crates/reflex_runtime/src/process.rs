@@ -359,7 +359,7 @@ impl PlaneProcess {
                 // The time after the message came: this thread may have been stopped since `now`.
                 // By an earlier time, a leader answers reads when its lease is over, and a follower
                 // votes too early. What is no message of the store is counted by the node.
-                let _ = store.receive_message(clock.now(), message);
+                store.receive_message(clock.now(), message).is_ok()
             });
         } else {
             // Each heartbeat at its own time: when this thread was stopped, so were all nodes.

@@ -96,6 +96,8 @@ pub(crate) struct PackedEntries {
     chunks: Vec<Vec<u64>>,
     /// Cold parts by entry index, up to the last entry that has one.
     cold: Vec<Option<Arc<ColdPart>>>,
+    /// Number of cold parts.
+    cold_parts: usize,
 }
 
 impl PackedEntries {
@@ -105,6 +107,7 @@ impl PackedEntries {
             layout,
             chunks: Vec::new(),
             cold: Vec::new(),
+            cold_parts: 0,
         }
     }
 
@@ -210,6 +213,7 @@ impl PackedEntryStore {
             wider.limbs_mut(idx.index())[..limbs.len()].copy_from_slice(limbs);
         }
         wider.cold.clone_from(&newest.cold);
+        wider.cold_parts = newest.cold_parts;
         self.versions.reset(wider);
         self.layout = layout;
     }
@@ -290,7 +294,9 @@ impl Replay for PackedEntries {
             true => limbs.fill(0),
             false => limbs.copy_from_slice(&change.limbs),
         }
+        self.cold_parts += usize::from(change.cold.is_some());
         if let Some(cold) = self.cold.get_mut(place) {
+            self.cold_parts -= usize::from(cold.is_some());
             cold.clone_from(&change.cold);
         } else if change.cold.is_some() {
             self.cold.resize(place, None);
@@ -299,8 +305,9 @@ impl Replay for PackedEntries {
     }
 
     fn clone_cost(&self) -> usize {
-        // A clone copies memory in order, while a change waits for random memory.
-        self.chunks.len() * CHUNK / 16
+        // A clone copies limbs in order, while a change waits for random memory. So does a clone
+        // at each cold part, of which it counts a reference.
+        self.chunks.len() * CHUNK / 16 + self.cold_parts
     }
 }
 

@@ -23,7 +23,8 @@ use crate::mistake::{Mistake, Planted};
 pub struct Capacity {
     /// Keys, changes of elements and elements together.
     pub keys: usize,
-    /// Part of it that only reserved keys take ([`is_reserved`]): a full table has room for them.
+    /// Part of it that only reserved keys take ([`is_reserved`]), and these no other. 0: they share
+    /// the room.
     pub reserved: usize,
     /// Sessions, at most [`MAX_SESSIONS`].
     pub sessions: usize,

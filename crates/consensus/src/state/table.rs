@@ -64,6 +64,11 @@ impl Name {
             key: [0; 16],
         }
     }
+
+    /// Returns true for the name of a reserved key of the key-value table.
+    fn is_reserved(&self) -> bool {
+        self.element == ElementId(0) && is_reserved(&self.key)
+    }
 }
 
 impl Cell {
@@ -145,6 +150,8 @@ pub(crate) trait BeforeChange {
 pub(crate) struct Table {
     cells: Box<[Cell]>,
     used: usize,
+    /// Reserved keys of these.
+    used_reserved: usize,
     max_used: usize,
     /// Part of it for reserved keys.
     reserved: usize,
@@ -167,12 +174,14 @@ impl Table {
         max_used.max(1).saturating_mul(2).next_power_of_two()
     }
 
-    /// Creates a table with room for `max_used` names, some of it for reserved keys only. At most
-    /// half of its cells are used.
+    /// Creates a table with room for `max_used` names, some of it for reserved keys only, and the
+    /// rest for other names only. With no such part, they share the room. At most half of its cells
+    /// are used.
     pub(crate) fn new((max_used, reserved): (usize, usize), seed: u64) -> Table {
         Table {
             cells: vec![Cell::default(); Table::cells_for(max_used)].into(),
             used: 0,
+            used_reserved: 0,
             max_used,
             reserved: reserved.min(max_used),
             seed,
@@ -186,15 +195,20 @@ impl Table {
 
     /// Returns true if there is no room for a new name.
     pub(crate) fn is_full(&self, name: &Name) -> bool {
-        let is_reserved = name.element == ElementId(0) && is_reserved(&name.key);
-        let kept = if is_reserved { 0 } else { self.reserved };
-        self.used >= self.max_used - kept
+        let is_no_room = match (self.reserved, name.is_reserved()) {
+            (0, _) => false,
+            (reserved, true) => self.used_reserved >= reserved,
+            (reserved, false) => self.used - self.used_reserved >= self.max_used - reserved,
+        };
+        is_no_room || self.used >= self.max_used
     }
 
     /// Sets all cells, from a snapshot of a table of the same size.
     pub(crate) fn set_all(&mut self, cells: &[Cell]) {
         self.cells.copy_from_slice(cells);
-        self.used = cells.iter().filter(|cell| !cell.is_free()).count();
+        let names = cells.iter().filter(|cell| !cell.is_free()).map(Cell::name);
+        self.used = names.clone().count();
+        self.used_reserved = names.filter(Name::is_reserved).count();
         let removals = cells.iter().filter(|cell| cell.kind == CellKind::Removal);
         self.removals.clear();
         self.removals.extend(removals.map(Removal::of));
@@ -236,6 +250,7 @@ impl Table {
                 return false;
             }
             self.used += 1;
+            self.used_reserved += usize::from(cell.name().is_reserved());
         }
         self.write(at, cell, before);
         if cell.kind == CellKind::Removal {
@@ -300,6 +315,7 @@ impl Table {
     fn clear(&mut self, place: usize, before: &mut impl BeforeChange) {
         let mask = self.cells.len() - 1;
         self.used -= 1;
+        self.used_reserved -= usize::from(self.cells[place].name().is_reserved());
         let (mut hole, mut at) = (place, place);
         loop {
             at = (at + 1) & mask;
@@ -364,6 +380,36 @@ mod tests {
         assert!(!set(reserved(4), 0));
         // A known name needs no room.
         assert!(set(0_u128.to_le_bytes(), 0));
+    }
+
+    #[test]
+    fn keys_of_users_have_their_room_whatever_reserved_ones_came_before() {
+        let mut table = Table::new((24, 4), 1);
+        let cell_of = |key: [u8; 16]| Cell {
+            kind: CellKind::Value,
+            key,
+            ..Cell::default()
+        };
+        let reserved = |number: u8| {
+            let mut key = [number; 16];
+            key[..2].fill(0xff);
+            key
+        };
+        for number in 0..4 {
+            assert!(table.set(cell_of(reserved(number)), &mut ()));
+        }
+        assert!(!table.set(cell_of(reserved(4)), &mut ()));
+        for number in 0..20_u128 {
+            assert!(table.set(cell_of(number.to_le_bytes()), &mut ()));
+        }
+        assert!(!table.set(cell_of(20_u128.to_le_bytes()), &mut ()));
+        // As a node that installs a snapshot.
+        let mut other = Table::new((24, 4), 1);
+        other.set_all(table.cells());
+        // A place that becomes free is one of the same kind.
+        assert!(other.remove(&Name::of_key(reserved(0)), &mut ()));
+        assert!(!other.set(cell_of(20_u128.to_le_bytes()), &mut ()));
+        assert!(other.set(cell_of(reserved(4)), &mut ()));
     }
 
     #[test]

@@ -88,8 +88,9 @@ impl DeviceCommands {
             }
             "set_queue_rate" => {
                 let rate = first_number(line, "a number of packets a second")?;
-                self.set_queue(schema, line, |queue| {
-                    queue.packets_per_second = Some(u64::from(rate)).filter(|rate| *rate > 0);
+                let rate = Some(u64::from(rate)).filter(|rate| *rate > 0);
+                self.set_queue(schema, line, &|queue: &mut QueueWish, is_set: bool| {
+                    queue.packets_per_second = rate.filter(|_| is_set);
                 })?;
             }
             "set_queue_depth" => {
@@ -98,7 +99,9 @@ impl DeviceCommands {
                     let message = "a queue without space drops all packets";
                     return Err(EntriesError::new(line.at(), message));
                 }
-                self.set_queue(schema, line, |queue| queue.depth = Some(depth))?;
+                self.set_queue(schema, line, &|queue: &mut QueueWish, is_set: bool| {
+                    queue.depth = is_set.then_some(depth);
+                })?;
             }
             "set_crc16_parameters" => self.set_crc(line, 16)?,
             "set_crc32_parameters" => self.set_crc(line, 32)?,
@@ -222,12 +225,14 @@ impl DeviceCommands {
         }
     }
 
-    /// Changes the queue of a priority of a port, the queues of a port, or of all ports.
+    /// Changes the queue of a priority of a port, the queues of a port, or of all ports. `change`
+    /// sets what a command is of if its second argument is true, and else clears it. As in BMv2, a
+    /// command of a port is one of each of its priorities, too.
     fn set_queue(
         &mut self,
         schema: &Schema,
         line: &CommandLine<'_>,
-        change: impl Fn(&mut QueueWish),
+        change: &dyn Fn(&mut QueueWish, bool),
     ) -> Result<(), EntriesError> {
         match line.args[..] {
             [_, port] => {
@@ -235,8 +240,11 @@ impl DeviceCommands {
                 ports::check_copy(schema.arch, id, port.at())?;
                 let all = self.all_queues.unwrap_or_default();
                 let queue = self.queues.entry(id).or_insert(all);
-                change(queue);
+                change(queue, true);
                 queue.at = line.at();
+                let own = self.own_queues.iter_mut();
+                let own = own.filter(|((port, _), _)| *port == id);
+                own.for_each(|(_, queue)| change(queue, false));
                 Ok(())
             }
             [_, port, priority] => {
@@ -245,7 +253,7 @@ impl DeviceCommands {
                 let own = number(priority, "a priority")?;
                 let own = ports::check_priority(own, priority.at())?;
                 let queue = self.own_queues.entry((id, own)).or_default();
-                change(queue);
+                change(queue, true);
                 queue.at = line.at();
                 Ok(())
             }
@@ -262,9 +270,11 @@ impl DeviceCommands {
                 let mut queues: Vec<&mut QueueWish> = self.queues.values_mut().collect();
                 queues.push(self.all_queues.get_or_insert_default());
                 for queue in queues {
-                    change(queue);
+                    change(queue, true);
                     queue.at = line.at();
                 }
+                let own = self.own_queues.values_mut();
+                own.for_each(|queue| change(queue, false));
                 Ok(())
             }
         }
@@ -363,6 +373,8 @@ impl DeviceCommands {
         let of_ports = queues.into_iter();
         let of_ports = of_ports.map(|(port, queue)| ((port, None), queue));
         let own = self.own_queues.into_iter();
+        let own =
+            own.filter(|(_, queue)| queue.depth.is_some() || queue.packets_per_second.is_some());
         let own = own.map(|((port, priority), queue)| ((port, Some(priority)), queue));
         for ((port, priority), queue) in of_ports.chain(own) {
             let setting = QueueSetting {

@@ -12,6 +12,9 @@ use ir::Program;
 /// Number of statements of a [`FilePart`].
 const STATEMENTS: usize = 1024;
 
+/// Number of errors of a text that are kept.
+const MAX_ERRORS: usize = 1000;
+
 /// Consecutive statements of an entries file, with their text.
 #[derive(Debug)]
 pub struct FilePart {
@@ -40,11 +43,12 @@ impl FilePart {
 
 /// Reads an entries file as [`read`](super::read) does, and hands its statements to `take` as they
 /// are read. `parts` gives the parts of the text, each of whole lines, and then `None`. Neither the
-/// text nor the updates of the whole file are in memory. From the first error on, nothing is handed
-/// over.
+/// text nor the updates of a whole file of statements are in memory. After a statement that cannot
+/// be read, the text up to the next line that begins one is. From the first error on, nothing is
+/// handed over.
 ///
 /// # Errors
-/// All errors of the text.
+/// The first 1,000 errors of the text.
 pub fn read_parts(
     program: &Program,
     file: &str,
@@ -162,7 +166,8 @@ impl<'s> Reading<'s> {
 
     /// Reads statements, and hands over their updates, places in the text, and lines in the file,
     /// until the first error. If the text is not the whole rest of the file, a statement that
-    /// cannot be read may be cut off: reading stops before it. Returns the number of bytes read.
+    /// cannot be read may be cut off if no further one follows: reading stops before it. Returns
+    /// the number of bytes read.
     pub(super) fn statements(
         &mut self,
         text: &str,
@@ -190,10 +195,12 @@ impl<'s> Reading<'s> {
                         take(update, StatementPlace::of((start, end)), line);
                     }
                 }
-                Err(_) if !is_whole => return start,
                 Err(fault) => {
-                    self.fails(fault, text);
                     reader.skip_statement();
+                    if !is_whole && reader.rest().is_empty() {
+                        return start;
+                    }
+                    self.fails(fault, text);
                 }
             }
         }
@@ -201,6 +208,9 @@ impl<'s> Reading<'s> {
     }
 
     fn fails(&mut self, fault: EntriesError, text: &str) {
+        if self.errors.len() == MAX_ERRORS {
+            return;
+        }
         let mut error = fault.locate(self.file, text);
         error.line += self.lines_before;
         self.errors.push(error);

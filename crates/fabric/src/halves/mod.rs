@@ -17,7 +17,7 @@ use split::{Coordinator, PoolOwners, Wire};
 use switch::{Change, Ledger, PacketProcessor, QueueConfig};
 
 use crate::node::Node;
-use crate::plane::{Outbox, Plane};
+use crate::plane::{Outbox, Plane, with_priorities};
 use crate::switch_node::SwitchNode;
 use crate::topology::{ServiceSpec, SplitSpec};
 use planes::Planes;
@@ -108,6 +108,7 @@ impl Plane for SwitchPlane {
     fn set_queue(&mut self, port: PortId, queue: QueueConfig) {
         let mut planes = self.planes.borrow_mut();
         let switch = planes.switch_mut().inner_mut();
+        let queue = with_priorities(switch, port, queue);
         let set = switch.apply(Change::SetQueue(port, queue));
         debug_assert!(set.is_ok(), "a queue can be set for every port: {set:?}");
     }
@@ -169,6 +170,7 @@ impl Plane for ServerPlane {
     fn set_queue(&mut self, port: PortId, queue: QueueConfig) {
         let mut planes = self.planes.borrow_mut();
         let server = planes.server_mut(self.number).inner_mut();
+        let queue = with_priorities(server, port, queue);
         let set = server.apply(Change::SetQueue(port, queue));
         debug_assert!(set.is_ok(), "a queue can be set for every port: {set:?}");
     }

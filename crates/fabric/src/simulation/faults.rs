@@ -41,7 +41,7 @@ impl Simulation {
                 // What is due by now is done.
                 self.wake(node)?;
                 self.node(node).crash();
-                self.crashed.insert(node);
+                self.crashed.insert(node, self.now);
             }
             FaultKind::Crash(node, disk) => {
                 let (node, disk, now) = (*node, *disk, self.now);
@@ -50,7 +50,10 @@ impl Simulation {
                     name: self.topology.name_of(node).to_owned(),
                     why,
                 })?;
-                self.crashed.remove(&node);
+                if let Some(since) = self.crashed.remove(&node) {
+                    // It does nothing at times at which it was down.
+                    self.node(node).resume(since, now);
+                }
                 self.wakes.remove(&node);
                 self.wake(node)?;
             }
@@ -81,7 +84,7 @@ impl Simulation {
 
     /// Returns true if a link direction leads to a node that crashed.
     pub(super) fn is_crashed(&self, line: LineId) -> bool {
-        self.crashed.contains(&self.wires.lines[line.0].to.node)
+        self.crashed.contains_key(&self.wires.lines[line.0].to.node)
     }
 
     /// Loses a frame that arrives at a node that crashed.

@@ -62,6 +62,9 @@ impl Instances {
             thresholds: Vec::new(),
         };
         instances.grow(monitor.instances);
+        // None of them knows a key yet.
+        let slots = instances.slots.iter_mut();
+        slots.for_each(|slot| slot.former.clear());
         instances
     }
 

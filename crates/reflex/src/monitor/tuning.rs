@@ -151,17 +151,19 @@ impl TuningMonitor {
         let is_near = used * 1000 >= self.threshold * (1000 - STEP) || used + 2 > self.threshold;
         let is_kept = delay <= objective;
         let is_enough = !is_near || delay * 1000 >= objective.saturating_mul(ENOUGH);
+        // The bounds may have changed since the threshold was set.
+        let (least, most): (u64, u64) = (self.spec.least.into(), self.spec.most.into());
         let mut next = self.threshold;
         if !(is_kept && is_enough) {
             let factor = (objective.saturating_mul(AIM) / delay).clamp(MAX_DECLINE, MAX_GROWTH);
             // A small threshold grows by a packet at least.
-            let changed = used * factor / 1000 + u64::from(factor > 1000);
-            next = changed
-                .max(self.spec.least.into())
-                .min(self.spec.most.into());
+            next = used * factor / 1000 + u64::from(factor > 1000);
         }
+        let bounded = |threshold: u64| threshold.max(least).min(most);
+        let (next, is_within) = (bounded(next), bounded(self.threshold) == self.threshold);
         let differ = next.abs_diff(self.threshold) * 1000;
-        let is_same = next == self.threshold || self.is_set && differ <= self.threshold * STEP;
+        let is_small = self.is_set && differ <= self.threshold * STEP;
+        let is_same = next == self.threshold || is_small && is_within;
         if is_same && !self.is_refused {
             return None;
         }
@@ -222,6 +224,31 @@ mod tests {
             assert!(delay <= 200_000, "{time}: {threshold}");
             let is_enough = delay >= 150_000 || threshold == 400;
             assert!(is_enough, "{time}: {threshold}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_comes_into_bounds_that_change() {
+        let spec = TuningSpec {
+            node: IntNodeId(1),
+            port: 3,
+            objective: Nanos::from_micros(200),
+            every: Nanos::from_millis(2),
+            least: 4,
+            most: 400,
+        };
+        let mut monitor = TuningMonitor::new(spec);
+        // The second change is small.
+        for (begin, most) in [(0, 300), (20_000_000, 295)] {
+            monitor.set(Threshold::Most, most);
+            for at in 0..1000u64 {
+                let now = Nanos(begin + at * 10_000);
+                let found = monitor.observe(50_000, 1000, Some(5), now);
+                if let Some(found) = found {
+                    assert_eq!(found.wish, Some(Wish::Value(most)));
+                }
+            }
+            assert_eq!(monitor.threshold, most);
         }
     }
 

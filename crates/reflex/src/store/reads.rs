@@ -16,10 +16,12 @@ pub(super) struct WaitingRead {
 }
 
 impl ReplicaGroup {
-    /// Returns the value of a key as a node of this process has it: perhaps an older one.
+    /// Returns the value of a key that the node of this process with the most applied entries has:
+    /// perhaps an older one.
     pub(crate) fn local_value(&self, key: &Key) -> Option<StoredValue> {
-        let node = self.replicas.get(self.leader().unwrap_or(0))?;
-        node.node.local_value(key)
+        let nodes = self.replicas.iter().map(|replica| &replica.node);
+        let newest = nodes.max_by_key(|node| node.applied())?;
+        newest.local_value(key)
     }
 
     /// Returns the time between two messages of a leader.

@@ -3,6 +3,7 @@
 //! A message is a UDP datagram, as a socket would send it, so captures and switches on the way can
 //! read it. There is no ARP: a message goes to the MAC address that the last message of its
 //! receiver came from, and before that to all. So the interfaces of all members are in one network.
+//! Messages that are refused, such as those with a wrong tag, change no MAC address.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -90,12 +91,13 @@ impl MemberFrames {
         })
     }
 
-    /// Passes each message that waits to `take`. Returns their number.
+    /// Passes each message that waits to `take`, which returns true if it is one of a member.
+    /// Returns their number.
     pub(super) fn receive(
         &mut self,
         now: Nanos,
         strangers: &mut u64,
-        mut take: impl FnMut(&[u8]),
+        mut take: impl FnMut(&[u8]) -> bool,
     ) -> usize {
         if let Some(at) = self.reopen {
             if now < at {
@@ -123,8 +125,10 @@ impl MemberFrames {
             let sender = SocketAddrV4::new(from, source_port(bytes));
             match self.addresses.iter().position(|it| *it == sender) {
                 Some(member) => {
-                    self.macs[member].copy_from_slice(&bytes[6..12]);
-                    take(message);
+                    // An address of a forged message would take the member's messages away.
+                    if take(message) {
+                        self.macs[member].copy_from_slice(&bytes[6..12]);
+                    }
                 }
                 None => *strangers += 1,
             }
