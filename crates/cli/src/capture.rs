@@ -12,7 +12,8 @@ use clap::Args;
 use packet::PortId;
 use port::{FrameRecord, PcapWriteError, PcapngWriter};
 use runtime::observation::{
-    CapturedFrame, ObservedPorts, Observer, ObserverGuard, ObserverLimits, PacketObservers, Taken,
+    CapturedFrame, CapturedPorts, ObservedPorts, Observer, ObserverGuard, ObserverLimits,
+    PacketObservers, Taken,
 };
 use runtime::trace_filter::PacketFilter;
 
@@ -67,6 +68,8 @@ struct Shared {
     waiting: AtomicUsize,
     /// Ends the observer when the capture ends.
     guard: Mutex<Option<ObserverGuard>>,
+    /// Ports with a file, if each file has the frames at one.
+    ports: Option<Arc<CapturedPorts>>,
 }
 
 impl Shared {
@@ -175,15 +178,22 @@ impl RunningCapture {
         observers: &Arc<PacketObservers>,
     ) -> Result<RunningCapture, String> {
         let (sender, frames) = mpsc::sync_channel(MAX_WAITING);
-        let shared = Arc::<Shared>::default();
         let own: Option<Vec<PortId>> = files.iter().map(|file| file.port).collect();
-        let give = give(&shared, &sender, observers.ports(), own);
+        let own = own.map(|own| Arc::new(CapturedPorts::new(&own)));
+        let shared = Arc::new(Shared {
+            ports: own.clone(),
+            ..Shared::default()
+        });
+        let give = give(&shared, &sender, observers.ports());
         let Selection {
             filter,
             limits,
             snap_len,
         } = selection;
-        let observer = Observer::of_frames(filter, None, limits, snap_len as usize, give);
+        let mut observer = Observer::of_frames(filter, None, limits, snap_len as usize, give);
+        if let Some(own) = own {
+            observer = observer.at_ports(own);
+        }
         let guard = observers.add(observer).map_err(|error| error.to_string())?;
         *shared.guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
         let thread = std::thread::Builder::new().name("capture".to_owned());
@@ -247,19 +257,14 @@ fn lack(skipped: u64) -> Option<String> {
     (skipped > 0).then(|| format!("lacks {frames}, which came faster than captures may grow"))
 }
 
-/// Returns the function that gives frames to the thread that writes, those of all ports or of some.
-/// It never waits.
+/// Returns the function that gives frames to the thread that writes. It never waits.
 fn give(
     shared: &Arc<Shared>,
     sender: &SyncSender<ToWriter>,
     ports: &Arc<ObservedPorts>,
-    own: Option<Vec<PortId>>,
 ) -> impl Fn(CapturedFrame) -> Taken + Send + Sync + 'static {
     let (shared, sender, ports) = (Arc::clone(shared), sender.clone(), Arc::clone(ports));
     move |frame| {
-        if own.as_ref().is_some_and(|own| !own.contains(&frame.port)) {
-            return Taken::Yes;
-        }
         let bytes = frame.bytes.len();
         let has_room = shared.waiting.fetch_add(bytes, AcqRel) + bytes <= MAX_WAITING_BYTES;
         let name = ports.name(frame.port);
@@ -352,6 +357,9 @@ fn end_if_over(
         return;
     }
     let mut file = files.swap_remove(at);
+    if let (Some(ports), Some(port)) = (&shared.ports, file.port) {
+        ports.remove(port);
+    }
     // What is skipped belongs to all files: without any, no more is captured.
     let skipped = match files.is_empty() {
         true => shared.stop(),

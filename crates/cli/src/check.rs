@@ -35,13 +35,39 @@ pub(crate) fn run(options: &Options) -> Result<Ended, String> {
     if options.engine.is_some() && options.format == Format::Json {
         return Err("--engine goes with --format text only".to_owned());
     }
-    let ended = told(&options.source, options.format)?;
-    if ended != Ended::Well || options.engine != Some(CheckedEngine::Xdp) {
-        return Ok(ended);
+    let wants = match options.engine {
+        Some(CheckedEngine::Xdp) => Wanted::Program,
+        None => Wanted::Diagnostics,
+    };
+    let checked = checked(&options.source, options.format, wants)?;
+    match (checked.ended, checked.program) {
+        (Ended::Well, Some(program)) if wants == Wanted::Program => Ok(in_kernel(&program)),
+        (ended, _) => Ok(ended),
     }
-    match compile::compile(&options.source) {
-        Some(program) => Ok(in_kernel(&program)),
-        None => Ok(Ended::WithErrors),
+}
+
+/// Purpose of a check.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The diagnostics alone: the program is compiled only as far as they need.
+    Diagnostics,
+    /// The compiled program, too.
+    Program,
+}
+
+/// Result of a check.
+struct Checked {
+    ended: Ended,
+    /// The program, if it was compiled and has no errors.
+    program: Option<ir::Program>,
+}
+
+impl From<Ended> for Checked {
+    fn from(ended: Ended) -> Checked {
+        Checked {
+            ended,
+            program: None,
+        }
     }
 }
 
@@ -69,35 +95,49 @@ fn in_kernel(program: &ir::Program) -> Ended {
 
 /// Reports the diagnostics of a program, or of a chain and each of its programs.
 pub(crate) fn told(source: &Source, format: Format) -> Result<Ended, String> {
+    checked(source, format, Wanted::Diagnostics).map(|checked| checked.ended)
+}
+
+/// Checks a program, or a chain and each of its programs, and reports the diagnostics.
+fn checked(source: &Source, format: Format, wants: Wanted) -> Result<Checked, String> {
     if compile::is_for_bmv2(source) {
-        return Ok(Ended::WithErrors);
+        return Ok(Ended::WithErrors.into());
     }
-    let (texts, joints) = match source.is_chain() {
+    let (texts, joints, program) = match source.is_chain() {
         true => {
             let compiled = compile::chain(source)?;
-            (
-                compiled.diagnostics,
-                compiled.composed.map(|composed| composed.joints),
-            )
+            let (joints, program) = match compiled.composed {
+                Some(composed) => (composed.joints, Some(composed.program)),
+                None => (Vec::new(), None),
+            };
+            (compiled.diagnostics, joints, program)
         }
         false => {
             let checked = driver::check(&source.program(&source.files()), &source.options());
             match checked.has_foreign_code() || source.c_file.is_some() {
                 true => return checked_with_code(checked, source, format),
-                false => (vec![checked.diagnostics], None),
+                false if wants == Wanted::Program => {
+                    let compiled = checked.lower();
+                    (vec![compiled.diagnostics], Vec::new(), compiled.program)
+                }
+                false => (vec![checked.diagnostics], Vec::new(), None),
             }
         }
     };
     compile::show_all(&texts, format);
     let count: usize = texts.iter().map(|text| text.list.error_count()).sum();
     if count > 0 {
-        return Ok(with_errors(count, format));
+        return Ok(with_errors(count, format).into());
     }
     if format == Format::Text {
-        let joints = joints.iter().flatten();
-        joints.for_each(|joint| out::line(&joint.to_string()));
+        joints
+            .iter()
+            .for_each(|joint| out::line(&joint.to_string()));
     }
-    Ok(Ended::Well)
+    Ok(Checked {
+        ended: Ended::Well,
+        program,
+    })
 }
 
 fn with_errors(count: usize, format: Format) -> Ended {
@@ -159,12 +199,12 @@ fn checked_with_code(
     checked: CheckedProgram,
     source: &Source,
     format: Format,
-) -> Result<Ended, String> {
+) -> Result<Checked, String> {
     let compiled = checked.lower();
     let count = compiled.diagnostics.list.error_count();
     let Some(program) = compiled.program else {
         compile::show_all(std::slice::from_ref(&compiled.diagnostics), format);
-        return Ok(with_errors(count, format));
+        return Ok(with_errors(count, format).into());
     };
     let texts = handlers::texts(compiled.foreign, source.c_file.as_deref())?;
     let (handlers, messages) = handlers::diagnose(&program, &texts);
@@ -183,10 +223,13 @@ fn checked_with_code(
             out::json(&all);
         }
     }
-    Ok(
-        match handlers.and_then(|handlers| handlers.load(&program, 0)) {
-            Some(_) => Ended::Well,
-            None => Ended::WithErrors,
-        },
-    )
+    let loaded = handlers.and_then(|handlers| handlers.load(&program, 0));
+    let ended = match loaded {
+        Some(_) => Ended::Well,
+        None => Ended::WithErrors,
+    };
+    Ok(Checked {
+        ended,
+        program: Some(program),
+    })
 }

@@ -810,6 +810,9 @@ impl Report {
             None => format!("ran for {time}\n"),
         };
         text.push_str(&report::text(&self.ports, &self.device));
+        if let Some(status) = &self.device.specialisation {
+            text.push_str(&status.text());
+        }
         if self.workers.len() > 1 {
             text.push_str(&report::workers_text(&self.workers));
         }

@@ -173,6 +173,8 @@ fn a_program_that_is_loaded_again_keeps_its_state_and_a_wrong_one_is_refused() {
     };
     let reload = |name: &str| said(&["reflex", "reload", name, "--control", &socket]);
     send(&mut sender, 3, 1000);
+    // The entries file is not read again.
+    dir.with("burst.entries", "no entries");
     let done = reload("bursts");
     assert!(done.err.contains("loaded again"), "{}", done.err);
     send(&mut sender, 2, 1000);
@@ -182,6 +184,8 @@ fn a_program_that_is_loaded_again_keeps_its_state_and_a_wrong_one_is_refused() {
     let wrong = reload("bursts");
     assert_eq!(wrong.status, Some(1), "{}", wrong.err);
     assert!(wrong.err.contains("cannot be loaded"), "{}", wrong.err);
+    // The client has the compiler's error, with its place.
+    assert!(wrong.err.contains("burst.p4:"), "{}", wrong.err);
     send(&mut sender, 1, 1000);
     assert_eq!(alarms(), 1);
     let wrong = reload("slow paths");

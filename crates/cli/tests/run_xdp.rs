@@ -282,3 +282,16 @@ fn places_at_which_packets_leave_are_known_without_rights() {
     assert_eq!(said.status, Some(1), "{}", said.out);
     assert!(said.out.contains("in the kernel: nothing"), "{}", said.out);
 }
+
+#[test]
+fn a_check_for_the_kernel_shows_each_warning_once() {
+    let dir = lab::Directory::new("check-xdp");
+    let router = std::fs::read_to_string(example("router/router.p4")).unwrap();
+    let late = "bit<8> late(in bit<8> a) {\n    return a;\n    return 1;\n}\n";
+    let program = dir.with("router.p4", format!("{router}\n{late}"));
+    let said = lab::said(&["check", &program, "--engine", "xdp"]);
+    assert_eq!(said.status, Some(0), "{}", said.err);
+    let warnings = said.err.matches("this statement is never reached");
+    assert_eq!(warnings.count(), 1, "{}", said.err);
+    assert!(said.out.contains("in the kernel: "), "{}", said.out);
+}

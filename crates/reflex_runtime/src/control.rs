@@ -35,6 +35,8 @@ const MAX_WAITING: usize = 1 << 20;
 const TIMEOUT: Nanos = Nanos::from_secs(5);
 /// Time after which a replacement is given up: what was done of it stays.
 const REPLACE_TIMEOUT: Nanos = Nanos::from_secs(15);
+/// Interval of looking whether a program that is loaded again is compiled.
+const RELOAD_LOOK: Nanos = Nanos(5_000_000);
 /// Time that a client waits for an answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -119,8 +121,8 @@ pub(crate) struct ControlHost<'a> {
 }
 
 impl ControlHost<'_> {
-    /// Loads the program of a monitor again.
-    fn reload(&mut self, driver: &mut PlaneDriver, name: &str) -> Result<Value, String> {
+    /// Begins to load the program of a monitor again.
+    fn reload(&mut self, driver: &PlaneDriver, name: &str) -> Result<(), String> {
         let monitors = driver.plane().loops().monitors.iter().enumerate();
         let mut programs = monitors.filter(|(_, it)| matches!(it.kind, MonitorKind::Program(_)));
         let found = programs.clone().find(|(_, monitor)| monitor.name == name);
@@ -134,8 +136,7 @@ impl ControlHost<'_> {
                 ),
             });
         };
-        self.observer.reload(driver.plane_mut(), MonitorIndex(at))?;
-        Ok(json!({ "done": true }))
+        self.observer.reload(driver.plane(), MonitorIndex(at))
     }
 }
 
@@ -153,6 +154,8 @@ struct Client {
     waits: Option<(WaitingOperation, Nanos)>,
     /// The replacement under way: the old and the new node, and the time at which it is given up.
     replaces: Option<(usize, usize, Nanos)>,
+    /// True while the program is compiled that it has loaded again.
+    reloads: bool,
 }
 
 /// Control socket of a plane.
@@ -160,6 +163,8 @@ pub(crate) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     clients: Vec<Client>,
+    /// Next look at the program that is loaded again, if there is one.
+    reload_look: Option<Nanos>,
 }
 
 impl ControlSocket {
@@ -188,6 +193,7 @@ impl ControlSocket {
             listener,
             path: path.to_owned(),
             clients: Vec::new(),
+            reload_look: None,
         })
     }
 
@@ -212,16 +218,18 @@ impl ControlSocket {
                     operation: None,
                     waits: None,
                     replaces: None,
+                    reloads: false,
                 });
             }
         }
-        let mut count = 0;
+        let mut count = self.finish_reload(now, driver, host);
         for client in &mut self.clients {
             client.read();
             client.go_on(now, driver);
             while client.operation.is_none()
                 && client.waits.is_none()
                 && client.replaces.is_none()
+                && !client.reloads
                 && let Some(line) = client.next_line()
             {
                 count += 1;
@@ -235,6 +243,9 @@ impl ControlSocket {
                 let error = "timeout: no answer within 5 s; the operation may have been done";
                 client.send(&json!({ "error": error }));
             }
+        }
+        if self.reload_look.is_none() && self.clients.iter().any(|client| client.reloads) {
+            self.reload_look = Some(now + RELOAD_LOOK);
         }
         while let Some((id, answer)) = driver.plane_mut().next_answer() {
             count += 1;
@@ -252,6 +263,33 @@ impl ControlSocket {
         }
         self.clients.retain(|client| !client.is_closed);
         count
+    }
+
+    /// Answers the client of a program that is loaded again, if it is done. Returns the number of
+    /// programs that are.
+    fn finish_reload(
+        &mut self,
+        now: Nanos,
+        driver: &mut PlaneDriver,
+        host: &mut ControlHost<'_>,
+    ) -> usize {
+        if self.reload_look.is_none() {
+            return 0;
+        }
+        let Some(result) = host.observer.reloaded(driver.plane_mut()) else {
+            self.reload_look = Some(now + RELOAD_LOOK);
+            return 0;
+        };
+        self.reload_look = None;
+        // It may have disconnected.
+        if let Some(client) = self.clients.iter_mut().find(|client| client.reloads) {
+            client.reloads = false;
+            client.send(&match result {
+                Ok(diagnostics) => json!({ "done": true, "diagnostics": diagnostics }),
+                Err(error) => json!({ "error": error }),
+            });
+        }
+        1
     }
 
     /// Sends an event to the clients that watch.
@@ -279,7 +317,8 @@ impl ControlSocket {
             let replaces = client.replaces.map(|(_, _, end)| end);
             [operation, waits, replaces]
         };
-        self.clients.iter().flat_map(ends).flatten().min()
+        let ends = self.clients.iter().flat_map(ends).flatten();
+        ends.chain(self.reload_look).min()
     }
 }
 
@@ -356,7 +395,11 @@ impl Client {
         let request = serde_json::from_slice(line).map_err(|error| error.to_string());
         let answer = request.and_then(|request| match request {
             ControlRequest::Show => Ok(Some(host.observer.state(driver, host.counts, now))),
-            ControlRequest::Reload(name) => host.reload(driver, &name).map(Some),
+            ControlRequest::Reload(name) => {
+                host.reload(driver, &name)?;
+                self.reloads = true;
+                Ok(None)
+            }
             ControlRequest::Watch => {
                 self.watches = true;
                 Ok(Some(json!({ "watching": true })))
@@ -538,13 +581,13 @@ impl ControlClient {
             .map(|_| ())
     }
 
-    /// Has the program of a monitor loaded again, with its state.
+    /// Has the program of a monitor loaded again, with its state. Returns the compiler's warnings.
     ///
     /// # Errors
     /// The program has errors or would lose state, so the one before stays, or the plane ended.
-    pub fn reload(&mut self, monitor: &str) -> Result<(), ProcessError> {
-        self.ask(&ControlRequest::Reload(monitor.to_owned()))
-            .map(|_| ())
+    pub fn reload(&mut self, monitor: &str) -> Result<String, ProcessError> {
+        let answer = self.ask(&ControlRequest::Reload(monitor.to_owned()))?;
+        Ok(answer["diagnostics"].as_str().unwrap_or("").to_owned())
     }
 
     /// Returns all settings with their values in the store; null is that of the file.
@@ -656,6 +699,7 @@ mod tests {
             operation: None,
             waits: None,
             replaces: None,
+            reloads: false,
         });
         assert_eq!(socket.fds().count(), 2);
         socket.clients[0].line.push(0);

@@ -72,13 +72,22 @@ pub trait PlaneObserver {
     /// Returns the state of the plane for a client.
     fn state(&mut self, driver: &PlaneDriver, counts: ProcessCounts, now: Nanos) -> Value;
 
-    /// Loads the program of a monitor again, from its file, with its state.
+    /// Begins to load the program of a monitor again, from its file, with its state. It does not
+    /// wait for the compiler: [`PlaneObserver::reloaded`] has the result.
     ///
     /// # Errors
-    /// The program has errors, or would lose state: the one before stays.
-    fn reload(&mut self, plane: &mut ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
+    /// A program is loaded already, or this plane loads none.
+    fn reload(&mut self, plane: &ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
         let _ = (plane, monitor);
         Err("this plane loads no programs".to_owned())
+    }
+
+    /// Lets the plane go on with the program that is loaded again, if it is compiled. Returns the
+    /// compiler's warnings, once. An error has what is wrong with the program, or the state that it
+    /// would lose: then the one before stays.
+    fn reloaded(&mut self, plane: &mut ReflexPlane) -> Option<Result<String, String>> {
+        let _ = plane;
+        None
     }
 
     /// Takes the notice that the loop goes round, about ten times a second.

@@ -75,6 +75,28 @@ pub struct SpecialisationStatus {
     pub left: u64,
 }
 
+impl SpecialisationStatus {
+    /// Returns a line with the version, its reason, and how often specialised code was left.
+    pub fn text(&self) -> String {
+        let history = match (self.published, self.left) {
+            (0, _) => String::new(),
+            (published, left) => format!(
+                "; specialised code was published {} and left {}",
+                times(published),
+                times(left)
+            ),
+        };
+        format!("code: {} ({}){history}\n", self.code, self.reason)
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
+}
+
 impl Specialiser {
     pub(crate) fn new(is_on: bool) -> Specialiser {
         Specialiser {
@@ -331,6 +353,12 @@ mod tests {
         let status = specialiser.status(&device);
         assert_eq!((status.code, status.left), ("general", 6));
         assert!(status.reason.contains("640 ms"), "{}", status.reason);
+        let text = status.text();
+        assert!(text.starts_with("code: general (tables must "), "{text}");
+        assert!(
+            text.ends_with("published 6 times and left 6 times\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -383,6 +411,8 @@ mod tests {
             specialiser.turn(&mut device, Nanos::from_millis(turn));
         }
         assert_eq!(device.specialisation().published, 0);
-        assert_eq!(specialiser.status(&device).reason, "--specialise off");
+        let status = specialiser.status(&device);
+        assert_eq!(status.reason, "--specialise off");
+        assert_eq!(status.text(), "code: general (--specialise off)\n");
     }
 }

@@ -91,8 +91,8 @@ enum KeyCommand {
 
 #[derive(Args)]
 #[command(
-    after_help = "The program keeps its tables, registers, counters and meters; one that would lose some is refused, and its entries file is not read again. Reports \
-                  wait while it is compiled."
+    after_help = "The program keeps its tables, registers, counters and meters; one that would lose some is refused, and its entries file is not read again. The \
+                  plane takes reports while it is compiled. The compiler's errors and warnings are shown here."
 )]
 pub(super) struct ReloadOptions {
     #[command(flatten)]
@@ -103,7 +103,10 @@ pub(super) struct ReloadOptions {
 
 pub(super) fn reload(options: &ReloadOptions) -> Result<Ended, String> {
     let loaded = options.plane.connect()?.reload(&options.monitor);
-    loaded.map_err(|error| error.to_string())?;
+    let diagnostics = loaded.map_err(|error| error.to_string())?;
+    if !diagnostics.is_empty() {
+        out::note(&diagnostics);
+    }
     out::note(&format!("{}: its program is loaded again", options.monitor));
     Ok(Ended::Well)
 }

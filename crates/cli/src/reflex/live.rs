@@ -13,6 +13,7 @@ use serde_json::Value;
 use support::amount;
 use terminal::live::LiveLine;
 
+use super::programs::Reload;
 use super::show::{self, Report};
 use crate::address::pem;
 use crate::engine::Choice;
@@ -151,6 +152,7 @@ pub(super) fn run(
         json: run.json,
         start,
         line: LiveLine::new(),
+        reload: None,
     };
     let ran = process.run(early.signal_fd(), run.time, &mut printer);
     printer.line.clear();
@@ -216,6 +218,8 @@ struct Printer<'a> {
     json: bool,
     start: Nanos,
     line: LiveLine,
+    /// The program that is loaded again.
+    reload: Option<Reload>,
 }
 
 impl PlaneObserver for Printer<'_> {
@@ -234,8 +238,20 @@ impl PlaneObserver for Printer<'_> {
         show::state(driver, counts, self.start, now)
     }
 
-    fn reload(&mut self, plane: &mut ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
-        super::programs::reload(plane, self.file, self.choice, self.start, monitor)
+    fn reload(&mut self, plane: &ReflexPlane, monitor: MonitorIndex) -> Result<(), String> {
+        if self.reload.is_some() {
+            return Err("another program is compiled now: ask again when it is loaded".to_owned());
+        }
+        let loops = plane.loops();
+        let reload = Reload::begin(loops, self.file, self.choice, self.start, monitor)?;
+        self.reload = Some(reload);
+        Ok(())
+    }
+
+    fn reloaded(&mut self, plane: &mut ReflexPlane) -> Option<Result<String, String>> {
+        let result = self.reload.as_ref()?.finish(plane)?;
+        self.reload = None;
+        Some(result)
     }
 
     fn progress(&mut self, driver: &PlaneDriver) {

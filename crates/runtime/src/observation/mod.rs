@@ -13,8 +13,8 @@ mod vpdps;
 mod worker;
 
 use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -86,11 +86,45 @@ enum Wish {
     Paths(PathTable),
 }
 
+/// Set of the ports at which an observer captures frames. Ports can leave it while the switch runs.
+#[derive(Debug)]
+pub struct CapturedPorts(Box<[(PortId, AtomicBool)]>);
+
+impl CapturedPorts {
+    /// Returns the set of these ports.
+    pub fn new(ports: &[PortId]) -> CapturedPorts {
+        let mut ports = ports.to_vec();
+        ports.sort_unstable();
+        ports.dedup();
+        let ports = ports.into_iter().map(|port| (port, AtomicBool::new(true)));
+        CapturedPorts(ports.collect())
+    }
+
+    /// Takes a port out of the set. Workers may take a few more of its frames.
+    pub fn remove(&self, port: PortId) {
+        if let Some(is_in) = self.find(port) {
+            is_in.store(false, Relaxed);
+        }
+    }
+
+    /// Returns true if the port is in the set.
+    pub fn contains(&self, port: PortId) -> bool {
+        self.find(port).is_some_and(|is_in| is_in.load(Relaxed))
+    }
+
+    fn find(&self, port: PortId) -> Option<&AtomicBool> {
+        let at = self.0.binary_search_by_key(&port, |(own, _)| *own).ok()?;
+        Some(&self.0[at].1)
+    }
+}
+
 /// Observer of packets that match a filter.
 pub struct Observer {
     filter: PacketFilter,
     /// The port at which frames are observed; all ports without one.
     port: Option<PortId>,
+    /// The ports at which frames are observed; all ports without a set.
+    ports: Option<Arc<CapturedPorts>>,
     /// The vPDP of which packets are observed; the switch without one.
     vpdp: Option<VpdpId>,
     wish: Wish,
@@ -107,6 +141,7 @@ impl Observer {
         Observer {
             filter,
             port,
+            ports: None,
             vpdp: None,
             wish,
             budget: Arc::new(PacketBudget::new(limits)),
@@ -135,6 +170,15 @@ impl Observer {
         Observer::new(filter, None, limits, Wish::Paths(PathTable::default()))
     }
 
+    /// Returns the observer, for frames at these ports.
+    #[must_use]
+    pub fn at_ports(self, ports: Arc<CapturedPorts>) -> Observer {
+        Observer {
+            ports: Some(ports),
+            ..self
+        }
+    }
+
     /// Returns the observer, for packets of this vPDP.
     fn of_vpdp(self, vpdp: Option<VpdpId>) -> Observer {
         Observer { vpdp, ..self }
@@ -148,7 +192,9 @@ impl Observer {
 
     #[inline]
     fn matches(&self, port: PortId, bytes: &[u8]) -> bool {
-        self.port.is_none_or(|own| own == port) && self.filter.matches_at(port, bytes)
+        self.port.is_none_or(|own| own == port)
+            && self.ports.as_ref().is_none_or(|own| own.contains(port))
+            && self.filter.matches_at(port, bytes)
     }
 
     /// Counts a matching packet. Returns true if it is taken.
@@ -323,6 +369,22 @@ mod tests {
         drop(guards);
         assert_eq!(all.changed_since(&mut seen).unwrap().len(), 0);
         assert!(all.changed_since(&mut seen).is_none());
+    }
+
+    #[test]
+    fn frames_at_ports_outside_of_the_set_do_not_match() {
+        let ports = Arc::new(CapturedPorts::new(&[PortId(7), PortId(2), PortId(7)]));
+        let observer = paths(None).at_ports(Arc::clone(&ports));
+        let matching = || {
+            let all = (0..9).filter(|port| observer.matches(PortId(*port), &[0; 60]));
+            all.collect::<Vec<u32>>()
+        };
+        assert_eq!(matching(), [2, 7]);
+        ports.remove(PortId(2));
+        ports.remove(PortId(3));
+        assert_eq!(matching(), [7]);
+        ports.remove(PortId(7));
+        assert!(matching().is_empty());
     }
 
     #[test]
