@@ -18,7 +18,7 @@ pub(crate) const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE - HEADER - 35;
 /// Bytes of a piece of a snapshot at most: what other fields of [`MessageBody::Piece`] leave.
 pub(crate) const MAX_PIECE: usize = MAX_MESSAGE - HEADER - 50;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 1;
 
 /// Returns the CRC-32C of the bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
