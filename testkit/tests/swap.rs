@@ -17,6 +17,9 @@ use testkit::{compile_text, engines};
 
 const BURST: usize = 32;
 
+/// Maximum number of packets of each kind and worker.
+const MOST: u32 = 8_000;
+
 /// A program that writes its version into every packet at every stage: m1 in the first ingress, m2
 /// in the first egress, m3 and m4 in the second ones. Kinds: 1 is recirculated, 2 resubmitted, 3
 /// cloned to port 9, 4 sent to port 7, which is slow.
@@ -130,7 +133,8 @@ fn forward(
     let mut next = 0;
     while !is_over.load(Ordering::Acquire) {
         let mut frames = Vec::with_capacity(BURST);
-        while frames.len() < BURST {
+        // Of a worker that waits for a processor the queue of the slow port does not become full.
+        while frames.len() < BURST && next < MOST {
             frames.extend((0..5).map(|kind| frame(kind, number, next)));
             next += 1;
         }

@@ -111,7 +111,7 @@ impl<'t> Translator<'t> {
             }
             FieldMatch::Ternary { value, mask } => self.equals(key, value, mask),
             FieldMatch::Range { lo, hi } => {
-                let [lo, hi] = [lo, hi].map(|bound| first_limb(bound));
+                let [lo, hi] = [lo, hi].map(first_limb);
                 if lo == 0 && hi == first_limb(&all) {
                     return None;
                 }
