@@ -222,8 +222,15 @@ fn isolation() -> Outcome {
 fn test(options: &TestOptions) -> Outcome {
     let mut words = vec!["test", "--workspace", "--quiet"];
     if options.without_interfaces {
-        println!("the tests of crates `cli` and `port` and of clients are left out");
-        words.extend(["--exclude", "cli", "--exclude", "port"]);
+        println!("the tests of crates `bench`, `cli` and `port`, and of clients, are left out");
+        words.extend([
+            "--exclude",
+            "bench",
+            "--exclude",
+            "cli",
+            "--exclude",
+            "port",
+        ]);
         return cargo(&words);
     }
     cargo(&words)?;

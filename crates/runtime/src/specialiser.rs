@@ -311,7 +311,7 @@ mod tests {
                 answer.send(made.recv().unwrap()).unwrap();
                 specialiser.step = Step::Making(again);
             } else {
-                now = now + Nanos::from_millis(1);
+                now += Nanos::from_millis(1);
             }
             assert!(now.since(from) < MAX_WAIT, "no code");
         }
@@ -344,7 +344,7 @@ mod tests {
                 &format!("acl {{ {keys}; meta.dst_port: {rule} }} -> permit() priority {rule}"),
             );
             assert!(!device.specialisation().is_running, "it was left at once");
-            now = now + Nanos::from_millis(1);
+            now += Nanos::from_millis(1);
             let notice = specialiser.turn(&mut device, now).expect("a notice");
             assert!(notice.contains("acl changed"), "{notice}");
             waits.push(specialiser.wait);
@@ -368,7 +368,7 @@ mod tests {
         for rule in 1..=4u32 {
             while !matches!(specialiser.step, Step::Making(_)) {
                 assert_eq!(specialiser.turn(&mut device, now), None);
-                now = now + Nanos::from_millis(1);
+                now += Nanos::from_millis(1);
                 assert!(now < MAX_WAIT, "nothing is made");
             }
             if let Step::Making(made) = &specialiser.step {

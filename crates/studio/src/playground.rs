@@ -316,7 +316,7 @@ fn trace_packets(
         let json = trace.without_middle_rounds().json()?;
         let json = RawValue::from_string(json).map_err(|error| error.to_string())?;
         results.push(PacketResult::Trace(json));
-        now = now + BETWEEN_PACKETS;
+        now += BETWEEN_PACKETS;
     }
     Ok(results)
 }

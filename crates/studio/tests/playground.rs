@@ -182,7 +182,7 @@ fn traces_that_are_too_large_are_refused_and_not_kept() {
     let request = RunRequest {
         program: FLOOD.to_owned(),
         entries: format!("multicast 1 {{ {} }}\n", ports.join(", ")),
-        packets: packets(&vec!["00".repeat(60_000).as_str(); 2]),
+        packets: packets(&["00".repeat(60_000).as_str(); 2]),
     };
     let refused = run(&request, &request_work());
     assert!(

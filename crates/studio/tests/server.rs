@@ -65,6 +65,9 @@ impl Server {
     }
 }
 
+/// Names and values of headers.
+type Headers<'h> = &'h [(&'h str, &'h str)];
+
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const PROGRAM: &str = r#"{"program": "header h { bit<8> a; }"}"#;
 
@@ -109,7 +112,7 @@ fn requests_of_other_sites_and_of_wrong_form_are_refused() {
     let port = server.address.port();
     let own = format!("http://localhost:{port}");
     let foreign_port = format!("http://127.0.0.1:{}", port ^ 1);
-    let cases: &[(&str, &str, &[(&str, &str)], &str, u16)] = &[
+    let cases: &[(&str, &str, Headers<'_>, &str, u16)] = &[
         ("POST", "/api/check", &[JSON], PROGRAM, 200),
         (
             "POST",

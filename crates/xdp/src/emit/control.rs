@@ -253,7 +253,7 @@ impl Emitter<'_> {
     fn call_action(&mut self, action: ir::ActionId, args: &[Expr]) -> Emitted {
         let program = self.program;
         let callee = &program.actions[action];
-        if self.params.len() as u32 > ir::MAX_CALL_DEPTH as u32 {
+        if self.params.len() as u32 > ir::MAX_CALL_DEPTH {
             return Err("so deep calls".to_owned());
         }
         let mut params = Vec::new();

@@ -224,7 +224,7 @@ impl Emitter<'_> {
             return Err("a header of variable length".to_owned());
         }
         let bits: u32 = fields.iter().map(|field| field.ty.width()).sum();
-        if bits % 8 != 0 {
+        if !bits.is_multiple_of(8) {
             return Err("a header that is not a whole number of bytes".to_owned());
         }
         let short = self.too_short();
@@ -298,7 +298,7 @@ impl Emitter<'_> {
         } else {
             self.asm.alu_number(Alu::Shr, R0, unused as i32);
         }
-        if at % 8 != 0 || bytes == 9 {
+        if !at.is_multiple_of(8) || bytes == 9 {
             self.asm.mask(R0, count);
         }
     }
