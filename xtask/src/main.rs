@@ -63,8 +63,8 @@ enum Task {
     /// Run controllers (p4runtime-shell and finsy from PyPI, a Go client) against the server. One
     /// that cannot be installed is skipped.
     P4runtimeClients,
-    /// Try the page of `polyplane studio` in Chromium, and compare its built files with a fresh build.
-    /// Needs Node and Chromium.
+    /// Try the page of `polyplane studio` in Chromium, and compare its built files with a fresh
+    /// build. Needs Node and Chromium.
     Browser(browser::Options),
     /// Run a fuzz target for some time.
     Fuzz(fuzz::Options),

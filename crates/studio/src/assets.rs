@@ -16,7 +16,7 @@ pub(crate) const NONCE_PLACE: &str = "NONCE_OF_THIS_ANSWER";
 /// The page itself.
 pub(crate) const INDEX: &str = include_str!("../assets/index.html");
 
-/// What the page loads.
+/// Files that the page loads.
 pub(crate) const ASSETS: [Asset; 2] = [
     Asset {
         path: "/studio.js",

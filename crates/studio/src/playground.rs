@@ -1,6 +1,6 @@
 //! Requests of the playground as values: a program checked, and packets sent through it.
 //!
-//! Each request compiles the program anew and runs it on a device of its own, on engine `interp`,
+//! Each request compiles the program and runs it on a device of its own, on engine `interp`,
 //! which defines the meaning of programs. So equal requests have equal answers.
 
 use std::cell::Cell;
@@ -106,7 +106,7 @@ pub struct Ran {
     pub entry_errors: Vec<EntryFault>,
     /// Reason why nothing ran, other than errors in the texts.
     pub refusal: Option<String>,
-    /// What happened to each packet, in order. Empty if nothing ran.
+    /// Result of each packet, in order. Empty if nothing ran.
     pub packets: Vec<PacketResult>,
 }
 
