@@ -104,7 +104,7 @@ fn schedule(seed: u64) -> String {
             let line = match rng.below(8) {
                 0 => format!("stop {one}"),
                 1 => format!("start {one}"),
-                2 => "mend".to_owned(),
+                2 => "heal".to_owned(),
                 3 => format!("only {one} {}", rng.between(1, 40)),
                 4 => "propose".to_owned(),
                 5 if one != other => format!("cut {one} {other}\ncut {other} {one}"),

@@ -3,9 +3,9 @@
 //!
 //! A line is a command. `schedule NAME NODES` starts a cluster. `run TICKS` advances the clocks of
 //! all running nodes, and delivers all messages after each tick. `only NODE TICKS` advances the
-//! clock of one node. `cut A B` drops the messages from A to B, `mend A B` delivers them again, and
-//! `mend` does so for all links. `stop NODE` and `start NODE` crash and restart a node. `propose`
-//! sends a request to the leader. `ask` prints if a node leads.
+//! clock of one node. `cut A B` drops the messages from A to B. `heal A B` ends this, and `heal`
+//! ends it for all links. `stop NODE` and `start NODE` crash and restart a node. `propose` sends a
+//! request to the leader. `ask` prints if a node leads.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -192,10 +192,10 @@ fn main() {
             ["cut", _, _] => {
                 cluster.cuts.insert((node(1), node(2)));
             }
-            ["mend", _, _] => {
+            ["heal", _, _] => {
                 cluster.cuts.remove(&(node(1), node(2)));
             }
-            ["mend"] => cluster.cuts.clear(),
+            ["heal"] => cluster.cuts.clear(),
             ["stop", _] => cluster.hosts[node(1)].node = None,
             ["start", _] => cluster.start(node(1)),
             ["propose"] => cluster.propose(),

@@ -141,10 +141,10 @@ fn main() {
             ["cut", _, _] => {
                 cluster.cuts.insert((place(1), place(2)));
             }
-            ["mend", _, _] => {
+            ["heal", _, _] => {
                 cluster.cuts.remove(&(place(1), place(2)));
             }
-            ["mend"] => cluster.cuts.clear(),
+            ["heal"] => cluster.cuts.clear(),
             ["stop", _] => cluster.hosts[place(1)].raw = None,
             ["start", _] => {
                 let host = &mut cluster.hosts[place(1)];
