@@ -57,8 +57,7 @@ function forget(): void {
 function checkSoon(): void {
   forget();
   byId("problems").replaceChildren();
-  clearTimeout(timer);
-  timer = setTimeout(() => check().catch(failed), PAUSE);
+  checkAfterPause();
 }
 
 async function check(): Promise<void> {
@@ -66,7 +65,7 @@ async function check(): Promise<void> {
   const checked = await api.check(program.text);
   if (number !== edits) {
     // An edit of entries or packets begins no check of its own.
-    checkAgain();
+    checkAfterPause();
     return;
   }
   showProgram(checked.diagnostics);
@@ -74,7 +73,7 @@ async function check(): Promise<void> {
   say(summary(checked));
 }
 
-function checkAgain(): void {
+function checkAfterPause(): void {
   clearTimeout(timer);
   timer = setTimeout(() => check().catch(failed), PAUSE);
 }

@@ -176,6 +176,17 @@ impl Check<'_> {
         Some(FaultKind::Pause(node))
     }
 
+    /// Finds the switch or host with this name. Another node is a mistake with this remedy.
+    fn switch_or_host(&mut self, name: &Text, mend: &str) -> Option<NodeId> {
+        let node = self.node(name, name.get_ref())?;
+        if matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
+            return Some(node);
+        }
+        let message = format!("{} is neither a switch nor a host", name.get_ref());
+        self.mistake(name, message, mend);
+        None
+    }
+
     /// Reads the crash of a node.
     fn crash(
         &mut self,
@@ -184,11 +195,7 @@ impl Check<'_> {
         split: Option<SwitchId>,
     ) -> Option<FaultKind> {
         let given = fault.get_ref();
-        let node = self.node(name, name.get_ref())?;
-        if !matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
-            let message = format!("{} is neither a switch nor a host", name.get_ref());
-            self.mistake(name, message, "name a switch or a host");
-        }
+        let node = self.switch_or_host(name, "name a switch or a host")?;
         if split.is_some_and(|split| node == NodeId::Switch(split)) {
             let message = format!("{} runs a split program", name.get_ref());
             let mend = "name a switch without servers: a half is not loaded alone";
@@ -219,12 +226,7 @@ impl Check<'_> {
         split: Option<SwitchId>,
     ) -> Option<FaultKind> {
         let given = fault.get_ref();
-        let node = self.node(name, name.get_ref())?;
-        if !matches!(node, NodeId::Switch(_) | NodeId::Host(_)) {
-            let message = format!("{} is neither a switch nor a host", name.get_ref());
-            self.mistake(name, message, "name a switch, or the host of a member");
-            return None;
-        }
+        let node = self.switch_or_host(name, "name a switch, or the host of a member")?;
         if split.is_some_and(|split| node == NodeId::Switch(split)) {
             let message = format!("{} runs a split program", name.get_ref());
             let mend = "name a switch without servers: both halves of a split take one time";

@@ -201,17 +201,20 @@ mod tests {
         monitor.threshold
     }
 
-    #[test]
-    fn the_threshold_follows_the_size_of_packets_and_keeps_the_objective() {
-        let spec = TuningSpec {
+    fn monitor() -> TuningMonitor {
+        TuningMonitor::new(TuningSpec {
             node: IntNodeId(1),
             port: 3,
             objective: Nanos::from_micros(200),
             every: Nanos::from_millis(2),
             least: 4,
             most: 400,
-        };
-        let mut monitor = TuningMonitor::new(spec);
+        })
+    }
+
+    #[test]
+    fn the_threshold_follows_the_size_of_packets_and_keeps_the_objective() {
+        let mut monitor = monitor();
         let mut now = 0;
         for (time, packets) in [
             (11_000, 3000),
@@ -229,15 +232,7 @@ mod tests {
 
     #[test]
     fn a_threshold_comes_into_bounds_that_change() {
-        let spec = TuningSpec {
-            node: IntNodeId(1),
-            port: 3,
-            objective: Nanos::from_micros(200),
-            every: Nanos::from_millis(2),
-            least: 4,
-            most: 400,
-        };
-        let mut monitor = TuningMonitor::new(spec);
+        let mut monitor = monitor();
         // The second change is small.
         for (begin, most) in [(0, 300), (20_000_000, 295)] {
             monitor.set(Threshold::Most, most);
@@ -254,15 +249,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_stays_short_leaves_the_threshold() {
-        let spec = TuningSpec {
-            node: IntNodeId(1),
-            port: 3,
-            objective: Nanos::from_micros(200),
-            every: Nanos::from_millis(2),
-            least: 4,
-            most: 400,
-        };
-        let mut monitor = TuningMonitor::new(spec);
+        let mut monitor = monitor();
         for at in 0..10_000u64 {
             let found = monitor.observe(50_000, 1000, Some(5), Nanos(at * 10_000));
             assert_eq!(found, None);
